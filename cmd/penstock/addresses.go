@@ -31,7 +31,6 @@ func (a *addressFlags) flags(cmd *cobra.Command) {
 		"DNS server that resolves the host names in objects, as IP:PORT (default: the system's)")
 }
 
-// config returns the values of the flags. Flags that are not set have the role's default.
 func (a *addressFlags) config(cluster bool) (out app.Addresses, err error) {
 	if !cluster {
 		out = app.FolderAddresses()

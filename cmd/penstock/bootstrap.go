@@ -106,8 +106,6 @@ func (s *files) bootstrap(out io.Writer, cfg bootstrap.Config, tls bootstrap.TLS
 	return err
 }
 
-// attach completes the addresses of control planes. The default is the socket of penstock serve for
-// these files. Paths of sockets become absolute.
 func (s *files) attach(cfg *bootstrap.Config) error {
 	if len(cfg.ADS) == 0 {
 		dir, err := s.stateDir()
@@ -130,8 +128,6 @@ func (s *files) attach(cfg *bootstrap.Config) error {
 	return nil
 }
 
-// presents returns an error if an Envoy could not present the credential that a control plane
-// requires.
 func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	switch {
 	case (tls.Cert == "") != (tls.Key == ""):
@@ -155,7 +151,7 @@ func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	return nil
 }
 
-// absolute makes the given paths absolute: Envoy resolves relative ones against its own working
+// absolute makes paths absolute, because Envoy resolves relative paths against its own working
 // directory, or rejects them.
 func absolute(paths ...*string) (err error) {
 	for _, p := range paths {

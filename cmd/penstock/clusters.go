@@ -24,7 +24,6 @@ there, and the output of that "join" to "join" here.`,
 	return cmd
 }
 
-// errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
 var errNoSet = errors.New("this cluster takes part in no cluster set, or its penstock has another --state: give the " +
 	"same -f and --state; or write a ClusterSet, and start penstock up or serve with --members-listen")
 
@@ -203,7 +202,6 @@ func imported(list []set.PoolStatus) string {
 
 const listed = 20
 
-// printPools prints the pools that are not imported, and why.
 func printPools(out io.Writer, what string, list []set.PoolStatus) {
 	n := 0
 	for _, p := range list {

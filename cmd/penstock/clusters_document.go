@@ -59,7 +59,6 @@ func (d *document) spec() (*yaml.Node, error) {
 	return spec, nil
 }
 
-// setMembers writes d.set's members to the document. Unchanged members keep the user's text.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {
@@ -83,7 +82,7 @@ func (d *document) setMembers() error {
 	list.Content = nil
 	for _, m := range d.set.Spec.Members {
 		n := written[m.Name]
-		if n != nil && m.Peer == nil { // a member of a hub
+		if n != nil && m.Peer == nil {
 			list.Content = append(list.Content, n)
 			continue
 		}
@@ -100,14 +99,14 @@ func (d *document) setMembers() error {
 			file.SetField(n, "allow", allow)
 		} else {
 			file.SetField(n, "peer", file.Field(fresh, "peer"))
-			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // fields for hubs
+			for _, excluded := range []string{"kubeconfig", "clusterProfile"} {
 				file.SetField(n, excluded, nil)
 			}
 			setExportable(n, allow)
 		}
 		list.Content = append(list.Content, n)
 	}
-	if filepath.Ext(d.Path) != ".json" { // a bundle has several lines
+	if filepath.Ext(d.Path) != ".json" {
 		spec.Style &^= yaml.FlowStyle
 		list.Style &^= yaml.FlowStyle
 	}
@@ -126,7 +125,6 @@ func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	return out
 }
 
-// setExportable writes, if they changed, the fields of allow about what a member may export.
 func setExportable(member, fresh *yaml.Node) {
 	allow := file.Field(member, "allow")
 	if allow == nil {
@@ -165,7 +163,6 @@ func (d *document) setDraining(draining bool) error {
 	return nil
 }
 
-// now implements changeable, as do the methods that follow.
 func (d *document) now() *v1alpha1.ClusterSetSpec { return &d.set.Spec }
 
 func (d *document) place() (object, written string) {
@@ -199,8 +196,6 @@ func node(v any) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// ownMember returns the output of `penstock clusters show`; "" if this cluster has no certificate
-// yet.
 func (s *files) ownMember() (string, error) {
 	dir, err := s.stateDir()
 	if err != nil {
@@ -218,7 +213,6 @@ func (a *target) clusterStatus(ctx context.Context) (status set.Status, err erro
 	return status, err
 }
 
-// hub returns the status of a hub; nil if the process is not a hub, or does not answer.
 func (r running) hub(ctx context.Context) *set.Status {
 	var status set.Status
 	if err := r.get(ctx, "/clusters", &status); err != nil || !status.Hub {
@@ -227,7 +221,6 @@ func (r running) hub(ctx context.Context) *set.Status {
 	return &status
 }
 
-// hubsFolder explains to users of a clusters command that the folder belongs to a hub.
 func hubsFolder(manager *set.Status) string {
 	return fmt.Sprintf("%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its "+
 		"--http on a loopback address) and its metrics penstock_hub_* show its members and their problems",

@@ -18,26 +18,22 @@ import (
 )
 
 const (
-	// adoptTimeout bounds the wait until a process has read a changed file; a read takes
-	// milliseconds.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of another cluster must be in flight: members and their
-	// Envoys need a moment to receive the drain.
+	// drainQuiet is how long no request of another cluster must be in flight before a drain ends.
+	// Members receive the drain with a delay.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
-	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
-	// with costly updates acknowledges up to 5 s late.
+	// acknowledgeTimeout bounds the wait for members. A member with costly updates acknowledges up
+	// to 5 s late.
 	acknowledgeTimeout = 10 * time.Second
 )
 
-// setChange has the flags of drain and leave: the ClusterSet's place, and the processes that read
-// it.
 type setChange struct {
 	files
 	kubeconfig string
 	http       []string
 	timeout    time.Duration
-	force      bool // a flag of leave
+	force      bool
 }
 
 func (d *setChange) flags(cmd *cobra.Command) {
@@ -54,14 +50,10 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	exclusive(cmd, "state", "http")
 }
 
-// changeable is a ClusterSet in a folder or in a cluster, which a command can change.
 type changeable interface {
 	now() *v1alpha1.ClusterSetSpec
-	// place returns the object's name for errors, and the file or object that change writes.
 	place() (object, written string)
-	// check returns an error if another writer would revert the change.
 	check(draining, leave bool) error
-	// change writes spec.draining and, for leave, removes spec.members.
 	change(ctx context.Context, draining, leave bool) error
 }
 
@@ -193,7 +185,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if clusterSet, err = d.open(ctx); err != nil { // the present object
+	if clusterSet, err = d.open(ctx); err != nil {
 		return err
 	}
 	var names []string
@@ -212,14 +204,10 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 }
 
 var (
-	// errNotRunning is the error if no penstock runs for the folder.
 	errNotRunning = errors.New("no penstock runs for these files")
-	// errNotNamed is the error if the ClusterSet is on Kubernetes, and the flags name no process.
-	errNotNamed = errors.New("requests in flight are unknown")
+	errNotNamed   = errors.New("requests in flight are unknown")
 )
 
-// counted reports whether a process that counts the requests in flight is known; for a folder, one
-// always is.
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
 func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error) {
@@ -242,7 +230,6 @@ func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error)
 	return list, nil
 }
 
-// status joins the statuses of the named processes. Its requests in flight are the sum over them.
 func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -251,10 +238,9 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	return joinSets(list), nil
 }
 
-// setDraining writes spec.draining, and waits until the running penstocks have read it.
 func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
-	list, _ := d.statuses(ctx) // no answer is an error below
+	list, _ := d.statuses(ctx)
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
@@ -283,7 +269,6 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 	})
 }
 
-// adopted waits until has(status) is true for each running penstock.
 func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -307,15 +292,12 @@ func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (sta
 	return list[0], nil
 }
 
-// unconnected is the error if members may lack a drain.
 type unconnected struct {
 	cluster string
 	members []string
 	silent  []string // members that are connected, and have not acknowledged
 }
 
-// awayFrom returns nil if all members are connected, and have acknowledged this cluster's
-// publications.
 func awayFrom(status *set.Status) *unconnected {
 	u := &unconnected{cluster: status.Cluster}
 	for _, m := range status.Members {
@@ -332,7 +314,6 @@ func awayFrom(status *set.Status) *unconnected {
 	return u
 }
 
-// waits reports whether an acknowledgement may still arrive.
 func (u *unconnected) waits() bool { return u != nil && len(u.silent) > 0 }
 
 func (u *unconnected) Error() string {
@@ -367,7 +348,6 @@ func (u *unconnected) end(out io.Writer, line string) error {
 	return err
 }
 
-// wait returns when no request of other clusters is in flight, or after the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	status, err := d.status(ctx)
 	if err != nil {

@@ -82,8 +82,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 
 type joining struct {
 	replace           bool
-	namespaces, pools []string // for the exports of each member
-	given             bool     // flags replace the fields in FILE
+	namespaces, pools []string
+	given             bool
 }
 
 func (j *joining) check() error {
@@ -115,7 +115,6 @@ func mayExport(m *v1alpha1.ClusterSetMember) string {
 	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
 
-// readJoin reads FILE. Its limit is above the size of the longest list of members.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
 	from, name := stdin, "the standard input"
 	if path != "-" {
@@ -220,7 +219,6 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	return clusterSet, nil
 }
 
-// ownAsMember reads the result of set.OwnMember; nil: this cluster has no certificate yet.
 func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	if text == "" {
 		return nil, nil
@@ -233,8 +231,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published; "" if the member's bundle was
-// edited since.
+// published returns "" if the member's bundle in the ClusterSet was edited since the member
+// published its CA certificates.
 func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })
@@ -247,8 +245,6 @@ func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member strin
 	return status.Members[i].Published
 }
 
-// joinAll adds or renews members. known has this cluster as a member, and the members' published CA
-// certificates. done has a line for each member, and may a line about its exports.
 func joinAll(
 	clusterSet *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *set.Status, how joining,
 ) (done, may []string, err error) {

@@ -24,13 +24,12 @@ import (
 
 const (
 	clusterCallTimeout = 15 * time.Second
-	// commandManager is the manager of these commands in managedFields.
-	commandManager = "penstock-clusters"
+	commandManager     = "penstock-clusters"
 )
 
 type clusterObject struct {
 	client  dynamic.ResourceInterface
-	host    string // the API server's URL
+	host    string
 	set     v1alpha1.ClusterSet
 	written []metav1.ManagedFieldsEntry
 }
@@ -84,7 +83,6 @@ func (c *clusterObject) take(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// failed returns the error of a call, and how to correct its cause.
 func (c *clusterObject) failed(object, verb string, err error) error {
 	switch call := (*url.Error)(nil); {
 	case apierrors.IsForbidden(err):
@@ -101,7 +99,6 @@ func (c *clusterObject) failed(object, verb string, err error) error {
 	}
 }
 
-// now implements changeable, as do the methods that follow.
 func (c *clusterObject) now() *v1alpha1.ClusterSetSpec { return &c.set.Spec }
 
 func (c *clusterObject) place() (object, written string) {
@@ -121,8 +118,7 @@ func (c *clusterObject) check(draining, leave bool) error {
 	return nil
 }
 
-// writers are the controllers that have written a field of spec, such as GitOps tools. kubectl does
-// not count: its user runs this command.
+// writers are the controllers, such as GitOps tools, that have written a field of spec.
 func (c *clusterObject) writers(field string) (out []string) {
 	for _, w := range c.written {
 		var fields struct {
@@ -140,8 +136,6 @@ func (c *clusterObject) writers(field string) (out []string) {
 	return slices.Compact(out)
 }
 
-// change leaves all other fields as they are. On a conflict it reads the object again and repeats
-// the change.
 func (c *clusterObject) change(ctx context.Context, draining, leave bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := c.check(draining, leave); err != nil {

@@ -19,7 +19,6 @@ import (
 
 const completionTimeout = 2 * time.Second
 
-// asPlugin makes help and usage name `kubectl penstock`, if the program is called kubectl-penstock.
 func asPlugin(root *cobra.Command, program string) {
 	name := strings.TrimSuffix(filepath.Base(program), ".exe")
 	if name != "kubectl-penstock" {
@@ -43,8 +42,7 @@ func asPlugin(root *cobra.Command, program string) {
 	rename(root)
 }
 
-// suggest completes an argument or a flag with the texts that list returns within
-// completionTimeout. After an error it suggests nothing: a shell cannot show it.
+// suggest suggests nothing after an error, because a shell cannot show an error.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -59,7 +57,6 @@ func suggest(list func(ctx context.Context, args []string) []string) cobra.Compl
 	}
 }
 
-// objects lists the objects of these kinds in the running process, or else in the files.
 func (a *target) objects(ctx context.Context, kinds ...string) (out []string) {
 	at, err := a.running(ctx)
 	for _, kind := range kinds {
@@ -98,7 +95,6 @@ func (a *target) written(ctx context.Context, kinds []string) (out []string) {
 	return out
 }
 
-// first completes the first argument with objects of these kinds.
 func first(kinds ...string) func(*target) cobra.CompletionFunc {
 	return func(a *target) cobra.CompletionFunc {
 		return suggest(func(ctx context.Context, args []string) []string {
@@ -134,7 +130,6 @@ func kindOnly(a *target) cobra.CompletionFunc {
 	}
 }
 
-// nodes completes the argument NODE with the connected proxies.
 func nodes(a *target) cobra.CompletionFunc {
 	return suggest(func(ctx context.Context, args []string) (out []string) {
 		all, err := a.replicas(ctx)
@@ -149,7 +144,6 @@ func nodes(a *target) cobra.CompletionFunc {
 	})
 }
 
-// targets completes --pool of explain: pools, and imports with the clusters that export them.
 func (a *target) targets() cobra.CompletionFunc {
 	return suggest(func(ctx context.Context, _ []string) []string {
 		out := a.objects(ctx, store.InferencePools.Kind())

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// ownName is a DNS name in the certificate of every control plane. Proxies verify it, whatever the
-// host.
+// ownName is a DNS name in the certificate of every control plane. Proxies verify this name,
+// whatever host they connect to.
 const ownName = "penstock"
 
 func newCredentials() *cobra.Command {
@@ -104,7 +104,6 @@ func (c *credentialFiles) check() error {
 	return nil
 }
 
-// authority reads the CA of the folder, or makes it.
 func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error) {
 	if p.Key, err = new(filesystem.Disk).Read(c.path("ca.key")); err == nil {
 		p.Cert, err = new(filesystem.Disk).Read(c.path("ca.crt"))
@@ -119,8 +118,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces the files of a key and its certificate, each as a whole and the key first. A
-// process that reads them in between reports a mismatch, and keeps its connections.
+// save replaces the key before its certificate. A process that reads between the two writes reports
+// a mismatch, and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string

@@ -15,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// shortestOverlap is enough for running processes to read the new authority, and for proxies to
-// receive it.
 const shortestOverlap = time.Minute
 
 func newCredentialsRotate() *cobra.Command {

@@ -23,8 +23,6 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// newDebug returns the commands that inspect a running process. Scripts in testdata/scenario use
-// the same verbs.
 func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
@@ -48,8 +46,6 @@ The commands query the penstock that runs for the same files (-f), the one whose
 	return cmd
 }
 
-// debugCommand returns a command that queries a running process; run receives the process and the
-// arguments.
 func debugCommand(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, at running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	return debugAll(use, short, example, args, func(cmd *cobra.Command, all []running, args []string) error {
@@ -60,7 +56,7 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 	}, complete...)
 }
 
-// debugAll is debugCommand for pages that each process fills only in part.
+// debugAll is for pages that each process fills in part.
 func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target

@@ -60,8 +60,7 @@ cluster is drained without an error and brought back, and the Penstock of one st
 	return cmd
 }
 
-// wantsColour reports whether out is a terminal, unless its user asks for plain text
-// (https://no-color.org).
+// wantsColour follows https://no-color.org.
 func wantsColour(out io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out)
 }

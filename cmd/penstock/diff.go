@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Exit codes of diff, as in diff(1).
+// diff has the exit codes of diff(1).
 const (
 	exitDiffers exitCode = 1
 	exitTrouble exitCode = 2
@@ -67,8 +67,7 @@ object.`,
 	return cmd
 }
 
-// trouble prints an error and returns its exit status. exitDiffers is a result, not an error, and
-// is returned as it is.
+// trouble returns exitDiffers unchanged, because a difference is a result.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err
@@ -127,7 +126,6 @@ type place struct {
 	ref     resource.Ref
 }
 
-// side translates one of the two folders. It returns the resources and the findings.
 func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource.Resource, []report.Finding, error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	p, t, err := offline(cmd.Context(), []string{path}, o.picker, o.any, log)
@@ -147,14 +145,13 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 
 type difference struct {
 	Gateway string          `json:"gateway"`
-	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret
+	Type    string          `json:"type"`
 	Name    string          `json:"name"`
-	Change  string          `json:"change"` // added, removed or changed
+	Change  string          `json:"change"`
 	Old     json.RawMessage `json:"old,omitempty"`
 	New     json.RawMessage `json:"new,omitempty"`
 }
 
-// compare lists the differences, sorted by Gateway, type and name.
 func compare(older, newer map[place]*resource.Resource) ([]difference, error) {
 	var places []place
 	for p, r := range older {
@@ -170,7 +167,7 @@ func compare(older, newer map[place]*resource.Resource) ([]difference, error) {
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.gateway, b.gateway), a.ref.Compare(b.ref))
 	})
-	out := []difference{} // never nil: JSON shows an empty list
+	out := []difference{}
 	for _, p := range places {
 		d := difference{Gateway: p.gateway, Type: p.ref.Type.String(), Name: p.ref.Name, Change: "changed"}
 		var err error

@@ -82,10 +82,9 @@ func installEnvoy(cmd *cobra.Command, from string) error {
 	return err
 }
 
-// isRelease matches the version of a release: a pseudo-version has more than three numbers.
+// isRelease matches the version of a release. A pseudo-version has more than three numbers.
 var isRelease = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// releaseURL returns the page of a release; "" for other builds.
 func releaseURL(version string) string {
 	if !isRelease.MatchString(version) {
 		return ""

@@ -114,14 +114,11 @@ func newExplain() *cobra.Command {
 			"(default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	outputFlag(cmd, &output, "text", "json")
-	// their only error is an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc("gateway", first(store.Gateways.Kind())(&s))
 	_ = cmd.RegisterFlagCompletionFunc("pool", s.targets())
 	return cmd
 }
 
-// explain queries the process that runs for these files about a URL, or reads the files if none
-// runs. values are the other parameters of the page /explain.
 func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (app.Explained, error) {
 	var e app.Explained
 	address := text
@@ -155,7 +152,7 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	fmt.Fprintln(cmd.ErrOrStderr(),
 		"penstock is not running for these files: the explanation comes from the files, without the picker's view")
 	if _, err := os.Stat(dir); err != nil {
-		dir = "" // nothing ran here before: there are no last good versions, and explain must not record any
+		dir = "" // no process ever ran here: there are no last good versions, and explain must not record any
 	}
 	processor, err := defaultProcessor()
 	if err != nil {
@@ -174,7 +171,6 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	return p.Explain(q), nil
 }
 
-// keyNamed returns "namespace/name" of an APIKey as a user writes it.
 func keyNamed(text string) string {
 	if text == "" || strings.Contains(text, "/") {
 		return text
@@ -189,7 +185,6 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// printer writes lines until the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -198,11 +193,10 @@ type printer struct {
 func (p *printer) line(label, format string, args ...any) {
 	if p.err == nil {
 		text := fmt.Sprintf("%-14s %s", label, fmt.Sprintf(format, args...))
-		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // without a message, text ends in spaces
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " "))
 	}
 }
 
-// given is like line, and prints nothing for an empty text.
 func (p *printer) given(label, text string) {
 	if text != "" {
 		p.line(label, "%s", text)
@@ -258,11 +252,9 @@ func printExplained(w io.Writer, e app.Explained) error {
 	return p.err
 }
 
-// backend prints one share of a rule's requests or connections, with the backends behind its hops
-// indented.
 func (p *printer) backend(indent, what string, b translator.BackendView, e app.Explained) {
 	to := b.Backend
-	if b.Cluster != "" { // empty for a backend that does not exist
+	if b.Cluster != "" {
 		to += " (cluster " + b.Cluster + ")"
 	}
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
@@ -282,7 +274,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 		p.line(indent+"subset", "endpoints with the labels %s", b.Subset)
 	}
 	switch {
-	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops): // printed below
+	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops):
 	case len(b.Endpoints) > 0:
 		p.line(indent+"endpoints", "%s", placesText(b.Endpoints, " "))
 	case b.Cluster != "":
@@ -444,7 +436,7 @@ func strategyText(e picker.Explanation) string {
 func verdictText(v schedule.Verdict) string {
 	s := v.State
 	since := ""
-	if s.Queue > 0 && s.Unseen > 0 { // the queue's limit counts both
+	if s.Queue > 0 && s.Unseen > 0 {
 		since = fmt.Sprintf(" and %d picked since", s.Unseen)
 	}
 	load := fmt.Sprintf("queue %.0f%s, running %.0f, KV cache %.0f%%", s.Queue, since, s.Running, s.KV*100)
@@ -480,8 +472,7 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters of a server's page. Slots is how many run at a time; an
-// adapter whose requests all wait has none.
+// An adapter whose requests all wait occupies none of a.Slots.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -496,7 +487,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText describes an endpoint's cost and its parts. With strategy load, they are seconds.
+// costText is in seconds with strategy load.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:
@@ -531,8 +522,6 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost, if it has several. It omits parts that are 0.000
-// in three decimals.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
@@ -554,8 +543,6 @@ func scoreParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell returns an endpoint's score, or its cost and the parts of it, for a table; "-" if the
-// strategy has neither.
 func costCell(v schedule.Verdict) string {
 	if len(v.Scores) > 0 {
 		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))

@@ -13,12 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// printedAtOnce bounds the findings that are printed at once: a member of the cluster set can cause
-// one for each pool that it exports.
 const printedAtOnce = 100
 
-// printFindings prints errors and warnings once, when they appear, and one line when all are
-// resolved.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	printed := map[string]bool{}
 	err := board.StreamFindings(ctx, func(all []report.Finding) error {
@@ -50,13 +46,10 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 	return err
 }
 
-// reasonPage is the path, in the repository, of the page that states how to fix a condition with
-// this reason.
 func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
 
-// aboutFields lists the page about each field of each kind. A row matches a finding if it has the
-// kind of the finding's object, and its field is a prefix of the finding's field without indexes.
-// The first match applies.
+// A row of aboutFields matches a finding if it has the kind of the finding's object, and its field
+// is a prefix of the finding's field without indexes. The first match applies.
 var aboutFields = []struct{ kind, field, page string }{
 	{"Gateway", "spec.listeners.tls", "docs/https.md"},
 	{"Gateway", "spec.tls", "docs/https.md"},
@@ -103,7 +96,6 @@ var aboutFields = []struct{ kind, field, page string }{
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// findingPage is the path, in the repository, of the page about a finding's field.
 func findingPage(f *report.Finding) string {
 	field := index.ReplaceAllString(f.Field, "")
 	for _, row := range aboutFields {
@@ -114,8 +106,6 @@ func findingPage(f *report.Finding) string {
 	return "docs/reference/findings.md#findings"
 }
 
-// printPages prints the pages about the problems of a status: first about the reasons of
-// conditions, then about the fields of errors and warnings.
 func printPages(out io.Writer, doc *status.Document) {
 	reasons := status.Reasons(doc)
 	var pages []string

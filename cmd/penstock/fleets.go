@@ -42,7 +42,6 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 			"for this cluster alone (default: none, and a SPIFFE ID counts only where external.subjects names it)")
 }
 
-// config returns nil if serve runs no proxies.
 func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes, s *secure) (*app.Fleet, error) {
 	if o.penstockImage == "" {
 		return nil, nil

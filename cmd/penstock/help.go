@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// referencePage is the path, in the repository, of the page that documents a command.
 func referencePage(cmd *cobra.Command) string {
 	words := strings.Fields(cmd.CommandPath())
 	if len(words) < 2 || words[1] == "help" || words[1] == "completion" {
@@ -20,7 +19,6 @@ func referencePage(cmd *cobra.Command) string {
 	return page
 }
 
-// linkPages makes the help of root and of the commands below it end with the path of their page.
 func linkPages(root *cobra.Command) {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {

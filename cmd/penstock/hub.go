@@ -130,12 +130,11 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	group.Go(func() error { return manager.Run(ctx) })
 	err = group.Wait()
 	if cmd.Context().Err() != nil {
-		return nil // a signal ended it
+		return nil
 	}
 	return err
 }
 
-// servePages serves /metrics and /healthz, and on a loopback address also the hub's pages.
 func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, manager *hub.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
@@ -178,7 +177,6 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, manage
 	return nil
 }
 
-// serveSocket serves all pages on the socket in the state folder, if the hub has a state folder.
 func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all http.Handler, stateDir string,
 	log *slog.Logger) error {
 	if stateDir == "" {
@@ -197,7 +195,6 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	return nil
 }
 
-// place sets the source of the ClusterSet: the management cluster, or files with a state folder.
 func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths

@@ -37,13 +37,9 @@ routes need one. Only hashes of keys are stored: a key is printed once. A change
 	return cmd
 }
 
-// keyPlace is a folder or a cluster with API keys.
 type keyPlace interface {
 	list(ctx context.Context) ([]v1alpha1.APIKey, error)
-	// create stores a new key, and returns a text about its place. It fails if a key has the same
-	// name.
 	create(ctx context.Context, key *v1alpha1.APIKey) (string, error)
-	// change changes a key, which must exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
 }
 
@@ -133,7 +129,6 @@ The folder gets a file apikey-NAME.yaml.`,
 	return cmd
 }
 
-// handOver prints only the key on standard output, and a remark on standard error.
 func handOver(cmd *cobra.Command, key, remark string) {
 	fmt.Fprintln(cmd.ErrOrStderr(), remark, "Its hash alone is stored: the key is printed once.")
 	fmt.Fprintln(cmd.OutOrStdout(), key)

@@ -19,7 +19,7 @@ import (
 type keyCluster struct {
 	client    dynamic.NamespaceableResourceInterface
 	host      string
-	namespace string // that list reads
+	namespace string
 }
 
 func openKeyCluster(k *keyFlags) (*keyCluster, error) {
@@ -38,7 +38,6 @@ func openKeyCluster(k *keyFlags) (*keyCluster, error) {
 	})}, nil
 }
 
-// failed returns an error of the API server with an explanation.
 func (k *keyCluster) failed(verb string, err error) error {
 	if apierrors.IsNotFound(err) && verb != "change" {
 		return fmt.Errorf("the API server at %s does not serve the kind APIKey (penstock.dev/v1alpha1): install the "+
@@ -74,7 +73,6 @@ func (k *keyCluster) create(ctx context.Context, key *v1alpha1.APIKey) (string, 
 	return k.host, nil
 }
 
-// keysManager is the manager of these commands in managedFields.
 const keysManager = "penstock-keys"
 
 func (k *keyCluster) change(ctx context.Context, namespace, name string,

@@ -86,9 +86,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// processName identifies this process in a Lease. The process ID distinguishes processes of one
-// machine. The random text distinguishes two starts of a container, which have the same ID: each
-// leader must be a transition of the Lease, which is an epoch of publications.
+// processName adds a random text, which distinguishes two starts of a container with the same
+// process ID: each new leader must be a transition of the Lease, because transitions number the
+// epochs of publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -98,8 +98,6 @@ func processName() (string, error) {
 		strings.ToLower(rand.Text())), nil
 }
 
-// clusterAt returns the configuration for the cluster of a kubeconfig ("": this pod's cluster), and
-// this process's namespace there.
 func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
@@ -127,8 +125,7 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState returns the state folder of a process that reads a cluster. It only holds the
-// socket.
+// clusterState only holds the socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

@@ -23,7 +23,7 @@ func main() {
 	root.SetArgs(withCommand(root, os.Args[1:]))
 	if err := root.ExecuteContext(ctx); err != nil {
 		var code exitCode
-		if errors.As(err, &code) { // the error is already printed
+		if errors.As(err, &code) {
 			os.Exit(int(code))
 		}
 		fmt.Fprintln(os.Stderr, root.DisplayName()+":", err)
@@ -31,15 +31,14 @@ func main() {
 	}
 }
 
-// newRoot returns the root command. A new subcommand needs a file with a function, and a line here.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
 		Short: "An xDS control plane for Envoy that routes inference requests, with the endpoint picker inside",
 		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks
 the model server for every request.`,
-		SilenceUsage:  true, // a failed run prints its error, not all flags
-		SilenceErrors: true, // main prints them, once
+		SilenceUsage:  true,
+		SilenceErrors: true, // main prints errors
 	}
 	root.AddCommand(
 		newDemo(),
@@ -99,7 +98,6 @@ func rejectUnknown(cmd *cobra.Command) {
 	}
 }
 
-// takes is cobra.RangeArgs, with an error that explains the correct usage.
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n < least || n > most {
@@ -109,8 +107,7 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// exclusive makes it an error to set both flags. Cobra's own error does not name flags as a user
-// writes them.
+// exclusive replaces Cobra's check, whose error does not name flags as a user writes them.
 func exclusive(cmd *cobra.Command, a, b string) {
 	beforeRun(cmd, func() error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
@@ -120,7 +117,6 @@ func exclusive(cmd *cobra.Command, a, b string) {
 	})
 }
 
-// outputFlag adds --output. The command rejects formats other than form, the default, and other.
 func outputFlag(cmd *cobra.Command, output *string, form, other string) {
 	cmd.Flags().StringVarP(output, "output", "o", form, "output format: "+form+" or "+other)
 	beforeRun(cmd, func() error {

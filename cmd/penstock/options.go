@@ -31,7 +31,6 @@ import (
 // files.
 var errNoFiles = errors.New("no files are named: add -f FOLDER")
 
-// files has the flags for objects and state that up, serve, status and explain share.
 type files struct {
 	paths []string
 	state string
@@ -45,8 +44,6 @@ func (s *files) flags(cmd *cobra.Command, required string) {
 		"is given (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
-// exist returns an error if a named folder or file does not exist, unless --state names the state
-// folder.
 func (s *files) exist() error {
 	if s.state != "" {
 		return nil
@@ -54,7 +51,6 @@ func (s *files) exist() error {
 	return file.Exist(s.paths...)
 }
 
-// stateDir returns the state folder of these files, the same for every command that names them.
 func (s *files) stateDir() (string, error) {
 	if len(s.paths) == 0 && s.state == "" {
 		return "", errNoFiles
@@ -80,8 +76,6 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// openState opens the state folder of these files, for a process that serves it. suffix is appended
-// to the name.
 func (s *files) openState(suffix string) (dir string, err error) {
 	if dir, err = s.stateDir(); err != nil {
 		return "", err
@@ -115,12 +109,12 @@ type service struct {
 	secure          secure
 	members         string
 	membersAddress  string
-	local           bool   // serve the Envoys of this user at a socket, even if xds is a TCP address
-	runtime         string // folder of that socket and of these Envoys' files
+	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
+	runtime         string
 	peers           app.Peers
 	addresses       addressFlags
-	cluster         bool // objects come from a cluster and not from files
-	replicas        bool // peers are found behind a Service
+	cluster         bool
+	replicas        bool
 	fleet           bool // fleets run; they make their own credentials
 }
 
@@ -190,8 +184,6 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 		ReplaceAttr: bounded}))), nil
 }
 
-// newApp makes the app that up and serve run. build makes the app of a role from the configuration.
-// shutdown flushes the remaining spans.
 func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config,
 	shutdown func(), err error) {
 	if cmd.Flags().Changed("record-bytes") && s.record == "" {
@@ -220,9 +212,8 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
 }
 
-// listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the
-// state folder. If the state folder is not writable, sockets and the Envoys' files are in a private
-// temporary folder with a random name.
+// listenLocal opens the socket for the Envoys of this user. If the state folder is not writable,
+// sockets and the Envoys' files are in a private temporary folder with a random name.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -250,10 +241,9 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 const (
 	socketOfADS    = "xds.sock"
 	socketOfPicker = "picker.sock"
-	unixPrefix     = "unix:" // an address with it has the path of a socket
+	unixPrefix     = "unix:"
 )
 
-// ads returns the listener that serves ADS to Envoys that penstock does not start.
 func ads(cfg app.Config) net.Listener {
 	if cfg.XDS != nil {
 		return cfg.XDS
@@ -268,15 +258,13 @@ func addressOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// tidy removes the temporary folder of listenLocal.
 func (s *service) tidy(cfg app.Config) {
 	if s.runtime != "" && s.runtime != cfg.StateDir {
 		_ = os.RemoveAll(s.runtime)
 	}
 }
 
-// config opens the listeners and makes the configuration of the app. The app closes the listeners
-// when it ends.
+// config opens the listeners; the app closes them when it ends.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
 	switch {
 	case s.cluster && s.state == "":
@@ -324,7 +312,6 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	return cfg, nil
 }
 
-// usageURL returns a function that reads the URL of --usage-db; nil without the flag.
 func (s *service) usageURL() (func() (string, error), error) {
 	if s.usageDB == "" {
 		return nil, nil
@@ -351,7 +338,6 @@ func positive(flag string, q *resource.QuantityValue) (int64, error) {
 	return q.Value(), nil
 }
 
-// open opens the listeners, and sets the credentials of their clients.
 func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (err error) {
 	tcp := s.xds != "" && !strings.HasPrefix(s.xds, unixPrefix)
 	if s.local || !tcp {
@@ -432,8 +418,7 @@ func (s *service) reachPicker(cfg *app.Config) error {
 	return nil
 }
 
-// authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if
-// clients of other users could connect without a credential.
+// authenticate returns an error if clients of other users could connect without a credential.
 func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	cfg.Peers, cfg.Disk = s.peers, &s.secure.disk
 	if s.fleet {
@@ -465,7 +450,7 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 
 func listen(ctx context.Context, port ports.Port, flag, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		if err := absolute(&path); err != nil { // the working folder of an Envoy may be another one
+		if err := absolute(&path); err != nil { // an Envoy may have another working folder
 			return nil, err
 		}
 		l, err := app.ListenSocket(port, path)

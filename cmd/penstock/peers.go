@@ -15,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// peerFlags configure how serve finds and authenticates its peers, the other processes for the same
-// Envoys.
 type peerFlags struct {
 	addresses     []string
 	listen        string
@@ -55,9 +53,8 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 	return out, err
 }
 
-// authenticated returns an error if clients other than peers could connect: without TLS, only Unix
-// sockets are allowed. What a peer publishes takes effect, and every user of a machine reaches its
-// TCP ports.
+// authenticated returns an error for a TCP address without TLS, because every user of a machine
+// reaches its TCP ports.
 func authenticated(p app.Peers) error {
 	const credentials = "--peers-ca, --peers-cert and --peers-key"
 	if p.TLS != nil {
@@ -113,8 +110,7 @@ func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	}, nil
 }
 
-// serves reports whether a certificate may be a server's. A peer's must be one. Certificates of
-// Envoys, which the same CA may sign, are only for clients.
+// serves returns false for Envoys' certificates, which the same CA may sign.
 func serves(c *x509.Certificate) bool {
 	for _, u := range c.ExtKeyUsage {
 		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {

@@ -133,14 +133,12 @@ func protocolFlags(f *pflag.FlagSet, protocol *picker.Protocol) {
 			"conformance suite of the inference extension: every client may then choose its endpoint")
 }
 
-// onlyEmpty accepts empty arguments. Templates such as KServe's render an unset flag as an empty
-// argument.
+// onlyEmpty accepts empty arguments, because templates such as KServe's render an unset flag as an
+// empty argument.
 func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
 
-// withCommand adds the command picker to arguments whose first non-empty one is a long flag of
-// picker.
 func withCommand(root *cobra.Command, args []string) []string {
 	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
 	if first < 0 || !strings.HasPrefix(args[first], "--") {
@@ -200,7 +198,6 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	return group.Wait()
 }
 
-// role configures the source of the pool, and the protocol with gateways.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
 	source, err := s.pages.source()
@@ -259,7 +256,6 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	return out, err
 }
 
-// Flags with the names by which a gateway and the picker exchange endpoints.
 const (
 	flagDestination = "destination-endpoint-hint-key"
 	flagNamespace   = "destination-endpoint-hint-metadata-namespace"
@@ -290,7 +286,6 @@ func checkNames(n extproc.Names) error {
 	return nil
 }
 
-// poolID returns the pool of --pool-name; zero without the flag.
 func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 	switch {
 	case s.pool == "":
@@ -307,7 +302,6 @@ func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 	return pool, nil
 }
 
-// own returns the InferencePool that the --endpoint flags describe.
 func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 	if s.selector == "" || len(s.ports) == 0 || len(s.ports) > 8 {
 		return nil,
@@ -333,7 +327,7 @@ func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 	return out, nil
 }
 
-// config opens the listeners. The app closes them when it ends.
+// config opens the listeners; the app closes them when it ends.
 func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog.Logger, t *telemetry) (cfg app.Config,
 	err error) {
 	if s.bind != "" {
@@ -342,7 +336,7 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		}
 	}
 	if role.REST == nil || s.state != "" {
-		// a separate folder: penstock serve may run for the same files
+		// a separate folder, because penstock serve may run for the same files
 		if cfg.StateDir, err = s.openState("-picker"); err != nil {
 			return cfg, err
 		}
@@ -382,8 +376,6 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 	return cfg, nil
 }
 
-// trustPeers returns an error if clients other than peers could publish to this process, or read
-// its publications.
 func (s *standAlone) trustPeers(p app.Peers) error {
 	if len(p.Addresses) > 0 && p.Listener == nil {
 		return errors.New("--peers requires --peers-listen: this process serves no ADS, whose port peers would use")

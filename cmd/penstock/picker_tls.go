@@ -40,7 +40,6 @@ func (t *pickerTLS) flags(f *pflag.FlagSet) {
 
 const selfSigned = 10 * 365 * 24 * time.Hour
 
-// config returns nil for cleartext.
 func (t *pickerTLS) config() (*tls.Config, error) {
 	if !t.secure {
 		for flag, set := range map[string]bool{"--cert-path": t.certPath != "", "--client-ca": t.clientCA != "",
@@ -96,7 +95,6 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 	return out, nil
 }
 
-// certificate returns a reader of each connection's certificate. The first read has succeeded.
 func (t *pickerTLS) certificate() (func() (*tls.Certificate, error), error) {
 	if t.certPath == "" {
 		ca, err := authority.NewPair(time.Now(), selfSigned)

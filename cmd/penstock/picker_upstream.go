@@ -15,14 +15,13 @@ import (
 )
 
 // upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that
-// penstock picker rejects. Manifests for that EPP contain them; a swapped image must keep their
-// meaning or report what differs.
+// penstock picker rejects. Manifests for that EPP contain them.
 type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
-	value string // the value that asks for penstock's own behaviour, or ""
-	why   string // why it has no effect, or what to write instead
+	value string
+	why   string
 	// instead makes other values an error.
 	instead bool
 	isBool  bool
@@ -69,7 +68,6 @@ var upstream = []upstreamFlag{
 	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
 }
 
-// pageFlags configure where metrics pages are read, as llm-d's EPP did before 0.10.
 type pageFlags struct {
 	scheme, path string
 	unverified   bool
@@ -113,7 +111,6 @@ func (upstreamFlags) flags(f *pflag.FlagSet) {
 	}
 }
 
-// check logs the flags that have no effect, and returns an error for a flag that is rejected.
 func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	for _, u := range upstream {
 		f := cmd.Flags().Lookup(u.name)

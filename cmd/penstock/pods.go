@@ -27,17 +27,14 @@ import (
 )
 
 const (
-	// installedIn is the namespace that the docs install the chart penstock into.
 	installedIn = "penstock-system"
-	// podLabels select the pods of the chart penstock.
-	podLabels = "app.kubernetes.io/name=penstock"
-	// adminPort is the port at which these pods serve the admin pages, only within the pod.
+	podLabels   = "app.kubernetes.io/name=penstock"
+	// adminPort is the port of the admin pages, which only the pod itself can reach.
 	adminPort = 9091
 	// podsTimeout bounds each call of the API server and of a pod.
 	podsTimeout = 15 * time.Second
 )
 
-// cluster finds the penstock of a Kubernetes cluster, for commands that query it.
 type cluster struct {
 	kubeconfig, context, namespace string
 	disk                           filesystem.Disk
@@ -52,8 +49,6 @@ func (c *cluster) flags(cmd *cobra.Command) {
 	f.StringVar(&c.namespace, "penstock-namespace", installedIn, "namespace of these pods")
 }
 
-// file returns the path of the kubeconfig: the flag's, or else the first existing file of
-// $KUBECONFIG and ~/.kube/config; "" if no file exists.
 func (c *cluster) file() string {
 	if c.kubeconfig != "" {
 		return c.kubeconfig
@@ -72,8 +67,8 @@ func (c *cluster) file() string {
 	return ""
 }
 
-// config returns how to reach the API server. It inlines the files that the kubeconfig names,
-// because client-go upgrades connections without hub.ClientConfig's transports, which read them.
+// config inlines the files that the kubeconfig names, because client-go upgrades connections
+// without hub.ClientConfig's transports, which read these files.
 func (c *cluster) config() (*rest.Config, error) {
 	file := c.file()
 	_, loaded, err := hub.Kubeconfig(&c.disk, file)
@@ -108,7 +103,6 @@ func (c *cluster) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// inline reads the file at path into data, unless data is set.
 func (c *cluster) inline(path *string, data *[]byte) (err error) {
 	if *path != "" && len(*data) == 0 {
 		*data, err = c.disk.Read(*path)
@@ -117,8 +111,7 @@ func (c *cluster) inline(path *string, data *[]byte) (err error) {
 	return err
 }
 
-// pods returns the ready processes of the cluster, sorted by name. Each call of a process opens a
-// connection to its admin port through the API server, like `kubectl port-forward`, but opens no
+// pods connects to admin ports through the API server, like `kubectl port-forward`, but without a
 // local port.
 func (c *cluster) pods(ctx context.Context) ([]running, error) {
 	config, err := c.config()

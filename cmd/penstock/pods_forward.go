@@ -18,7 +18,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxProblem bounds, in bytes, a kubelet's explanation why a port does not answer.
+// maxProblem is in bytes.
 const maxProblem = 1000
 
 // forwardWithin bounds forward, which takes no context, by podsTimeout.
@@ -34,7 +34,7 @@ func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (
 	go func() {
 		conn, err := forward(config, to)
 		if err == nil && ctx.Err() != nil {
-			err = errors.Join(ctx.Err(), conn.Close()) // too late: nothing uses it
+			err = errors.Join(ctx.Err(), conn.Close())
 		}
 		done <- result{conn, err}
 	}()
@@ -71,7 +71,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	_ = problems.Close() // our direction: we write nothing
+	_ = problems.Close() // closes our direction only
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(header)
 	if err != nil {
@@ -79,20 +79,20 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	}
 	f := &forwarded{Stream: data, conn: conn, problem: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // ends with the connection
+		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem))
 		f.problem <- strings.TrimSpace(string(text))
 	}()
 	return f, nil
 }
 
-// forwarded is a forwarded port as a connection. It has no deadlines: callers end it by Close.
+// forwarded has no deadlines: callers end it by Close.
 type forwarded struct {
 	httpstream.Stream
 	conn    httpstream.Connection
-	problem chan string // receives, once, why the port does not answer; "" if it does
+	problem chan string
 }
 
-// Read returns the kubelet's explanation if it could not connect to the port.
+// Read returns the kubelet's explanation if the kubelet could not connect to the port.
 func (f *forwarded) Read(into []byte) (n int, err error) {
 	if n, err = f.Stream.Read(into); err == nil || n > 0 {
 		return n, err
@@ -103,7 +103,7 @@ func (f *forwarded) Read(into []byte) (n int, err error) {
 		if text != "" {
 			err = errors.New(text)
 		}
-	case <-time.After(time.Second): // the kubelet sends it without delay
+	case <-time.After(time.Second): // the kubelet sends the explanation without delay
 	}
 	return n, err
 }

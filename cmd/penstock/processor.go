@@ -19,7 +19,6 @@ const (
 	envUseRouter    = "USE_EXTERNAL_LLM_ROUTER"
 )
 
-// defaultProcessor reads the processor of pools whose policy names no processor.
 func defaultProcessor() (out app.Processor, err error) {
 	use := true
 	for name, to := range map[string]*bool{envUseProcessor: &use, envUseRouter: &out.Route} {

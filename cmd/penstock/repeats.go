@@ -10,24 +10,21 @@ import (
 )
 
 const (
-	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds the remembered texts (their hashes). Beyond it, all are dropped.
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent it.
+	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent the
+	// text.
 	maxLogged = 8 << 10
 )
 
-// repeats is a handler that drops warnings and errors whose text and attributes were logged within
-// the last minute. A denied proxy retries three times a second; the log has one line each minute,
-// with the number of repetitions.
+// repeats drops warnings and errors that were logged within the last minute: a denied proxy retries
+// three times a second.
 type repeats struct {
 	slog.Handler
-	prefix string // attributes and groups of WithAttrs and WithGroup
+	prefix string
 	seen   *seen
 }
 
-// seen is shared by a handler and all that are derived from it.
 type seen struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
@@ -35,8 +32,8 @@ type seen struct {
 }
 
 type repeated struct {
-	logged  time.Time // time of the last line
-	dropped int       // repetitions since logged
+	logged  time.Time
+	dropped int // repetitions since logged
 }
 
 func newRepeats(h slog.Handler) *repeats {
@@ -65,7 +62,6 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// bounded is a slog.HandlerOptions.ReplaceAttr that bounds texts.
 func bounded(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString, slog.KindAny:
@@ -88,7 +84,6 @@ func (h *repeats) WithGroup(name string) slog.Handler {
 	return &repeats{Handler: h.Handler.WithGroup(name), prefix: h.prefix + name + ".", seen: h.seen}
 }
 
-// due reports whether a text is to be logged now, and how many repetitions were dropped before.
 func (s *seen) due(text uint64, now time.Time) (dropped int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

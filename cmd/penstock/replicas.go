@@ -21,13 +21,10 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// inCluster reports whether the command queries a cluster, because the user gave no files, state
-// folder or address.
 func (a *target) inCluster() bool {
 	return a.http == "" && len(a.paths) == 0 && a.state == "" && a.cluster.file() != ""
 }
 
-// replicas returns all processes to query: all replicas of a cluster, and otherwise one process.
 func (a *target) replicas(ctx context.Context) ([]running, error) {
 	if a.inCluster() {
 		return a.cluster.pods(ctx)
@@ -36,8 +33,7 @@ func (a *target) replicas(ctx context.Context) ([]running, error) {
 	return []running{at}, err
 }
 
-// running returns one process, for pages that are alike in all replicas. In a cluster it is the
-// first one that can be reached.
+// running is for pages that are alike in all replicas.
 func (a *target) running(ctx context.Context) (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
@@ -72,8 +68,7 @@ func anyOf(pods []running) running {
 	}}
 }
 
-// fromAll queries a page of all replicas at the same time. It returns the answers and the replicas
-// that sent them, in the order of replicas, and an error for each other replica.
+// fromAll returns an error for each replica without an answer.
 func fromAll[T any](ctx context.Context, replicas []running, page string) (got []T, by []running, missing []error) {
 	answers, errs := make([]T, len(replicas)), make([]error, len(replicas))
 	var queries sync.WaitGroup
@@ -91,8 +86,7 @@ func fromAll[T any](ctx context.Context, replicas []running, page string) (got [
 	return got, by, missing
 }
 
-// fromSome is like fromAll, but only warns about replicas that do not answer. If no replica
-// answers, it returns the first one's error.
+// fromSome only warns about replicas that do not answer.
 func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got []T, by []running, err error) {
 	got, by, missing := fromAll[T](cmd.Context(), replicas, page)
 	if len(got) == 0 {
@@ -104,7 +98,6 @@ func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got [
 	return got, by, nil
 }
 
-// joinProxies lists the Envoys of all processes: each is connected to one.
 func joinProxies(all [][]server.ProxyStatus) []server.ProxyStatus {
 	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b server.ProxyStatus) int {
@@ -174,15 +167,14 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 	}
 	out := set.Traffic{Served: a.Served + b.Served, Failed: a.Failed + b.Failed, Declined: a.Declined + b.Declined,
 		Spilled: a.Spilled + b.Spilled, Bytes: a.Bytes + b.Bytes}
-	if out.Served > 0 { // FirstByte is a mean
+	if out.Served > 0 {
 		out.FirstByte = set.Duration((float64(a.FirstByte)*float64(a.Served) +
 			float64(b.FirstByte)*float64(b.Served)) / float64(out.Served))
 	}
 	return &out
 }
 
-// joinPicks lists the picks of all processes, the newest first, and at most the given number; 0:
-// all. It removes duplicates: each process has also asked its peers.
+// joinPicks removes duplicates, because each process has also asked its peers.
 func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	type id struct{ time, request, pool, picker, endpoints, lease string }
 	out, seen := all[0], map[id]bool{}
@@ -205,9 +197,6 @@ func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	return out
 }
 
-// watchLines prints the joined content of a page, now and after each change, until ctx ends: as
-// JSON lines for output json, and otherwise by text. A process that ends is left out; the end of
-// the last one is an error.
 func watchLines[T any](cmd *cobra.Command, replicas []running, page, output string, join func([]T) T,
 	text func(T) error) error {
 	type line struct {
@@ -248,7 +237,7 @@ func watchLines[T any](cmd *cobra.Command, replicas []running, page, output stri
 		}
 		now[l.replica] = l.content
 		if len(now) < left {
-			continue // wait for the first line of each process
+			continue
 		}
 		var all []T
 		for i := range replicas {
@@ -280,8 +269,8 @@ func printLine[T any](cmd *cobra.Command, content T, output string, first bool, 
 	return text(content)
 }
 
-// follow passes each line of a page to next, as a function that decodes it, until next returns
-// false. After the process has ended, decoding fails.
+// follow calls next for each line of a page, with a function that decodes the line, until next
+// returns false.
 func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
 	body, err := r.open(ctx, page)
 	if err != nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// target names the processes that status, explain and debug query: the penstock that runs for
-// files, the one at an address, or the pods of a cluster.
 type target struct {
 	files
 	cluster cluster
@@ -36,7 +34,7 @@ func (a *target) flags(cmd *cobra.Command) {
 	}
 }
 
-// running is a running penstock. If dial is set, it is a pod, and address is the pod's name.
+// running is a pod if dial is set. Its address is then the pod's name.
 type running struct {
 	network, address string
 	dial             func(context.Context) (net.Conn, error)
@@ -66,7 +64,6 @@ func (r running) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(body).Decode(into)
 }
 
-// open returns the body of a page. The caller must close it.
 func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -79,7 +76,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	host := "penstock"
 	switch {
 	case r.dial != nil:
-		host = "localhost" // the admin port denies other names, against DNS rebinding
+		host = "localhost" // the admin port denies other host names, because of DNS rebinding
 		transport.ResponseHeaderTimeout = podsTimeout
 	case r.network == "tcp":
 		host = r.address
@@ -104,8 +101,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer returns the error of a call to an absent process, with advice. It omits the URL and the
-// address, which the causes repeat.
+// noAnswer omits the URL and the address, which the causes repeat.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

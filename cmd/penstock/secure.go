@@ -14,8 +14,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// secure has the flags by which up and serve authenticate the clients of ADS, of the picker and of
-// peers.
 type secure struct {
 	cert, key, ca, clientCA, token string
 	openPicker, insecurePicker     bool
@@ -41,7 +39,6 @@ func (s *secure) flags(f *pflag.FlagSet) {
 			"can pick from all pools (default: penstock does not start so)")
 }
 
-// credentials reads the certificates; nil without --xds-cert.
 func (s *secure) credentials() (*app.Credentials, error) {
 	switch {
 	case s.cert == "" && s.key == "" && s.token == "" && s.ca == "" && s.clientCA == "":
@@ -82,7 +79,6 @@ func (s *secure) credentials() (*app.Credentials, error) {
 	return out, s.verify(cert.Certificate, out.Name)
 }
 
-// verify returns an error if proxies could not verify the picker.
 func (s *secure) verify(chain [][]byte, name string) error {
 	flag, file := "--xds-ca", s.ca
 	if file == "" {

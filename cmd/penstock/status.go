@@ -66,12 +66,11 @@ The exit status is 1 if there is a finding of severity error: something written 
 
 type statusJSON struct {
 	*status.Document
-	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
-	Rates   []picker.Rate        `json:"rates,omitempty"`
-	Suspect []picker.Suspect     `json:"suspect,omitempty"`
-	Serving []picker.Serving     `json:"serving,omitempty"`
-	// ClusterSet is absent outside of a cluster set.
-	ClusterSet *set.Status `json:"clusterSet,omitempty"`
+	Proxies    []server.ProxyStatus `json:"proxies,omitempty"`
+	Rates      []picker.Rate        `json:"rates,omitempty"`
+	Suspect    []picker.Suspect     `json:"suspect,omitempty"`
+	Serving    []picker.Serving     `json:"serving,omitempty"`
+	ClusterSet *set.Status          `json:"clusterSet,omitempty"`
 }
 
 func watchStatus(cmd *cobra.Command, all []running, output string) error {
@@ -84,8 +83,6 @@ func watchStatus(cmd *cobra.Command, all []running, output string) error {
 	})
 }
 
-// statusFile returns the path of the status file of the queried process; "" if it is not on this
-// machine.
 func (a *target) statusFile() string {
 	if a.http != "" || a.inCluster() {
 		return ""
@@ -125,8 +122,6 @@ func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	return nil
 }
 
-// printStatus prints what the processes report. If no process answers, it reads the last status
-// from file, unless that is "".
 func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
 	if manager := all[0].hub(cmd.Context()); manager != nil {
@@ -134,8 +129,7 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	}
 	err := out.query(cmd, all)
 	runs := out.Document != nil
-	// An interrupted command does not read the file: the process may run, and the file may be
-	// outdated.
+	// An interrupted command does not read the file, which may be outdated if the process runs.
 	if !runs && cmd.Context().Err() == nil && file != "" {
 		out.Document, err = status.Read(file)
 	}
@@ -174,8 +168,6 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	return printAll(io.Discard, out.Findings)
 }
 
-// syncState describes whether a proxy has all of its resources. Clusters that linger after their
-// last route do not count.
 func syncState(p server.ProxyStatus) string {
 	var parts []string
 	behind := false
@@ -229,7 +221,6 @@ func printRates(w io.Writer, rates []picker.Rate) {
 	printServers(w, lines, "have a rate")
 }
 
-// endpoints returns the text of a column for pools and imports: how many of their servers serve.
 func endpoints(serving []picker.Serving) func(report.Ref) string {
 	counts := map[report.Ref][2]int{}
 	for i := range serving {
@@ -246,8 +237,7 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 	}
 }
 
-// printSuspects prints the suspect model servers, which get no requests or only single trials, and
-// why.
+// Suspect model servers get no requests or only single trials.
 func printSuspects(w io.Writer, all []picker.Suspect) {
 	var lines []string
 	for _, s := range all {
@@ -256,7 +246,6 @@ func printSuspects(w io.Writer, all []picker.Suspect) {
 	printServers(w, lines, "are suspect")
 }
 
-// printOut prints the model servers that do not serve, except suspects.
 func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
 	var lines []string
 	for i := range serving {

@@ -26,8 +26,7 @@ func (s *stopFlags) check() error {
 	return nil
 }
 
-// announce prints, when a signal has ended ctx, that a second signal ends the process at once. On
-// the second signal it calls now, and exits. end stops announce.
+// announce makes a second signal end the process at once.
 func (s *stopFlags) announce(ctx context.Context, out io.Writer, now func()) (end func()) {
 	done := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {

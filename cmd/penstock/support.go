@@ -22,15 +22,14 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// supportPages are the pages of each process in an archive for a bug report. They contain neither
-// bodies of requests nor credentials: /debug/store is left out.
+// supportPages contain neither bodies of requests nor credentials, so /debug/store is left out.
 var supportPages = []struct{ file, page string }{
 	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},
 	{"picks.json", "/debug/picks?last=200"}, {"serving.json", "/debug/serving"}, {"suspect.json", "/debug/suspect"},
 	{"rates.json", "/debug/rates"}, {"metrics.txt", "/metrics"},
 }
 
-// maxSupportPage bounds a page of an archive, in bytes.
+// maxSupportPage is in bytes.
 const maxSupportPage = 32 << 20
 
 func newSupport() *cobra.Command {
@@ -129,20 +128,18 @@ func (r running) read(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(body, maxSupportPage))
 }
 
-// disguise replaces names that users chose. It keeps a value only if its key or label is known to
-// hold words of Penstock.
+// disguise replaces names that users chose. It keeps a value only if its key or label is in
+// keptKeys.
 type disguise struct{ names map[string]string }
 
 func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
 
 var (
-	// keptKeys are keys whose values are words of Penstock, Kubernetes or Envoy, or times.
 	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
-	// textKeys are keys of sentences. Quoted parts, names and addresses in these are replaced.
-	textKeys = wordSet("problem fix message error cause note text described page why")
-	// keptWords are no names of users' objects.
+	// Values of textKeys are sentences, in which quoted parts, names and addresses are replaced.
+	textKeys  = wordSet("problem fix message error cause note text described page why")
 	keptWords = wordSet("default http https penstock true false other")
 
 	address  = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){3,7}\]?`)
@@ -176,11 +173,10 @@ func (d *disguise) pseudonym(value string) string {
 	return to
 }
 
-// name replaces the words that users chose in a value such as NAMESPACE/NAME or HOST:PORT.
 func (d *disguise) name(value string) string {
 	return word.ReplaceAllStringFunc(d.addresses(value), func(w string) string {
 		if strings.HasPrefix(w, "address-") || len(strings.Trim(w, "0123456789.")) == 0 {
-			return w // a port, a number or a pseudonym
+			return w
 		}
 		return d.pseudonym(w)
 	})
@@ -190,7 +186,6 @@ func (d *disguise) addresses(text string) string {
 	return address.ReplaceAllStringFunc(text, d.pseudonym)
 }
 
-// sentence replaces quoted parts, addresses, host names, and names that learn has read.
 func (d *disguise) sentence(text string) string {
 	text = quotes.ReplaceAllStringFunc(text, func(q string) string { return `"` + d.name(strings.Trim(q, `"`)) + `"` })
 	text = hostName.ReplaceAllStringFunc(d.addresses(text), d.pseudonym)
@@ -202,7 +197,7 @@ func (d *disguise) sentence(text string) string {
 	})
 }
 
-// learn reads the names of a page, so that sentences of every page are searched for them.
+// learn runs on all pages first, so that every sentence is searched for the names of all pages.
 func (d *disguise) learn(name string, text []byte) { _, _ = d.page(name, text) }
 
 func (d *disguise) page(name string, text []byte) ([]byte, error) {

@@ -19,17 +19,13 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// telemetry holds the settings of the standard OTEL_* variables: Penstock's own spans, and the
-// collector of Envoy's spans.
 type telemetry struct {
 	provider  trace.TracerProvider
-	collector netip.AddrPort // of Envoy's spans (OTLP over gRPC); invalid: none
+	collector netip.AddrPort // for Envoy's spans (OTLP over gRPC); invalid: none
 	sampling  float64        // percent
 	shutdown  func(context.Context) error
 }
 
-// newTelemetry reads the environment. Without OTEL_TRACES_EXPORTER and without an OTLP endpoint,
-// tracing is off.
 func newTelemetry(ctx context.Context) (*telemetry, error) {
 	t := &telemetry{provider: noop.NewTracerProvider(), sampling: 100,
 		shutdown: func(context.Context) error { return nil }}
@@ -76,8 +72,8 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	return t, nil
 }
 
-// checkHeaders returns an error for a variable that is not a list of headers. OpenTelemetry would
-// log its text, which may be a credential.
+// checkHeaders returns an error for a variable that is not a list of headers, because OpenTelemetry
+// would log the variable's text, which may be a credential.
 func checkHeaders(variables ...string) error {
 	for _, name := range variables {
 		for one := range strings.SplitSeq(os.Getenv(name), ",") {
@@ -107,7 +103,7 @@ func firstOf(names ...string) string {
 	return ""
 }
 
-// resolveCollector resolves the collector for Envoy, which dials IP addresses only.
+// resolveCollector resolves the collector's host, because Envoy dials IP addresses only.
 func resolveCollector(ctx context.Context, endpoint string) (netip.AddrPort, error) {
 	fail := func(err error) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("OTLP endpoint %q for Envoy's spans: %w", endpoint, err)

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// exitCode is an error that is already printed. main exits with this status.
+// exitCode is the exit status after an error that is already printed.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -123,12 +123,11 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	}
 	findings := cmd.ErrOrStderr()
 	if o.status {
-		findings = io.Discard // the status has them too
+		findings = io.Discard
 	}
 	return printAll(findings, doc.Findings)
 }
 
-// offline translates files without running anything. The app's board has the findings.
 func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Offline,
 	*translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
@@ -218,8 +217,6 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by
-// name, without credentials.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := debug.Redacted(r)
 	if err != nil {

@@ -66,11 +66,11 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return err
 	}
 	defer shutdown()
-	// The app outlives the Envoys, because it answers them while they drain.
+	// The app outlives the Envoys, because it serves ADS while they drain.
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	now := make(chan struct{})
-	ended := make(chan struct{}) // closed when no Envoy is left
+	ended := make(chan struct{})
 	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() { close(now); <-ended })()
 	f = supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(),

@@ -64,7 +64,6 @@ In a folder whose penstock has ended, it reads the state folder.`,
 	return cmd
 }
 
-// usage queries all processes, or reads the state folder of a process that has ended.
 func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, err error) {
 	all, err := a.replicas(cmd.Context())
 	if err != nil {

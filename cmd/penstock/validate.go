@@ -26,11 +26,8 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// validateTime is the timeout for Envoy's answers; thousands of routes take less than a second.
 const validateTime = 30 * time.Second
 
-// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports the
-// resources that it rejects.
 func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource,
 	log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
@@ -88,11 +85,9 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	return found.list(), nil
 }
 
-// acceptedAll waits until Envoy has accepted or rejected every listener and cluster, and the route
-// configurations and secrets that these name.
 func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
 	for _, r := range resources {
-		if r.Type == resource.Endpoints { // Envoy requests none for unused clusters
+		if r.Type == resource.Endpoints { // Envoy requests no endpoints for unused clusters
 			continue
 		}
 		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRejected) {
@@ -102,8 +97,8 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 	return nil
 }
 
-// unbound returns a listener that opens none of its ports: they may be in use, even by the Gateway
-// that is validated. A UDP listener, which Envoy always binds, gets another port of this machine.
+// unbound returns a listener that opens none of its ports, which may be in use. A UDP listener,
+// which Envoy always binds, gets another port of this machine.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil
@@ -131,7 +126,7 @@ type rejections struct {
 	reports []report.Report
 }
 
-// Rejected implements server.Reports. The report of a disconnected proxy is empty and ignored.
+// Rejected ignores an empty list, which is the report of a disconnected proxy.
 func (r *rejections) Rejected(_, _ string, reports []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,15 +13,14 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// versions is the output of `penstock version`. Its JSON form is for scripts.
 type versions struct {
 	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
 	Commit   string `json:"commit,omitempty"` // of the source tree; "+changed" follows if it was not clean
 	Go       string `json:"go"`
-	Platform string `json:"platform"`        // GOOS/GOARCH
-	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
+	Platform string `json:"platform"`
+	Envoy    string `json:"envoy,omitempty"`
 	Path     string `json:"envoyPath,omitempty"`
-	NoEnvoy  string `json:"envoyProblem,omitempty"` // why Envoy was not found
+	NoEnvoy  string `json:"envoyProblem,omitempty"`
 
 	// Versions of Envoy and of the APIs with which this build is tested.
 	TestedEnvoy        string `json:"testedEnvoy"`
@@ -58,8 +57,6 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// commit returns the commit that the Go toolchain recorded; empty for a build outside of a source
-// tree.
 func commit(info *debug.BuildInfo) string {
 	var revision, changed string
 	for _, s := range info.Settings {

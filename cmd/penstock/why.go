@@ -44,7 +44,6 @@ func (o *whyOptions) asked(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
 }
 
-// check returns an error if the arguments cannot select past picks.
 func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	set := cmd.Flags().Changed
 	switch {
@@ -92,7 +91,6 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if err != nil {
 		return err
 	}
-	// Each process asks its peers; a process that has just started has none yet.
 	answers, _, err := fromSome[app.FoundPicks](cmd, all, "/debug/picks?"+args.Encode())
 	if err != nil {
 		return err
@@ -125,7 +123,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no picks are known yet")
 	}
 	if o.request != "" {
-		slices.Reverse(found.Picks) // in the order in which the request reached the pickers
+		slices.Reverse(found.Picks)
 	}
 	return printPicks(cmd.OutOrStdout(), found.Picks, o.request != "")
 }
@@ -157,7 +155,6 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 	return p.err
 }
 
-// picked prints a pick, without its endpoints' verdicts.
 func (p *printer) picked(r *picker.Record) {
 	p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
 		r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
@@ -265,14 +262,12 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
-// pickerEnded reports whether Envoy's response details show that a call reached a picker, which may
-// have named a server.
+// pickerEnded reports whether a call reached a picker, which may have named a server.
 func pickerEnded(details string) bool {
 	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") &&
 		!strings.Contains(details, "connection_failure")
 }
 
-// detailsText explains why this gateway's Envoy answered itself, from its response details.
 func detailsText(details string) string {
 	if reason, ok := strings.CutPrefix(details, "penstock_"); ok {
 		return reason + ": its picker has answered so"
@@ -302,7 +297,6 @@ func listText(endpoints string) string {
 	return placesText(strings.Split(endpoints, ","), ", ")
 }
 
-// placesText lists endpoints. For a hop, it prints the pool or cluster behind it.
 func placesText(endpoints []string, separator string) string {
 	list := slices.Clone(endpoints)
 	for i, text := range list {
@@ -334,7 +328,6 @@ func poolText(id objectid.Target) string {
 	return "pool " + id.Pool.String()
 }
 
-// choiceTexts describe how each picker plugin of strategy plugins chooses by scores.
 var choiceTexts = map[string]string{
 	endpointpicker.MaxScorePicker:       "the highest score",
 	endpointpicker.WeightedRandomPicker: "drawn, with the scores as weights",
@@ -372,17 +365,13 @@ func excessText(x schedule.Excess) string {
 	return text
 }
 
-// amount returns a number, with at most three decimals, and its unit.
 func amount(n float64, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + " " + unit)
 }
 
-// trialTexts describe a trial at the endpoint that gets the request, by Verdict.Trial.
 var trialTexts = map[string]string{"speed": "its speed was learned long ago: the request tries it",
 	"due": "suspect: the request tries it"}
 
-// comparedText describes an endpoint or a cluster of a pick without verdicts. The first endpoint
-// gets the request.
 func comparedText(c picker.Choice, first bool) string {
 	if c.Basis != "" && c.Cost != nil {
 		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, Prompt: c.Prompt,
@@ -450,8 +439,6 @@ func outcomeText(o picker.Outcome) string {
 	return text
 }
 
-// pickedText is verdictText, with the cached part of the prompt. The first endpoint gets the
-// request, which may be a trial of the endpoint.
 func pickedText(v schedule.Verdict, first bool) string {
 	trial := trialTexts[v.Trial]
 	if first && trial != "" {

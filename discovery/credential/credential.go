@@ -14,7 +14,7 @@ const KeyMark = "PRIVATE KEY-----"
 
 const hidden = "redacted"
 
-// Redacted replaces a value of n bytes.
+// Redacted returns the text in place of a value of n bytes.
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 // Named reports whether a header, query parameter or annotation of this name holds a credential. It
@@ -34,7 +34,6 @@ func Named(name string) bool {
 		func(word string) bool { return slices.Contains(words, word) })
 }
 
-// Parts and whole words of a name that indicate a credential.
 var (
 	parts = []string{
 		"auth", "cookie", "token", "secret", "password", "passwd", "credential", "apikey", "signature", "bearer",
@@ -43,7 +42,6 @@ var (
 	words = []string{"key", "keys", "sig", "jwt", "pwd", "pass", "session", "sid", "sas", "otp"}
 )
 
-// harmless matches names that contain a part but hold no credential.
 var harmless = regexp.MustCompile(`\b(?:max|min|num|input|output|prompt|completion|total)` +
 	`(?:-?(?:new|input|output|prompt|completion))?-?tokens\b|\btokeni[sz]ers?\b|\bauthors?\b`)
 
@@ -72,9 +70,9 @@ var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
-// Text hides the credentials in a text that it recognizes by their form: private keys in PEM, the
-// userinfo of URLs, query parameters that are Named, credentials after a scheme of Authorization,
-// JSON web tokens, and keys with the prefixes of known issuers.
+// Text hides the credentials that it recognizes by their form: private keys in PEM, the userinfo of
+// URLs, query parameters that are Named, credentials after a scheme of Authorization, JSON web
+// tokens, and keys with the prefixes of known issuers.
 func Text(s string) string {
 	if strings.Contains(s, KeyMark) {
 		return Redacted(len(s))
@@ -157,8 +155,6 @@ func isUser(s string) bool {
 // digest follows the @ in the name of a container image. That @ does not end a userinfo.
 const digest = "sha256:"
 
-// withoutUserinfo hides the userinfo of a URL, or of a host without a scheme if there is a
-// password.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0

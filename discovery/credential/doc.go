@@ -1,12 +1,6 @@
 // Package credential finds credentials in texts, so that no page, finding, status or command prints
 // them. It recognizes a value by the name of its header, parameter or annotation (Named), and a
-// credential within any text by its form (Text).
-//
-// discovery/store first decides which fields of a type are shown. This package is for shown fields
-// in which a user may have written a credential: a path with a query, a URL with userinfo, a header
-// with a token.
+// credential within any text by its form (Text). It is for the fields that discovery/store shows.
 //
 // Every package may import it; it imports nothing of Penstock. Its functions are pure.
-//
-// Tests: go test ./discovery/credential
 package credential

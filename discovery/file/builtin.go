@@ -12,15 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goProps makes a schema from the JSON form of a Go type. It finds unknown fields and wrong types
-// in objects of built-in kinds; the kinds' checks find missing fields.
 func goProps(obj any) *apiextensions.JSONSchemaProps {
 	p := typeProps(reflect.TypeOf(obj).Elem())
 	return &p
 }
 
-// bound adds the limits of a Go type's integers to a CRD's schema: decoding would truncate larger
-// numbers.
+// bound adds the limits of a Go type's integers to a CRD's schema, because decoding would truncate
+// larger numbers.
 func bound(p, by *apiextensions.JSONSchemaProps) {
 	if p.Type == "integer" && p.Format == "" {
 		if p.Minimum == nil {
@@ -54,7 +52,6 @@ func metadataProps() apiextensions.JSONSchemaProps {
 	return p
 }
 
-// specialTypes are types whose JSON form differs from their Go fields.
 var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
 	reflect.TypeFor[metav1.Time]():          {Type: "string", Format: "date-time"},
 	reflect.TypeFor[metav1.MicroTime]():     {Type: "string", Format: "date-time"},

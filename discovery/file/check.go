@@ -29,7 +29,6 @@ func (c *checks) port(field string, n int32) {
 	}
 }
 
-// withoutZone is the fix for an address such as fe80::1%eth0.
 const withoutZone = "write an address that all machines know, without % and what follows: Envoy connects to no other"
 
 func (c *checks) ip(field, s string) {
@@ -66,7 +65,7 @@ func (c *checks) ipOrHost(field, s string) {
 		}
 		return
 	}
-	// Digits and dots alone are meant as an address, although they are a valid host name.
+	// A host name of digits and dots is a mistyped address.
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 ||
 		strings.Trim(s, "0123456789.") == "" {
 		c.wrong(field, "must be an IP address or a host name, is "+quote(s),

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is one definition of an object. Of several claims, the first by path and line is in use.
+// claim is a definition of an object. Of several claims, the first by path and line is in use.
 type claim struct {
 	path   string
 	doc    *document
@@ -57,8 +57,6 @@ func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	}
 }
 
-// decide returns the store operations for the affected objects, and the objects whose last good
-// form changed.
 func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []report.Ref) {
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
@@ -86,8 +84,6 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// markInvalid records whether an object is invalid and has no last good form. It returns the store
-// operation for a change.
 func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	if r.invalid[ref] == invalid {
 		return nil
@@ -103,17 +99,15 @@ func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	return []store.Op{store.Invalids.Put(mark)}
 }
 
-// currentForm returns the form of an object to use from now on. A zero form removes the object.
 func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	list := r.claims[ref]
 	switch {
 	case len(list) > 0 && list[0].object.good != nil:
 		return keptObject{list[0].object.good, list[0].path}
 	case before.good == nil:
-	case len(list) > 0: // its definition is invalid
+	case len(list) > 0:
 		return keptObject{before.good, list[0].path}
 	case r.files[before.path] != nil && r.files[before.path].unidentified():
-		// the broken part of the file may define the object
 		return before
 	}
 	return keptObject{}

@@ -29,12 +29,11 @@ var (
 	errVisited = errors.New("it leads to a folder that is read already")
 )
 
-// disk is the file system of a Reader. Its operations end when ctx ends.
 type disk struct {
 	filesystem.Disk
-	ctx  context.Context                   // of the current read; guarded by Reader.work
-	most int                               // maxFiles
-	read func(path string) ([]byte, error) // readRegular; tests replace it
+	ctx  context.Context // of the current read; guarded by Reader.work
+	most int
+	read func(path string) ([]byte, error)
 
 	moved atomic.Int64 // when an operation last began or ended, in nanoseconds since 1970
 }
@@ -94,13 +93,13 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{uint64(s.Dev), s.Ino} // the types of these fields differ between systems
 }
 
-// tree walks the folders of configuration. It follows links, because mounted ConfigMaps consist of
-// links. It enters no folder twice, and no kernel file system such as /proc. It skips names that
-// start with a dot: editors' files, and the folders behind a ConfigMap's links.
+// tree follows links, because mounted ConfigMaps consist of links. It enters no folder twice, and
+// no kernel file system such as /proc. It skips names that start with a dot: editors' files, and
+// the folders behind a ConfigMap's links.
 type tree struct {
 	*disk
-	file   func(path string, link bool) // called for each configuration file; optional
-	folder func(path string)            // optional
+	file   func(path string, link bool)
+	folder func(path string)
 	fail   func(path string, err error)
 
 	entered map[identity]bool

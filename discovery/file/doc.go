@@ -1,29 +1,18 @@
-// Package file reads folders of YAML and JSON into the store: Penstock without Kubernetes.
-//
-// It splits files into documents, converts old forms, applies defaults, validates with the schema
-// of the kind (structural and CEL), and decodes. cmd makes a Reader and calls Load (offline use) or
-// Run (Load, then following changes). User mistakes in files go to Config.Report as findings with
-// file, line, object, field, problem and fix, and are never errors of this package.
+// Package file reads folders of YAML and JSON into the store: Penstock without Kubernetes. User
+// mistakes in files go to Config.Report as findings, and are never errors of this package.
 //
 // The stages of one file: read.go finds it, document.go splits it, parse.go parses values, draft.go
 // runs each object through conversion, schema.go validates (fastvalidation for valid objects,
 // explain.go for the others), claims.go chooses among several definitions of an object, and
-// state.go persists the one in use. watch.go follows changes. sentinel.go detects changes made
-// while files are read. disk.go bounds every operation of a file system.
-//
-// Each kind is a row of kinds.go; kinds_GROUP.go have conversions and checks.
+// state.go persists the definition in use. Each kind is a row of kinds.go.
 //
 // Invariants:
-//   - An invalid document never delays another one.
+//   - An invalid document never delays another document.
 //   - An object whose newest definition is invalid keeps its last good form. That form survives
 //     restarts. The object is removed only when its definition is removed.
 //   - If an object has two definitions, the first by file path and line is in use.
 //   - An endless file, a circular link, a folder of a million files or an unresponsive file system
 //     is a finding. Other files and the end of the process wait for it filesystem.Timeout at most.
 //   - Files that change together are applied in one store.Apply. The store holds the content of all
-//     files at one moment: a route never appears before a backend that was written first. The order
-//     of modification times has no effect.
-//
-// Tests: go test ./discovery/file; go test -fuzz FuzzDocument_YieldsObjectOrFinding
-// -fuzzminimizetime 1x ./discovery/file
+//     files at one moment: a route never appears before a backend that was written first.
 package file

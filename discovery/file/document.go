@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file. Its line numbers are relative: if it only moves in the
-// file, it is not parsed again.
+// The line numbers of a document are relative: if it only moves in the file, it is not parsed
+// again.
 type document struct {
 	text     string
-	line     int       // the document's first line in the file, from 1
-	objects  []*object // valid and invalid ones
-	mistakes []mistake // not of an object
+	line     int // the document's first line in the file, from 1
+	objects  []*object
+	mistakes []mistake
 	// unidentified reports that some part of the document is too broken to identify its object. It
 	// may define any object that the file had before.
 	unidentified bool
@@ -23,11 +23,10 @@ type document struct {
 }
 
 type position struct {
-	item  int // object.item
+	item  int
 	field string
 }
 
-// maxLines bounds document.lines, the cache of the lines of fields.
 const maxLines = 1024
 
 type object struct {
@@ -42,9 +41,9 @@ type object struct {
 
 type mistake struct {
 	severity report.Severity
-	line     int  // relative to the document's first line
-	first    int  // the line of a duplicate key's first occurrence, from 1 within the document; else 0
-	broken   bool // the document is not YAML
+	line     int // relative to the document's first line
+	first    int // the line of a duplicate key's first occurrence, from 1 within the document; else 0
+	broken   bool
 	field    string
 	problem  string
 	fix      string
@@ -89,7 +88,6 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {

@@ -26,11 +26,10 @@ type move struct{ to, from string }
 
 func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}) }
 
-// good is an object's valid form, as in the store and the state file.
 type good struct {
 	kind *kind
-	obj  store.Object // nil if restored; the method object decodes form
-	form []byte       // JSON of the whole object, in the kind's first version
+	obj  store.Object
+	form []byte // JSON of the whole object, in the kind's first version
 }
 
 func (g *good) ref() report.Ref {
@@ -39,7 +38,7 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object returns the object. Restored forms are decoded only now, because few are used.
+// object decodes a restored form only when it is called, because few restored forms are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		g.obj = g.kind.table.New()
@@ -48,8 +47,6 @@ func (g *good) object() store.Object {
 	return g.obj
 }
 
-// read sets a document's objects and mistakes. An error means a bug in Penstock, such as a schema
-// that does not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
 	if m != nil {
@@ -114,7 +111,6 @@ func below(all []mistake, path string) (out []mistake) {
 	return out
 }
 
-// readObject runs one object through every stage. found has the mistakes that parsing found in it.
 func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any,
 	found []mistake) error {
 	o := &object{item: item, line: node.Line - 1, mistakes: found}
@@ -131,7 +127,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	}
 	doc.objects = append(doc.objects, o)
 	if k == nil {
-		doc.unidentified = doc.unidentified || hasError(o.mistakes) // such as a mistyped kind
+		doc.unidentified = doc.unidentified || hasError(o.mistakes)
 		return nil
 	}
 	if hasError(o.mistakes) {
@@ -159,7 +155,6 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	return nil
 }
 
-// identify sets the object's ref and returns its kind, or nil if Penstock does not read the kind.
 func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kindName, _ := obj["kind"].(string)
@@ -266,9 +261,8 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are metadata fields that an API server writes. creationTimestamp stays: the older
-// of two conflicting objects takes precedence. So does deletionTimestamp of Pods: such Pods receive
-// no new requests.
+// clusterWrites are removed, except deletionTimestamp of Pods: such Pods receive no new requests.
+// creationTimestamp stays, because the older of two conflicting objects takes precedence.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes explains the errors of validate. It omits errors that follow from a wrong type.
+// mistakes omits errors that follow from a wrong type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -64,7 +64,7 @@ func (s *schema) explain(e *field.Error) mistake {
 
 func (m *mistake) conceal(value any) {
 	text := fmt.Sprint(value)
-	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text { // valueWords names only the type
+	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text {
 		return
 	}
 	for _, form := range []string{quote(text), text} {
@@ -256,7 +256,6 @@ func fieldNames(node *structural.Structural) string {
 	return strings.Join(names, ", ")
 }
 
-// valueWords formats a value that a user wrote. Mappings and lists are named by their type.
 func valueWords(v any) string {
 	switch v := v.(type) {
 	case nil:

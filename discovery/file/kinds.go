@@ -18,23 +18,21 @@ import (
 type kind struct {
 	table    store.Kind
 	versions []version // accepted apiVersions; the store's type is of the first
-	crd      string    // the plural name in the kind's CRD in manifests; empty for built-in kinds
+	crd      string    // the plural name in the kind's CRD in manifests; "" for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
-	// check finds mistakes in a decoded object that its schema cannot find. Optional.
-	check func(store.Object) []mistake
-	// explain replaces some errors of the schema by mistakes, and returns the other errors.
-	// Optional.
+	check    func(store.Object) []mistake
+	// explain replaces some errors of the schema by mistakes. Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 }
 
 type version struct {
 	apiVersion string
-	convert    func(*draft) // nil: no conversion
+	convert    func(*draft)
 }
 
 func kinds() []*kind {
 	const gatewayAPI, inference = "gateway.networking.k8s.io/", "inference.networking.k8s.io/"
-	same := func(*draft) {} // for an older group with the same fields
+	same := func(*draft) {}
 	return []*kind{
 		{table: store.GatewayClasses, crd: "gatewayclasses", versions: in(gatewayAPI, "v1", "v1beta1")},
 		{table: store.Gateways, crd: "gateways", check: on(checkGateway),
@@ -81,7 +79,6 @@ func kinds() []*kind {
 		// of a Gateway must resolve.
 		{table: store.EnvoyFleets, crd: "envoyfleets", versions: ours},
 		{table: store.ClusterSets, crd: "clustersets", versions: ours, check: on(checkClusterSet)},
-		// the fields that are read have the same shape in both versions
 		{table: store.ClusterProperties, crd: "clusterproperties", check: on(checkClusterProperty),
 			versions: in(about.Group, "/"+about.Version, "/v1beta1")},
 	}
@@ -89,7 +86,6 @@ func kinds() []*kind {
 
 var ours = in(v1alpha1.Group, "/"+v1alpha1.Version)
 
-// in lists versions of a group that need no conversion.
 func in(group string, names ...string) (out []version) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -100,7 +96,6 @@ func in(group string, names ...string) (out []version) {
 	return out
 }
 
-// on converts a check of objects of type T to the type of kind.check.
 func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 	return func(o store.Object) []mistake {
 		var c checks
@@ -109,7 +104,6 @@ func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 	}
 }
 
-// catalog finds kinds by name. It compiles each schema once, when first needed.
 type catalog struct {
 	byName map[string][]*kind // InferencePool is the name of a kind in two groups
 	schema map[*kind]func() (*schema, error)
@@ -125,8 +119,6 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// find returns a kind by its name. found is nil if Penstock does not read the kind. exact is false
-// if the kind has no such apiVersion. convert may be nil.
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {
 		found = k
@@ -146,8 +138,7 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are groups whose kinds affect traffic. If one of these kinds is not read, a finding
-// warns.
+// laterGroups are groups whose kinds affect traffic. A finding warns of a kind that is not read.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 

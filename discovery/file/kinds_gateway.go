@@ -7,8 +7,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// protocols are the core protocols of Gateway API; others have a domain prefix (ProtocolType:
-// "Implementations can define").
+// protocols are the core protocols of Gateway API. Other protocols have a domain prefix
+// (ProtocolType).
 var protocols = []string{"HTTP", "HTTPS", "TLS", "TCP", "UDP"}
 
 func checkGateway(c *checks, g *gatewayv1.Gateway) {

@@ -37,7 +37,6 @@ func oldInferencePool(d *draft) {
 	pickerPortNumber(d)
 }
 
-// pickerPortNumber reads the picker's port as the multi-cluster proposal writes it.
 func pickerPortNumber(d *draft) {
 	spec, _ := d.obj["spec"].(map[string]any)
 	ref, _ := spec["endpointPickerRef"].(map[string]any)

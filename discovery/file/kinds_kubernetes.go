@@ -95,7 +95,6 @@ func checkPod(c *checks, p *corev1.Pod) {
 	}
 }
 
-// hideValues replaces findings that quote a Secret's values.
 func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	for _, e := range errs {
 		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {
@@ -108,11 +107,10 @@ func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	return own, rest
 }
 
-// stringDataToData moves the values of stringData to data, as the API server does.
 func stringDataToData(d *draft) {
 	plain, ok := d.obj["stringData"].(map[string]any)
 	if !ok {
-		return // absent, or of a type that the schema rejects
+		return
 	}
 	data, ok := d.obj["data"].(map[string]any)
 	if !ok {
@@ -124,7 +122,7 @@ func stringDataToData(d *draft) {
 	for _, k := range sortedKeys(plain) {
 		s, ok := plain[k].(string)
 		if !ok {
-			return // the schema reports it
+			return
 		}
 		data[k] = base64.StdEncoding.EncodeToString([]byte(s))
 		d.move(join("data", k), join("stringData", k))
@@ -148,8 +146,8 @@ func checkSecret(c *checks, s *corev1.Secret) {
 	if len(c.found) > 0 {
 		return
 	}
-	// If the pair is found invalid here, the last good pair stays in use. Translation checks it
-	// again, because a store may have other writers.
+	// If the pair is found invalid here, the last good pair stays in use. Translation checks the
+	// pair again, because a store may have other writers.
 	if _, err := certificates.ReadPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		c.wrong("data", "tls.crt and tls.key are not a certificate with its key: "+err.Error(),
 			"write a PEM certificate chain, leaf first, and the private key of the leaf")

@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Limits of one document. They stop aliases that expand without bound.
+// These limits of a document stop aliases that expand without bound.
 const (
 	maxDepth    = 100
-	maxExpanded = 100_000 // maximum number of nodes that aliases reach
+	maxExpanded = 100_000
 )
 
 func parseNode(text string) (*yaml.Node, *mistake) {
@@ -61,7 +61,7 @@ func syntaxMistake(err error) *mistake {
 
 type entry struct {
 	key, value *yaml.Node
-	merged     bool // the entry comes from a "<<" key
+	merged     bool
 }
 
 func target(n *yaml.Node) *yaml.Node {
@@ -73,8 +73,8 @@ func target(n *yaml.Node) *yaml.Node {
 
 type parser struct {
 	mistakes []mistake
-	expanded int // nodes that aliases have reached so far
-	aliases  int // depth of aliases
+	expanded int
+	aliases  int
 	tooMuch  bool
 }
 
@@ -83,7 +83,7 @@ func (p *parser) wrong(n *yaml.Node, path, problem, fix string) {
 		mistake{severity: report.Error, line: n.Line - 1, field: path, problem: problem, fix: fix})
 }
 
-// value returns the value of a node: map[string]any, []any, string, bool, int64, float64 or nil.
+// value returns map[string]any, []any, string, bool, int64, float64 or nil.
 func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	if p.aliases > 0 {
 		p.expanded++
@@ -125,7 +125,7 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 		key := e.key.Value
 		at := join(path, key)
 		if line, twice := first[key]; twice {
-			if !e.merged { // a key that is written in the mapping overrides a merged one
+			if !e.merged { // a key that is written in the mapping overrides a merged key
 				p.wrong(e.key, at, "is a duplicate key", "keep one of them")
 				p.mistakes[len(p.mistakes)-1].first = line
 			}
@@ -137,7 +137,6 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 	return m
 }
 
-// entries lists the keys written in a mapping, then the keys that "<<" merges.
 func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
 	own := make([]entry, 0, len(n.Content)/2)
 	var merged []entry
@@ -196,7 +195,7 @@ func (p *parser) scalar(n *yaml.Node, path string) any {
 		}
 		return s
 	}
-	return n.Value // strings, timestamps as written, and unknown tags
+	return n.Value
 }
 
 func (p *parser) float(n *yaml.Node, path string) any {

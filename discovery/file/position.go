@@ -7,8 +7,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// segments splits a field path, such as spec.rules[0].backendRefs[1].port or
-// metadata.labels[example.com/x].
 func segments(path string) []string {
 	var out []string
 	for path != "" {
@@ -34,8 +32,6 @@ func segments(path string) []string {
 	return out
 }
 
-// lineOf returns the line, from 0, of a field path below a node. For an absent field it returns the
-// line of the innermost existing field.
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, seg := range segments(path) {

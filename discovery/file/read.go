@@ -18,15 +18,14 @@ import (
 
 const (
 	maxFile = 64 << 20
-	// emptyGrace is the grace period for which an emptied file keeps its objects: a shell truncates
-	// a file long before its command writes to it.
+	// emptyGrace is how long an emptied file keeps its objects: a shell truncates a file long
+	// before its command writes to it.
 	emptyGrace = 2 * time.Second
-	// maxScans bounds the repeated scans while files change without a pause.
-	maxScans = 50
+	maxScans   = 50
 )
 
 type root struct {
-	path string // the path as the user gave it
+	path string
 	abs  string
 }
 
@@ -47,8 +46,7 @@ func (s signature) same(info fs.FileInfo) bool {
 		s.info.ModTime().Equal(info.ModTime())
 }
 
-// changes maps the paths of files that differ from Reader.files to their current source, or to nil
-// for a removed file.
+// changes maps a file to its current source, or to nil if the file is removed.
 type changes map[string]*source
 
 func (r *Reader) latest(n changes, path string) *source {
@@ -58,16 +56,12 @@ func (r *Reader) latest(n changes, path string) *source {
 	return r.files[path]
 }
 
-// nextChanges returns the files that have changed since its last call. everything is true if any
-// other file may have changed, too: then all files must be scanned.
 type nextChanges func() (files []string, everything bool)
 
 func scanEverything() (files []string, everything bool) { return nil, true }
 
-// gather returns the new and changed files, whose documents are not parsed yet, and the removed
-// files. All are as of one moment: gather repeats its pass until no file changes during one,
-// because a user may write a backend before its route. It reads the files that next returns
-// regardless of their modification times.
+// gather repeats its pass until no file changes during a pass, because a user may write a backend
+// before its route. It reads the files that next returns regardless of their modification times.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -91,8 +85,6 @@ func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, probl
 	return fresh, gone, problems
 }
 
-// scan compares all files with the result of their last read, and adds the files that differ to n.
-// steady is true if no file differs.
 func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	found, lost, problems := r.list()
 	steady = !r.open(found, false, n)
@@ -113,8 +105,7 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	return steady, problems
 }
 
-// list returns every file below the roots, sorted. lost has the paths that have become unreadable:
-// objects below them stay in use.
+// lost has the paths that have become unreadable: objects below them stay in use.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
 	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true },
@@ -155,7 +146,6 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 	return slices.Sorted(maps.Keys(seen)), lost, problems
 }
 
-// hidden reports whether editors, version control or mounts use a name for internal files.
 func hidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#")
 }
@@ -168,8 +158,6 @@ func readable(name string) bool {
 	return false
 }
 
-// open reads and splits the files that differ from their last read, or all if forced, and adds them
-// to n. It reports whether it added a file.
 func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	for _, path := range paths {
 		old := r.latest(n, path)
@@ -203,7 +191,7 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
 		}
 		if old != nil && info == nil && old.mark.info == nil && *old.unusable == *src.unusable {
-			continue // the file was unreadable before
+			continue
 		}
 		if r.deferEmptied(src, old, len(bytes.TrimSpace(raw)) == 0) {
 			continue

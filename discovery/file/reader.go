@@ -38,11 +38,10 @@ type Config struct {
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
 	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
-	Log      *slog.Logger // nil: slog.Default
-	// OnPanic is called with the place of a document whose read has panicked. Its objects keep
-	// their last good version. Optional.
+	Log      *slog.Logger
+	// OnPanic is called with the place of a document whose read has panicked. Optional.
 	OnPanic func(document string, value any, stack []byte)
-	// Report receives all reports about the files whenever one may have changed, one call at a
+	// Report receives all reports about the files whenever a report may have changed, one call at a
 	// time. A report without an owner has the findings that belong to no object. Optional.
 	Report func([]report.Report)
 	// Debounce is how long no event must arrive before changed files are read. 0: debounceQuiet.
@@ -59,19 +58,19 @@ type Reader struct {
 	synced  chan struct{}
 
 	disk    *disk
-	reading atomic.Bool // see Stuck
+	reading atomic.Bool
 
 	work     sync.Mutex // held while files are read; guards the fields below
 	loaded   bool
-	files    map[string]*source             // by path
+	files    map[string]*source
 	keptBy   map[string]map[report.Ref]bool // the refs in kept, by path
 	journal  journal
-	problems []mistake            // mistakes about the roots
+	problems []mistake
 	emptied  map[string]time.Time // when a file was first seen empty
 
 	mu     sync.Mutex                // guards the fields below; only the holder of work changes them
-	claims map[report.Ref][]claim    // definitions of each object; the first is in use
-	kept   map[report.Ref]keptObject // last good forms, as in the store
+	claims map[report.Ref][]claim    // the first is in use
+	kept   map[report.Ref]keptObject // as in the store
 
 	invalid map[report.Ref]bool // objects that are defined, invalid and not in the store; guarded by work
 
@@ -89,10 +88,10 @@ type keptObject struct {
 }
 
 type source struct {
-	path     string // as the user would write it: the root as given, joined with the relative path
+	path     string // as the user would write it
 	mark     signature
 	docs     []*document
-	unusable *mistake // why the whole file could not be read
+	unusable *mistake
 }
 
 func (s *source) unidentified() bool {
@@ -158,8 +157,6 @@ func Exist(paths ...string) error {
 	return nil
 }
 
-// sync reads the files that next returns, until next returns no more, and applies them in one
-// batch.
 func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	r.work.Lock()
 	defer r.work.Unlock()
@@ -173,7 +170,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 		}
 	}
 	fresh, gone, problems := r.gather(next)
-	if ctx.Err() != nil { // after an interruption the result is incomplete
+	if ctx.Err() != nil {
 		return fmt.Errorf("configuration: %w", ctx.Err())
 	}
 	if err := r.readAll(ctx, fresh); err != nil {
@@ -206,12 +203,12 @@ func (r *Reader) watchdog() (end func()) {
 	return func() { r.reading.Store(false) }
 }
 
-// StuckMessage is the line that /healthz prints for a Reader that is stuck.
+// StuckMessage is the line of /healthz for a Reader that is stuck.
 const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit " +
 	"takes effect: " +
 	"restart this process"
 
-// Stuck reports whether a read has made no progress for stuckAfter. Meanwhile no edit takes effect.
+// Stuck reports whether a read has made no progress for stuckAfter.
 func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
@@ -234,7 +231,7 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 }
 
 // readAll parses and validates new documents on every processor, because this takes most of the
-// time of a cold start. All its goroutines end before it returns.
+// time of a cold start.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -262,8 +259,6 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument reads one document. After a panic, which is a bug, the previous objects of the file
-// stay in use.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -282,9 +277,8 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 	return doc.read(ctx, r.catalog)
 }
 
-// Locate returns the place of an object, or of one of its fields, as "file:line". For an absent
-// field it returns the place of the innermost existing field. It returns "" for an object in no
-// file.
+// Locate returns the place of an object or of a field, as "file:line". For an absent field it
+// returns the place of the innermost existing parent. It returns "" for an object in no file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim
@@ -298,7 +292,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // not the form in the file: its fields have no lines
+		return place(c.path, c.doc.line+line) // a converted object's fields have no lines in the file
 	}
 	if field != "" {
 		line = r.fieldLine(c, field)
@@ -306,8 +300,6 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. It caches results for the next page of
-// findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
@@ -323,8 +315,7 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine computes the result of fieldLine. It keeps the nodes of the last document, for its
-// further findings. r.parsing is held.
+// r.parsing is held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text

@@ -22,15 +22,11 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// schema validates objects of one kind like an API server: by the CRD of the kind, or for a
-// built-in kind by its Go type.
 type schema struct {
-	shape *structural.Structural
-	fast  *fastvalidation.Schema // nil: only the libraries validate
-	// libraries returns the API server's validators, compiled at the first call.
+	shape     *structural.Structural
+	fast      *fastvalidation.Schema
 	libraries func() (*libraries, error)
-	// quotable reports whether a finding may quote the value of a field.
-	quotable func(path string) bool
+	quotable  func(path string) bool
 }
 
 type libraries struct {
@@ -94,9 +90,7 @@ func (s *schema) complete(obj map[string]any) {
 	defaulting.Default(obj, s.shape)
 }
 
-// validate returns the errors of an object after complete. unknown lists the fields that the schema
-// does not have; validate removes them. CEL rules assume the types of the schema, so they run only
-// if there is no other error.
+// CEL rules assume the types of the schema, so they run only if there is no other error.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
 	if s.fast.Valid(obj) {
 		return nil, nil, nil

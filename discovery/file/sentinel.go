@@ -12,25 +12,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// sentinel is a folder that only Penstock uses. It is watched together with the configuration.
-// inotify delivers the events of one watcher in order: once the event of a file that Penstock
-// creates here arrives, all earlier events have arrived. The cost is independent of the number of
-// files. (Watchman does the same.)
+// sentinel is a folder that only Penstock uses, and that is watched together with the
+// configuration. inotify delivers the events of one watcher in order: once the event of a file that
+// Penstock creates here arrives, all earlier events have arrived. (Watchman does the same.)
 type sentinel struct {
 	dir   string
 	n     int
-	works bool // an event of this folder has arrived
+	works bool
 }
 
 const (
 	sentinelFolder = "sentinel"
-	// sentinelTimeout bounds the wait for the event. The machine may stall, and some file systems
-	// send no events. After the timeout all files are scanned.
+	// The machine may stall, and some file systems send no events. After sentinelTimeout all files
+	// are scanned.
 	sentinelTimeout = 2 * time.Second
 )
 
-// newSentinel makes a sentinel in the state folder. It returns nil if there is no state folder, or
-// if the system does not deliver events in order.
 func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 	if state == "" || runtime.GOOS != "linux" {
 		return nil
@@ -44,7 +41,7 @@ func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 
 func (f *sentinel) owns(path string) bool { return f != nil && filesystem.Within(f.dir, path) }
 
-// passed waits for the events of all changes up to now. It returns false if some may be missing.
+// passed returns false if events may be missing.
 func (w *watch) passed() bool {
 	f := w.sentinel
 	if f == nil {

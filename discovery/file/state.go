@@ -16,28 +16,27 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// stateFile is the journal of last good forms in the state folder. It has a line of JSON for each
-// change; the last line about an object is valid. It is one file, because some file systems take
-// seconds to create thousands. Its mode is 0600, because it contains Secrets.
+// stateFile has a line of JSON for each change; the last line about an object is valid. It is one
+// file, because some file systems take seconds to create thousands. Its mode is 0600, because it
+// contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid ones.
+// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid lines.
 const maxWaste = 1 << 20
 
 type record struct {
 	Ref    report.Ref      `json:"ref"`
-	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
-	Object json.RawMessage `json:"object,omitempty"` // absent if the object is gone
+	Path   string          `json:"path,omitempty"`
+	Object json.RawMessage `json:"object,omitempty"`
 }
 
 type journal struct {
-	path    string // empty: nothing is persisted
-	written bool   // this process wrote the file, so its last line is complete
-	size    int    // in bytes, with outdated lines
+	path    string
+	written bool // this process wrote the file, so its last line is complete
+	size    int  // in bytes, with outdated lines
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier process. It drops undecodable ones.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -63,7 +62,7 @@ func (r *Reader) restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	decided := map[report.Ref]bool{}
-	for _, rec := range slices.Backward(records) { // newest first: a damaged line gives way to an earlier one
+	for _, rec := range slices.Backward(records) { // newest first: the line before a damaged line applies
 		path, ours := r.asGiven(rec.Path)
 		if decided[rec.Ref] {
 			continue
@@ -106,8 +105,7 @@ func (r *Reader) leave(path string, ref report.Ref) {
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given, or false if
-// the path is below no root.
+// asGiven returns false if the path is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -133,21 +131,20 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// persist writes the last good forms of changed objects. After an error, the next call writes the
-// forms of all objects.
+// After an error, the next call of persist writes the forms of all objects.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
 	}
 	err := r.write(dirty)
 	if err != nil {
-		r.journal.written = false // the last line of the file may be incomplete
+		r.journal.written = false
 	}
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write appends changed objects to the journal. It rewrites the journal at the first call in a
-// process, and when outdated lines exceed maxWaste.
+// write rewrites the journal at the first call in a process, and when outdated lines exceed
+// maxWaste.
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {
@@ -188,8 +185,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. Appended lines are not synced: after
-// a power cut, restore drops incomplete ones.
+// rewrite removes outdated lines. Appended lines are not synced: after a power cut, restore drops
+// incomplete lines.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

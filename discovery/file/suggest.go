@@ -39,8 +39,6 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
-// unreadKind returns the mistake for a kind that Penstock does not read: an error if the kind looks
-// mistyped, a warning if it may affect traffic, else an info.
 func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	names := slices.Sorted(maps.Keys(c.byName))
 	near := report.Nearest(kindName, names)
@@ -61,8 +59,6 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	}
 }
 
-// likelyMeant reports whether the group of an apiVersion equals one of the kind's groups, or is a
-// likely misspelling of one.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {

@@ -9,11 +9,10 @@ import (
 
 const maxLocating = 4 << 20
 
-// brokenLine returns the first line, from 0, that makes a text invalid YAML. The library only
-// reports where the broken mapping, list or text begins. found is false if the search takes too
-// long.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML: the library only
+// reports where the broken mapping, list or text begins.
 func brokenLine(text string) (line int, found bool) {
-	ends := []int{0} // length of the first n lines
+	ends := []int{0}
 	for line := range strings.Lines(text) {
 		ends = append(ends, ends[len(ends)-1]+len(line))
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Changed files are read once no event has arrived for debounceQuiet, and at the latest debounceMax
-// after the first event.
+// Changed files are read after debounceQuiet without an event, and at the latest debounceMax after
+// the first event.
 const (
 	debounceQuiet = 5 * time.Millisecond
 	debounceMax   = 200 * time.Millisecond
 )
 
-// Run loads everything, then follows changes until its context ends. It fails for the same reasons
-// as Load, and if the system provides no file events.
+// Run loads everything, then follows changes until ctx ends. It fails for the same reasons as Load,
+// and if the system provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -78,11 +78,11 @@ func (r *Reader) Run(ctx context.Context) error {
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
-	sentinel   *sentinel              // nil: each change causes a full scan
-	folders    map[string]fs.FileInfo // watched folders
-	failed     map[string]bool        // folders that cannot be watched; each is logged once
-	changed    map[string]bool        // paths with events
-	everything bool                   // any file may have changed
+	sentinel   *sentinel // nil: each change causes a full scan
+	folders    map[string]fs.FileInfo
+	failed     map[string]bool // folders that cannot be watched; each is logged once
+	changed    map[string]bool
+	everything bool // any file may have changed
 }
 
 func (w *watch) note(ev fsnotify.Event) {
@@ -94,8 +94,7 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify returns the files to read after events at paths. everything is true after an event of a
-// new name, a folder or a link: then all files must be scanned. r.work is held.
+// everything is true after an event of a new name, a folder or a link. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -112,7 +111,6 @@ func (r *Reader) classify(paths map[string]bool) (changed []string, everything b
 	return changed, everything
 }
 
-// plain reports whether a path is a regular file (not a link) that was read before. r.work is held.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false
@@ -121,7 +119,6 @@ func (r *Reader) plain(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// debounce records events until none has arrived for Config.Debounce.
 func (w *watch) debounce(ctx context.Context) {
 	end := time.NewTimer(debounceMax)
 	defer end.Stop()
@@ -145,7 +142,6 @@ func (w *watch) debounce(ctx context.Context) {
 	}
 }
 
-// sync reads the files with events, and files that change meanwhile.
 func (w *watch) sync(ctx context.Context) error {
 	if !w.everything && len(w.changed) == 0 {
 		return nil
@@ -171,7 +167,7 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside reports whether a path is beside a root, in a folder that is watched only for the root.
+// outside reports whether a path is in a folder that is watched only for a root beside the path.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
@@ -188,7 +184,7 @@ func (w *watch) outside(path string) bool {
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk
-	linked := func(path string) { // watches the folder of a link's target
+	linked := func(path string) {
 		real, err := bounded(d, path, func() (string, error) { return filepath.EvalSymlinks(path) })
 		if err == nil && real != path {
 			wanted[filepath.Dir(real)] = true
@@ -218,7 +214,6 @@ func (w *watch) follow() {
 	}
 }
 
-// enter watches a folder. If the name now belongs to another folder, enter replaces the watch.
 func (w *watch) enter(dir string) {
 	d := w.reader.disk
 	info, err := d.stat(dir)

@@ -19,20 +19,20 @@ import (
 // Written is an object as written in a file, for commands that edit the file. Change Node, then
 // call Save.
 type Written struct {
-	Path string // of the file
-	Line int    // first line of the object, from 1
-	Name string // metadata.name
+	Path string
+	Line int // first line of the object, from 1
+	Name string
 	// Node is the object's mapping, with comments and styles.
 	Node *yaml.Node
 
-	file          string // the file's content when read
-	before, after string // its text around the object's document
+	file          string
+	before, after string
 	doc           *yaml.Node
 }
 
 // FindWritten returns the objects of a kind in the files at or below paths, sorted by name, then by
-// file. It skips documents that are not YAML. It fails if a path or file cannot be read, or if it
-// finds no object but a broken document that names the kind.
+// file. It fails if a path or file cannot be read, or if it finds no object and a document that
+// names the kind is not YAML.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -81,8 +81,6 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 	return found, nil
 }
 
-// findIn finds the objects in one file. broken describes the first document that names the kind and
-// is not YAML.
 func findIn(path, text, group, kind string) (found []*Written, broken error) {
 	names := regexp.MustCompile(`\bkind["']?\s*:\s*["']?` + regexp.QuoteMeta(kind) + `\b`)
 	rest := text
@@ -95,9 +93,9 @@ func findIn(path, text, group, kind string) (found []*Written, broken error) {
 			}
 			continue
 		}
-		var doc yaml.Node // with the comments of the document
+		var doc yaml.Node
 		if yaml.Unmarshal([]byte(d.text), &doc) != nil {
-			continue // unreachable: the text was parsed before
+			continue
 		}
 		objects := []*yaml.Node{doc.Content[0]}
 		if items := Field(doc.Content[0], "items"); items != nil && items.Kind == yaml.SequenceNode {
@@ -174,7 +172,7 @@ func (w *Written) Save() error {
 	}
 	var out bytes.Buffer
 	out.WriteString(w.before)
-	begin := strings.Index(w.file[len(w.before):], "\n") // the end of the document's first line
+	begin := strings.Index(w.file[len(w.before):], "\n")
 	if first := w.file[len(w.before):]; begin >= 0 && marker(first[:begin+1]) {
 		out.WriteString(first[:begin+1])
 	}

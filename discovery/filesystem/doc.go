@@ -2,13 +2,7 @@
 // unresponsive mount, an endless FIFO or a file of /proc that waits for events does not block the
 // process.
 //
-// discovery/file reads folders of configuration with it; commands, xds/identity and the hub read
-// the files that flags name. A test in cmd/penstock finds every other place that opens a file. The
-// state folder belongs to the process, so it is read without this package.
-//
-// Invariants: a caller waits for no operation longer than Timeout. After that time the operation is
-// abandoned with its goroutine. Until it returns, each operation at or below its path fails at
+// Invariants: a caller waits for no operation longer than Timeout. Then the operation is abandoned
+// with its goroutine. Until the operation returns, every operation at or below its path fails at
 // once. At most maxHung operations are abandoned at a time.
-//
-// Tests: go test ./discovery/filesystem
 package filesystem

@@ -22,7 +22,6 @@ const (
 	StuckAfter = 30 * time.Second
 	// MaxFile is the maximum size in bytes of a file that a flag names.
 	MaxFile = 4 << 20
-	// maxHung bounds the abandoned operations.
 	maxHung = 64
 )
 
@@ -47,7 +46,7 @@ func (e TooLarge) Error() string {
 // Disk does not remember hanging operations; it is for short-lived commands.
 type Disk struct {
 	mu   sync.Mutex
-	hung map[string]time.Time // abandoned operations: path -> start
+	hung map[string]time.Time // path -> start
 }
 
 // Do runs an operation on a path until Timeout or the end of ctx.
@@ -136,7 +135,7 @@ func StuckMessage(path string) string {
 		"repair the mount, and restart this process"
 }
 
-// Stat is os.Stat.
+// Stat is os.Stat, bounded by Timeout.
 func (d *Disk) Stat(path string) (fs.FileInfo, error) {
 	info, err := Do(context.Background(), d, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 	return info, naming(path, err)
@@ -181,9 +180,8 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file. It fails if the file has more bytes than the limit. It does
-// not wait for a writer, as a read of a pipe would. An unresponsive file system blocks it: call it
-// in Do.
+// ReadRegular reads an ordinary file of up to most bytes. It does not wait for a writer, as a read
+// of a pipe would. An unresponsive file system blocks it, so callers use Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,26 +1,10 @@
 // Package hostname resolves the host names that translation uses as addresses, and stores the
 // answers as Hosts. Envoy gets only IP addresses, so no package above discovery resolves names.
 //
-//	resolver.go   Resolver: the used names, and the answers to their lookups
-//	schedule.go   when each name is looked up
-//	save.go       answers -> Hosts
-//	former.go     the last answers of names that are not used now
-//	state.go      the last answers, over restarts
-//	panics.go     a panic ends one lookup only
-//
-// cmd makes a Resolver and calls Want with the names that each translation begins and ceases to
-// use. Run looks them up repeatedly. Resolve is for offline use.
-//
-// Processes that serve the same Envoys look names up at different moments. They share changed
-// answers (Resolver.OnChange and Learn), so that the picker of one process names no address that
-// another process has not sent to Envoy.
-//
-// Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the
-// Host keeps its last addresses and gets the error. The last addresses survive a restart, and are
-// kept for an hour after a name's last use. A failing name is looked up again after a back-off and
-// after all other names, so that a DNS server that drops queries delays no other name. If a name
-// has IPv4 addresses, only these are used: most machines reach IPv4 addresses, and "localhost" is
-// one server, not two. translator/addresses decides which answers may become endpoints.
-//
-// Tests: go test ./discovery/hostname
+// Invariants: nothing waits for a lookup. When a lookup fails, the Host keeps its last addresses
+// and gets the error. The last addresses survive a restart, and are kept for an hour after a name's
+// last use. A failing name is looked up after all other names, so that a DNS server that drops
+// queries delays no other name. If a name has IPv4 addresses, only these are used: most machines
+// reach IPv4 addresses, and "localhost" is one server, not two. Processes that serve the same
+// Envoys share changed answers (Resolver.OnChange and Learn).
 package hostname

@@ -3,14 +3,12 @@ package hostname
 import "time"
 
 const (
-	// formerNames bounds the unused names whose last addresses are kept.
 	formerNames = 1024
-	// formerTime is how long these addresses are kept.
-	formerTime = time.Hour
+	formerTime  = time.Hour
 )
 
-// former holds the last addresses of unused names. A route that uses such a name again does not
-// wait for the DNS server.
+// former holds the last addresses of unused names, so that a route that uses such a name again does
+// not wait for the DNS server.
 type former map[string]formerAnswer
 
 type formerAnswer struct {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// guardedLookup calls lookup and turns a panic, which is a bug, into an answer with a problem. So
-// the name keeps its last addresses.
+// guardedLookup turns a panic into an answer with a problem, so that the name keeps its last
+// addresses.
 func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.Duration) (a answer) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -18,7 +18,6 @@ func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.
 	return r.lookup(ctx, text, timeout)
 }
 
-// guardedTurn calls turn for Run. After a panic, the next turn follows within Config.Retry.
 func (r *Resolver) guardedTurn(turn func() (time.Duration, error)) (wait time.Duration, err error) {
 	defer func() {
 		if v := recover(); v != nil {

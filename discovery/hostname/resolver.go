@@ -41,24 +41,23 @@ type Config struct {
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
-	Log      *slog.Logger // nil: slog.Default
-	// OnPanic receives a panic that ended one lookup, or one turn of the schedule, and its stack.
-	// Optional.
+	Log      *slog.Logger
+	// OnPanic receives a panic that ended one lookup, or one turn of the schedule. Optional.
 	OnPanic func(what string, value any, stack []byte)
 }
 
 // Resolver maintains store.Hosts. Its methods may be called concurrently.
 type Resolver struct {
 	cfg     Config
-	changed chan struct{} // notifies Run of new names; capacity 1
+	changed chan struct{}
 
-	mu       sync.Mutex       // guards the fields below, and is held while Hosts change
-	names    map[string]*name // used names
+	mu       sync.Mutex // guards the fields below, and is held while Hosts change
+	names    map[string]*name
 	schedule *schedule
-	pending  int           // number of names that have no addresses and no ended lookup
-	progress chan struct{} // closed and replaced when pending decreases
+	pending  int // names that have no addresses and no ended lookup
+	progress chan struct{}
 
-	restored map[string][]string // the last addresses of an earlier process
+	restored map[string][]string
 	onChange func(name string, addresses []string)
 	former   former
 
@@ -95,17 +94,17 @@ func New(cfg Config) (*Resolver, error) {
 }
 
 // OnChange sets the function that is called with the changed addresses of a used name, before they
-// are stored. It must return soon. Call it before Run.
+// are stored. Call it before Run.
 func (r *Resolver) OnChange(f func(name string, addresses []string)) { r.onChange = f }
 
 type answer struct {
 	name      *name
 	addresses []string
 	problem   string
-	late      bool // the lookup exceeded its timeout
+	late      bool
 }
 
-// Want adds used names and removes gone ones, all in lower case. It does not wait for lookups:
+// Want adds used names and removes gone names, all in lower case. It does not wait for lookups:
 // until the first lookup has ended, a new name has no Host, and a formerly used name has its last
 // addresses.
 func (r *Resolver) Want(names, gone []string) error {
@@ -148,8 +147,7 @@ func (r *Resolver) Want(names, gone []string) error {
 }
 
 // Settle waits until every used name has an answer, no answer has arrived for the time quiet, or
-// the time longest has passed. So a fast DNS server is part of the first configuration, and an
-// unresponsive one delays it only by quiet. Then it removes the restored addresses of unused names.
+// the time longest has passed. Then it removes the restored addresses of unused names.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -176,7 +174,7 @@ func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) err
 	return r.removeUnused()
 }
 
-// settle records that a name has an answer, or is no longer used. mu is held.
+// mu is held.
 func (r *Resolver) settle(n *name) {
 	if !n.pending {
 		return
@@ -194,7 +192,6 @@ func (r *Resolver) notify() {
 	}
 }
 
-// Run looks up used names until its context ends.
 func (r *Resolver) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	answers := make(chan answer, parallel)
@@ -220,7 +217,6 @@ func (r *Resolver) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn waits for the next event and handles it. It returns the time until the next lookup is due.
 func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan answer, failures *batch,
 	due <-chan time.Time) (time.Duration, error) {
 	var good []answer
@@ -248,8 +244,6 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 	return wait, nil
 }
 
-// sort schedules the next lookups of the names in first and more. It returns answers without a
-// problem, and adds the others to failures.
 func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,8 +278,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start begins the lookups that are due. It returns the time until the next lookup. A negative time
-// means that an answer must arrive first.
+// start returns a negative time if an answer must arrive first.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,9 +304,9 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 	}
 }
 
-// Resolve looks up names and stores all answers in one batch, for offline use. It returns within
-// Config.Timeout. It fails if ctx ends or the store fails. A name that does not resolve becomes a
-// Host with an Error.
+// Resolve looks up names within Config.Timeout and stores all answers in one batch, for offline
+// use. It fails if ctx ends or the store fails. A name that does not resolve becomes a Host with an
+// Error.
 func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	answers := make([]answer, len(names))
 	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -372,7 +365,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes a failed lookup. It omits the port numbers in the error, which differ each time.
+// why omits the port numbers in the error, which differ each time.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

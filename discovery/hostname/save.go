@@ -12,7 +12,7 @@ import (
 )
 
 // reportEvery is the interval between commits of failed lookups, and between writes of the state
-// file: thousands of names may fail at once.
+// file, because thousands of names may fail at once.
 const reportEvery = time.Second
 
 const mostLogged = 8
@@ -117,7 +117,6 @@ func (r *Resolver) save(answers []answer) error {
 }
 
 // Learn stores the addresses of a used name that another process has just looked up (see OnChange).
-// It does not change when this process looks the name up.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +135,6 @@ func (r *Resolver) Learn(text string, addresses []string) error {
 	return nil
 }
 
-// persist writes the addresses for the next process. Serving does not depend on it.
 func (r *Resolver) persist() {
 	r.persisting.Lock()
 	defer r.persisting.Unlock()

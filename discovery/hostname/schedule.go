@@ -8,34 +8,32 @@ import (
 
 const (
 	// parallel bounds concurrent lookups. Each takes two sockets.
-	parallel = 256
-	// retrying bounds concurrent lookups of failing names.
-	retrying = 64
-	// maxBackoff is the longest pause after a failed lookup.
+	parallel   = 256
+	retrying   = 64
 	maxBackoff = time.Minute
 )
 
 type name struct {
 	text     string
 	due      time.Time
-	gone     bool // no longer used
-	pending  bool // counted in Resolver.pending
-	slow     bool // the last lookup exceeded Config.First; repeat it with Config.Timeout
-	failures int  // lookups that failed since the last success
+	gone     bool
+	pending  bool
+	slow     bool // the last lookup exceeded Config.First; the next lookup has Config.Timeout
+	failures int
 	in       *queue
-	at       int // index in the queue
+	at       int
 }
 
 func (n *name) failing() bool { return n.slow || n.failures > 0 }
 
 type schedule struct {
-	sound  queue // names that do not fail, by due time
-	failed queue // failing names, by due time
+	sound  queue
+	failed queue
 	// due has the failing names that are due, by number of failures: slow servers come before dead
-	// ones.
+	// servers.
 	due     queue
-	running int // lookups
-	retries int // lookups of failing names
+	running int
+	retries int
 }
 
 type queue struct {
@@ -96,8 +94,7 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next removes and returns a name whose lookup must begin now. If there is no such name, wait is
-// the time until a name is due. A negative wait means that a running lookup must end first.
+// next returns a negative wait if a running lookup must end first.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1
@@ -134,8 +131,7 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff returns the pause after a number of failures. It doubles from first up to maxBackoff,
-// less a random fifth at most, to spread names that failed together.
+// backoff subtracts a random fifth at most, to spread names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

@@ -15,18 +15,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts: a DNS server that fails just after a start must not
-// remove them. The file has a JSON object that maps names to addresses.
+// stateFile persists addresses over restarts, because a DNS server that fails just after a start
+// must not remove them.
 const stateFile = "hosts.json"
 
 type state struct {
 	outcome   statefile.Outcome
-	path      string // empty: nothing is persisted
+	path      string
 	addresses map[string][]string
 }
 
-// restore reads the state of an earlier process. It ignores an unreadable file; the next answers
-// replace that file.
+// restore ignores an unreadable file, which the next answers replace.
 func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {

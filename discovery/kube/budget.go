@@ -18,11 +18,9 @@ import (
 )
 
 const (
-	pageSize = 100
-	// mostListed bounds the objects of a kind in one list of a bounded reader.
+	pageSize   = 100
 	mostListed = 2_000_000
-	// mostEmpty bounds the pages without an object in a list.
-	mostEmpty = 100
+	mostEmpty  = 100
 	// perObject is the overhead of an object in bytes: names, and entries of maps and indexes.
 	perObject = 1 << 10
 )
@@ -43,8 +41,8 @@ func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 func (b *Budget) Share() *Share { return &Share{budget: b, readers: map[string]*reader{}} }
 
 // Share is the part of a Budget that one API server may use. Each kind uses at most half of the
-// bytes that the other kinds leave. Objects beyond that bound are left out: they are handled as not
-// existing. Safe for concurrent use.
+// bytes that the other kinds leave. Objects beyond that bound are handled as not existing. Safe for
+// concurrent use.
 type Share struct {
 	budget *Budget
 	page   sync.Mutex // one list response is decoded at a time
@@ -82,8 +80,8 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether a new list would leave out fewer objects: each kind with left-out objects
-// would use at most half of its bound, together with the smallest of these objects.
+// Roomy reports whether a new list would leave out fewer objects. For each kind with objects that
+// are left out, the used bytes and the smallest of these objects must fit into half of the bound.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -112,20 +110,18 @@ func (s *Share) Close() {
 type reader struct {
 	share *Share
 	used  int64
-	kept  map[string]int64 // bytes of each object
+	kept  map[string]int64
 	left  int
 	more  bool
 	least int64 // bytes of the smallest object that was left out; 0: none was seen
 }
 
-// most returns the bound of the reader. share.budget.mu is held.
+// share.budget.mu is held.
 func (r *reader) most() int64 {
 	s := r.share
 	return ((s.budget.bytes-(s.budget.used-s.used))/2 - (s.used - r.used)) / 2
 }
 
-// take reserves bytes for an object in place of its previous bytes. It returns false if they do not
-// fit.
 func (r *reader) take(id string, bytes int64) bool {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -141,7 +137,7 @@ func (r *reader) take(id string, bytes int64) bool {
 	return true
 }
 
-// add changes the used bytes. share.budget.mu is held.
+// share.budget.mu is held.
 func (r *reader) add(bytes int64) {
 	r.used += bytes
 	r.share.used += bytes
@@ -171,7 +167,7 @@ func (s *Share) Bound(
 	r := &reader{share: s, kept: map[string]int64{}}
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
-	if old := s.readers[name]; old != nil { // its reflector has ended
+	if old := s.readers[name]; old != nil {
 		old.add(-old.used)
 	}
 	s.readers[name] = r
@@ -184,8 +180,8 @@ type bounded struct {
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list by pages: a watch that begins with all
-// objects has no bound.
+// IsWatchListSemanticsUnSupported makes reflectors list by pages, because a watch that begins with
+// all objects has no bound.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -196,8 +192,8 @@ func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return b.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext returns the objects that fit, as one list. It reads page by page. The first page
-// with an object that does not fit is the last one.
+// ListWithContext returns the objects that fit. The first page with an object that does not fit is
+// the last page that it reads.
 func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, have := &internalversion.List{}, map[string]bool{}
 	left, seen, empty, more := 0, 0, 0, false
@@ -277,7 +273,6 @@ func (r *reader) begin() {
 	r.least = 0
 }
 
-// listed records a complete list: objects that are not in the list are gone.
 func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -290,8 +285,7 @@ func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.left, r.more = left, more
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext. It reports objects beyond the bound
-// as deleted.
+// WatchWithContext reports objects beyond the bound as deleted.
 func (b *bounded) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := b.lw.WatchWithContext(ctx, o)
 	if err != nil {

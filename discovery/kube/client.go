@@ -18,8 +18,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client reads and writes objects in the Go types of the store's tables, whatever version the API
-// server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client
@@ -83,9 +81,9 @@ func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient
 type scope struct{ namespace, name string }
 
 type contact interface {
-	answered(error)        // a request failed, or a watch request succeeded (nil)
-	watching(initial bool) // a watch has begun; initial: it delivers all objects first
-	unwatched()            // the watch has ended
+	answered(error)
+	watching(initial bool) // initial: the watch delivers all objects first
+	unwatched()
 }
 
 func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.ListerWatcher {
@@ -116,8 +114,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports the end of a watch at once: a reflector first of all stops a watch that has
-// ended.
+// observedWatch reports the end of a watch at once, because a reflector stops the watch as soon as
+// the watch has ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact
@@ -129,8 +127,6 @@ func (w *observedWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// patch merges body into an object, or into its subresource sub, and returns the API server's
-// response.
 func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
 	r, err := c.restFor(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {

@@ -32,7 +32,7 @@ type crd struct {
 	} `json:"status"`
 }
 
-// DeepCopyObject implements runtime.Object. Objects are never changed.
+// DeepCopyObject copies no fields, because objects are never changed.
 func (c *crd) DeepCopyObject() runtime.Object { d := *c; return &d }
 
 func (c *crd) serves(wanted []string) string {
@@ -69,7 +69,6 @@ type list[T any] struct {
 	Items           []T `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // Releases maps the plural name of each installed CRD of Gateway API to its release, or to "" if

@@ -12,17 +12,15 @@ const (
 	// debounceWindow is the time after a commit in which further events are debounced. Later events
 	// are committed at once.
 	debounceWindow = 5 * time.Millisecond
-	// debounceQuiet is how long the commit of debounced events waits for further events.
-	debounceQuiet = 2 * time.Millisecond
+	debounceQuiet  = 2 * time.Millisecond
 )
 
-// feed applies operations to the store: a single one at once, a burst together.
 type feed struct {
 	store   *store.Store
 	changed chan struct{}
 
 	mu   sync.Mutex
-	open bool // if false, operations are only collected
+	open bool
 	ops  []store.Op
 }
 

@@ -9,24 +9,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reach determines which objects of a kind are read.
 type reach int
 
 const (
-	// whole: every object is in the store.
 	whole reach = iota
-	// parked: every object is watched. Objects that translation reads are in the store; others are
-	// kept encoded.
+	// With parked, every object is watched. Objects that translation reads are in the store; others
+	// are kept encoded.
 	parked
-	// namespaces: like parked, but only namespaces from which translation reads an object are
-	// watched.
+	// namespaces is like parked, but only for namespaces from which translation reads an object.
 	namespaces
-	// named: each object that translation reads is watched by its name. No other object is read.
+	// With named, each object that translation reads is watched by its name, and no other object is
+	// read.
 	named
 )
 
-// namedLinger is how long an object stays watched by name after its last demand: a user often
-// restores a reference soon.
+// namedLinger is how long an object stays watched by name after its last demand, because a user
+// often restores a reference soon.
 const namedLinger = time.Minute
 
 // Demand is one key of an index of an on-demand table that translation reads.
@@ -43,9 +41,8 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands for objects of on-demand tables. It does not wait for the API
-// server. For each wanted demand it returns a channel, which closes once the existing objects with
-// that key are read; Flush then puts them into the store.
+// Want adds and removes demands for objects of on-demand tables. The channel of each wanted demand
+// closes once the existing objects with that key are read; Flush then puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -77,8 +74,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves the objects of parked kinds for which there is no demand out of the store, now and
-// later. Before Park, every object of these kinds is in the store.
+// Park moves objects of parked kinds out of the store, now and later, unless there is a demand for
+// them. Before Park, every object of these kinds is in the store.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
@@ -88,7 +85,6 @@ func (s *Source) Park() {
 // Flush puts everything that has been read into the store.
 func (s *Source) Flush() error { return s.feed.flush() }
 
-// alreadyRead is the closed channel of a demand that requires no read.
 var alreadyRead = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -138,7 +134,7 @@ func (s *Source) unwant(d Demand) {
 		if d.Index == k.gate {
 			g.unwant(d.Key)
 		}
-		return // the namespace stays watched: it is likely to be wanted again
+		return
 	}
 	if ns, name := store.ParseID(d.Key); d.Index == store.ByID {
 		s.mu.Lock()
@@ -176,9 +172,9 @@ type gate struct {
 	mu     sync.Mutex
 	open   bool                // until the first translation has ended, every object is wanted
 	wanted map[string]struct{} // keys of the index kind.gate
-	packed map[string][]byte   // encoded objects outside of the store, by id
+	packed map[string][]byte
 	group  map[string][]string // groups (kind.group) by id
-	groups map[string][]string // ids by group
+	groups map[string][]string
 }
 
 func newGate(k *kind, f *feed, s *store.Store) *gate {
@@ -231,12 +227,11 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park keeps an object outside of the store. It drops an object without a key: such an object can
-// never be wanted.
+// park drops an object without a key, because such an object can never be wanted.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
-		return // Marshal does not fail for these types
+		return
 	}
 	g.remember(id, keys)
 	g.packed[id] = raw
@@ -271,8 +266,8 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the phase in which every object is wanted, and removes objects that the first
-// translation did not read. Without that phase, a large cluster would need a second translation.
+// shut ends the phase in which every object is wanted. Without that phase, a large cluster would
+// need a second translation.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -281,7 +276,7 @@ func (g *gate) shut() {
 	}
 	g.open = false
 	if g.feed.flush() != nil {
-		return // see unwant
+		return
 	}
 	view := g.store.View()
 	for id := range g.group {
@@ -291,7 +286,7 @@ func (g *gate) shut() {
 	}
 }
 
-// evict moves an unwanted object out of the store. g.mu is held.
+// g.mu is held.
 func (g *gate) evict(id string, obj store.Object) {
 	if keys := g.keys(obj); !g.isWanted(keys) {
 		g.forget(id)
@@ -319,7 +314,6 @@ func (g *gate) want(key string) {
 	}
 }
 
-// eachPacked calls f with each object outside of the store. f must not keep the object.
 func (g *gate) eachPacked(f func(store.Object)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -331,13 +325,11 @@ func (g *gate) eachPacked(f func(store.Object)) {
 	}
 }
 
-// unwant moves the objects with a key out of the store, except objects that also have another
-// wanted key.
 func (g *gate) unwant(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.wanted, key)
-	if g.feed.flush() != nil { // so that the store has all arrivals
+	if g.feed.flush() != nil {
 		return // feed.run returns the error; the objects only take memory
 	}
 	view := g.store.View()

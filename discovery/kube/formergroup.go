@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// bothGroups returns a kind twice: in today's API group and in its former one. Objects of both
-// groups have the same form, and are read into one table.
 func bothGroups[T any, P interface {
 	*T
 	store.Object
@@ -24,12 +22,12 @@ type formerGroup struct{ table }
 
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// rivals tracks the objects of both groups. During a migration both groups may have an object of
-// the same name. Then the object of today's group is used.
+// During a migration both groups may have an object of the same name. Then the object of today's
+// group is used.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool
-	former map[string]rival // objects of the former group, by id
+	former map[string]rival
 }
 
 func newRivals() *rivals { return &rivals{today: map[string]bool{}, former: map[string]rival{}} }
@@ -54,8 +52,6 @@ func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Objec
 	admit(k, obj)
 }
 
-// leave handles the removal of an object. If the former group has an object of its name, leave
-// admits that object. Otherwise it calls dismiss.
 func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

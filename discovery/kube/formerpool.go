@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// InferencePools had another group before v1, and releases up to v1.4 of the inference extension
-// still install it. Both groups are read into one table, as in files.
+// Releases up to v1.4 of the inference extension still install the group that InferencePools had
+// before v1.
 
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))

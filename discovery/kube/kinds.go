@@ -14,11 +14,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
-// kind describes how objects of one kind are read from the API server, and the shape of their
-// status.
 type kind struct {
 	table    store.Kind
-	resource string   // plural, in lower case
+	resource string
 	versions []string // versions that the table's Go type can hold, in order of preference
 	list     func() runtime.Object
 	builtIn  bool // always served; the other kinds have a CRD
@@ -27,7 +25,7 @@ type kind struct {
 	optional bool // assumed, and empty while it is forbidden or not installed
 	plain    bool // its annotations are dropped
 	role     role
-	status   *shape.Shape // nil: the kind gets no status
+	status   *shape.Shape
 	trim     func(store.Object)
 	reach    reach
 	// instead is the kind that objects of a former group become. rivals decides between objects of
@@ -35,7 +33,7 @@ type kind struct {
 	instead *kind
 	rivals  *rivals
 	gate    string                  // for parked and namespaces: the index of wanted keys
-	group   func(key string) string // the group of a key of gate; objects are found by group
+	group   func(key string) string // the group of a key of gate
 }
 
 type role int
@@ -46,8 +44,6 @@ const (
 	isBackend
 )
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD needs
-// one line.
 func kinds() []*kind {
 	pools, formerPools := pools()
 	rewrites, formerRewrites := bothGroups[llmd.InferenceModelRewrite](store.InferenceModelRewrites,

@@ -7,13 +7,11 @@ import "context"
 type gap int
 
 const (
-	// unwatched: no watch is established.
 	unwatched gap = iota
-	// listing: the new watch delivers all objects first, and has not delivered all of them yet.
+	// listing means that the new watch has not yet delivered all objects that exist.
 	listing
 )
 
-// partContact records the results of the requests for a part until ctx ends. It implements contact.
 type partContact struct {
 	ctx    context.Context
 	source *Source

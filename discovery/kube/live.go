@@ -47,8 +47,8 @@ func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 // LiveRefs lists all objects that Live returns, in no order.
 func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
 
-// OnLive registers the one function that is called after a watch has delivered a version of an
-// object that Patch did not write. The function must not block.
+// OnLive registers the function that is called after a watch has delivered a version of an object
+// that Patch did not write. The function must not block.
 func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
 
 // Patch sends a merge patch for an object, or for its subresource. live is the result of Live for
@@ -63,14 +63,12 @@ func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresour
 	return nil
 }
 
-// lives holds the newest version of every object whose kind gets a status.
 type lives struct {
 	mu      sync.Mutex
 	all     map[report.Ref]Live
-	changed func(report.Ref) // optional
+	changed func(report.Ref)
 }
 
-// put records a version from a watch or list. It ignores versions that are not newer.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
@@ -102,7 +100,6 @@ func (l *lives) listen(changed func(report.Ref)) {
 	l.changed = changed
 }
 
-// invalidate calls changed for all objects of a kind, after a change that affects their status.
 func (l *lives) invalidate(kind string) {
 	l.mu.Lock()
 	changed := l.changed
@@ -144,8 +141,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions, which are growing numbers within a kind (KEP-5504). If one is
-// not a number, newer returns true.
+// newer compares resource versions, which are growing numbers within a kind (KEP-5504). It returns
+// true if one of them is not a number.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

@@ -17,20 +17,18 @@ import (
 // occupants stores which Services have the addresses that translation reads. The store has only the
 // EndpointSlices of Services in use; occupants reads all EndpointSlices.
 //
-// To save memory, an address is a number, and a list of addresses is one demand. With a string, a
-// demand and a set of occupants for each address, 5,000 hand-written EndpointSlices of 10 endpoints
-// took 17 MiB.
+// To save memory, an address is a number, and a list of addresses is one demand. With a string and
+// a demand for each address, 5,000 hand-written EndpointSlices of 10 endpoints took 17 MiB.
 type occupants struct {
 	source *Source
 
 	mu     sync.Mutex
-	wanted map[address]int32       // number of demands; empty in most clusters
-	lists  map[string]struct{}     // demanded keys of store.ByAddresses
-	held   map[objectID][]address  // wanted addresses by object
-	at     map[address][]*occupant // objects by wanted address
+	wanted map[address]int32   // number of demands; empty in most clusters
+	lists  map[string]struct{} // demanded keys of store.ByAddresses
+	held   map[objectID][]address
+	at     map[address][]*occupant
 }
 
-// address is an IP address in the form of netip.Addr.As16: a number, without a pointer.
 type address [16]byte
 
 func parseAddress(text string) (address, bool) {
@@ -53,8 +51,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns the addresses of an object. It returns none of an EndpointSlice that
-// Kubernetes did not make: they may belong to other users.
+// addressesOf returns no address of an EndpointSlice that Kubernetes did not make, because the
+// addresses may belong to other users.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -95,7 +93,7 @@ func (o *occupants) leave(kind, id string) {
 func (o *occupants) want(wanted, unwanted []Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	look := false // whether a new address is wanted
+	look := false
 	for _, d := range wanted {
 		if d.Index == store.ByAddresses {
 			o.lists[d.Key] = struct{}{}
@@ -119,7 +117,7 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 	}
 	// Objects that arrived earlier are in the store or a gate; later objects wait for mu.
 	if !look || o.source.feed.flush() != nil {
-		return // see gate.unwant
+		return
 	}
 	view := o.source.store.View()
 	for _, s := range store.Services.All(view) {
@@ -143,7 +141,7 @@ func addressesIn(d Demand) func(yield func(address) bool) {
 	}
 }
 
-// put replaces the recorded addresses of an object. mu is held.
+// mu is held.
 func (o *occupants) put(obj store.Object) {
 	holder, texts := addressesOf(obj)
 	var now []address
@@ -167,8 +165,7 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy records an object at an address. If it is recorded there, the address never seems free in
-// between. mu is held.
+// occupy never lets an address seem free if the object is already recorded there. mu is held.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {
@@ -182,13 +179,12 @@ func (o *occupants) occupy(a address, holder *occupant) {
 	o.publish(a)
 }
 
-// vacate removes an object from an address. mu is held.
+// mu is held.
 func (o *occupants) vacate(a address, object objectID) {
 	o.at[a] = slices.DeleteFunc(o.at[a], func(other *occupant) bool { return other.object == object })
 	o.publish(a)
 }
 
-// drop removes an object from all addresses. mu is held.
 func (o *occupants) drop(object objectID) {
 	for _, a := range o.held[object] {
 		o.vacate(a, object)
@@ -196,7 +192,7 @@ func (o *occupants) drop(object objectID) {
 	delete(o.held, object)
 }
 
-// publish stores the occupants of a wanted address. mu is held.
+// mu is held.
 func (o *occupants) publish(a address) {
 	list, known := o.at[a]
 	if !known {

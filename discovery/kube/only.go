@@ -23,5 +23,4 @@ func only(all []*kind, wanted []Kind) []*kind {
 
 func (k *kind) installed() bool { return k.builtIn || k.assumed }
 
-// absent reports whether the error is the response for a kind that is forbidden or not installed.
 func absent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }

@@ -8,20 +8,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Each kind has its own watch, and watches do not wait for each other. When a user moves a route to
-// a new Service and deletes the old one, the events may arrive in another order. The route would
-// then name a missing backend and answer 500, although the user made no mistake. The protocol does
-// not reveal how far other watches are, but they are rarely far apart. So a deletion of a backend
-// is held back for watchSkew, and so is a route to a backend that has not arrived.
+// Each kind has a watch, and watches do not wait for each other. When a user moves a route to a new
+// Service and deletes the old Service, the events may arrive in another order, and the route would
+// answer 500. So a deletion of a backend is held back for watchSkew, and so is a route to a backend
+// that has not arrived.
 
-// watchSkew bounds the delay between simultaneous events of two watches.
 const watchSkew = 250 * time.Millisecond
 
-// order holds back events that may have arrived too early. Safe for concurrent use.
 type order struct {
 	mu        sync.Mutex
-	deletions map[report.Ref]*held // deletions of backends
-	routes    map[report.Ref]*held // routes that wait for backends
+	deletions map[report.Ref]*held
+	routes    map[report.Ref]*held
 }
 
 // held is an event that is held back. apply is called while order.mu is locked.
@@ -35,8 +32,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put applies a version of an object. If backends are missing, it does so when the last of them
-// arrives, and at the latest after watchSkew. The version replaces a held event of the same object.
+// put waits for missing backends, for watchSkew at most. The version replaces a held event of the
+// same object.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,8 +56,7 @@ func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	}
 }
 
-// remove applies a deletion. A backend's deletion waits for watchSkew: a route may just have left
-// the backend.
+// A backend's deletion waits for watchSkew, because a route may just have left the backend.
 func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +82,7 @@ func (o *order) hold(in map[report.Ref]*held, ref report.Ref, apply func()) *hel
 	return h
 }
 
-// drop drops the held event of an object. mu is held.
+// mu is held.
 func (o *order) drop(ref report.Ref) {
 	for _, in := range []map[report.Ref]*held{o.deletions, o.routes} {
 		if h := in[ref]; h != nil {
@@ -96,9 +92,8 @@ func (o *order) drop(ref report.Ref) {
 	}
 }
 
-// missing returns the backends of a route that have not arrived, as store.TargetKeys. It omits
-// kinds that are not followed. It returns nil if the store has this generation of the route, so
-// that a status is never held back.
+// missing returns the store.TargetKeys of a route's backends that have not arrived. It returns nil
+// if the store has this generation of the route, so that a status is never held back.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil
@@ -119,8 +114,6 @@ func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	return keys
 }
 
-// backendExists reports whether the API server has delivered a backend with this kind and id, and
-// whether the kind is followed.
 func (s *Source) backendExists(name, id string) (exists, followed bool) {
 	s.mu.Lock()
 	var intakes []*intake

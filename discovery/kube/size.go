@@ -20,7 +20,7 @@ var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestRespo
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
 // BoundResponses makes an API server's responses fail if they exceed longestResponse, except for
-// watches: the client bounds each event.
+// watches, whose events the client bounds.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }

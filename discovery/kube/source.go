@@ -26,8 +26,7 @@ type Config struct {
 	// Store receives the objects. Required.
 	Store *store.Store
 	// Namespaces restricts the namespaces in which objects are read; empty: all. Objects of other
-	// namespaces count as not existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs
-	// have no namespace and are always read.
+	// namespaces count as not existing. Kinds without a namespace are always read.
 	Namespaces []string
 	// Only restricts the kinds to read; empty: all. The listed kinds are assumed to be installed,
 	// and no CustomResourceDefinition is read.
@@ -38,10 +37,10 @@ type Config struct {
 	// Keep selects the objects that are read; nil: all.
 	Share *Share
 	Keep  func(store.Object) bool
-	// Report receives all findings about the cluster itself whenever one of them may have changed,
-	// such as kinds that are not installed or cannot be read. Optional.
+	// Report receives all findings about the cluster itself whenever they may have changed, such as
+	// kinds that are not installed or cannot be read. Optional.
 	Report func([]report.Report)
-	Log    *slog.Logger // nil: slog.Default
+	Log    *slog.Logger
 }
 
 // Kind is a kind of Config.Only. Unless it is Required, a kind that is forbidden or not installed
@@ -81,7 +80,7 @@ type following struct {
 	until   time.Time // when to stop following the part; zero: never
 	relist  time.Time // when to list again; zero: never
 
-	running string // version
+	running string
 	stop    context.CancelFunc
 }
 
@@ -123,8 +122,7 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Synced waits until every installed kind was read once and is in the store, or returns its
-// context's error.
+// Synced waits until every installed kind was read once and is in the store.
 func (s *Source) Synced(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -135,7 +133,7 @@ func (s *Source) Synced(ctx context.Context) error {
 }
 
 // Lagging reports whether the store may lack existing objects: the last read of some part has
-// failed, or its watch has ended and the next one has not begun.
+// failed, or its watch has ended and the next watch has not begun.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +198,6 @@ func (s *Source) notify() {
 // second the API server delivers objects by the old definition, without later events.
 const relistDelay = 3 * time.Second
 
-// defined records the CRD of a kind. A nil CRD means that the kind is not installed.
 func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
 	old := s.crds[k]
@@ -242,8 +239,8 @@ func (s *Source) answered(p part, err error) {
 	}
 }
 
-// reconcile starts and stops reflectors, and makes the first commit once everything was read. It
-// returns the longest time until its next call.
+// reconcile makes the first commit once everything was read. It returns the longest time until its
+// next call.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour
@@ -306,8 +303,6 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	return next, nil
 }
 
-// expect follows a part in a version, or ends it if version is "". It returns false until the
-// part's first list has ended.
 func (s *Source) expect(p part, version string) (synced bool) {
 	switch f := s.parts[p]; {
 	case f == nil && version != "":
@@ -351,7 +346,6 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow reports whether to list the part again now. If a new list is due later, it lowers next.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
 		return false

@@ -16,8 +16,8 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that are not read, to save memory. It also removes all fields that change
-// with the write of a status, so that such a write does not change the store.
+// trim removes fields that are not read, to save memory, and fields that change with the write of a
+// status, so that such a write does not change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -28,8 +28,7 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that can run while a list is incomplete, before status and version are
-// recorded. It is idempotent.
+// shed is the idempotent part of trim that can run while a list is incomplete.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -63,8 +62,6 @@ var (
 	pathPrefix, root          = gatewayv1.PathMatchPathPrefix, "/"
 )
 
-// trimHTTPRoute makes routes share common values, because they are the most numerous objects with a
-// CRD.
 func trimHTTPRoute(obj store.Object) {
 	r := obj.(*gatewayv1.HTTPRoute)
 	for i := range r.Spec.ParentRefs {
@@ -100,13 +97,13 @@ func trimSliceToNodes(obj store.Object) { trimSliceTo(obj, true) }
 func trimSliceTo(obj store.Object, nodes bool) {
 	s := obj.(*discoveryv1.EndpointSlice)
 	if s.Labels != nil && s.UID == "" {
-		return // already trimmed
+		return
 	}
 	service, imported, generated := s.Labels[discoveryv1.LabelServiceName], s.Labels[mcsv1beta1.LabelServiceName],
 		store.Generated(s)
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
-		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // all slices share the key
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: service}
 		if generated {
 			s.Labels[discoveryv1.LabelManagedBy] = store.SliceController
 		}
@@ -117,7 +114,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		}
 		s.Labels[mcsv1beta1.LabelServiceName] = imported
 	}
-	yes, no := true, false // shared by all endpoints of the slice
+	yes, no := true, false
 	one := func(b *bool) *bool { return shared(shared(b, &yes), &no) }
 	var endpoints []discoveryv1.Endpoint
 	for _, e := range s.Endpoints {
@@ -128,7 +125,8 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Endpoints with equal conditions and nodes are merged: no object is as numerous.
+		// Endpoints with equal conditions and nodes are merged, because no other objects are as
+		// numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})

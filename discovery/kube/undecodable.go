@@ -16,18 +16,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// undecodable is the annotation with the reason why only an object's metadata is read.
 const undecodable = "penstock.dev/undecodable"
 
-// These constants bound the reason and the findings: any author of objects can cause them.
+// These constants bound the reason and the findings, because any author of objects can cause them.
 const (
 	maxReason       = 300
 	mostUndecodable = 50
 )
 
-// tolerant decodes objects that a CRD's schema allows and the Go type cannot hold, such as a
-// forwardBody.maxSize above a uint16. Only their metadata is decoded, with the annotation
-// undecodable. Without tolerant, the list or watch of the whole kind would fail.
+// tolerant decodes only the metadata of objects that a CRD's schema allows and the Go type cannot
+// hold, such as a forwardBody.maxSize above a uint16. Otherwise the list or watch of the whole kind
+// would fail.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -93,14 +92,12 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 	return less, err == nil
 }
 
-// undecodables records the objects of which only metadata is read. Safe for concurrent use.
 type undecodables struct {
 	mu      sync.Mutex
 	reasons map[report.Ref]string
 }
 
-// note records whether the newest version of an object could be decoded, and removes the
-// annotation. obj is nil for a deleted object. changed is true if the result or the reason is new.
+// obj is nil for a deleted object. changed is true if the result or the reason is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// The backoff of failing lists and watches has these bounds. An overloaded API server sets another
-// one with Retry-After.
+// These constants bound the backoff of failing lists and watches. An overloaded API server sets
+// another backoff with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
@@ -27,23 +27,21 @@ type part struct {
 	scope scope
 }
 
-// intake receives the objects of one reflector. It implements cache.TransformingStore.
 type intake struct {
 	source *Source
 	part   part
-	synced chan struct{} // closed after the first complete list
+	synced chan struct{}
 	once   sync.Once
 
 	mu  sync.Mutex
-	ids map[string]struct{} // existing objects that the reflector has received
+	ids map[string]struct{}
 }
 
 func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer implements cache.TransformingStore. It trims each object as it arrives, before the
-// list is complete, to bound memory.
+// Transformer trims each object as it arrives, before the list is complete, to bound memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -80,8 +78,7 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. It receives the first list, and a new list after a watch
-// that could not be resumed.
+// Replace receives the first list, and a new list after a watch that could not be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -146,7 +143,7 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	return nil
 }
 
-// selected trims an object. It returns nil for one that Config.Keep excludes.
+// selected returns nil for an object that Config.Keep excludes.
 func (s *Source) selected(k *kind, obj runtime.Object) runtime.Object {
 	o, ok := obj.(store.Object)
 	if !ok || s.cfg.Keep != nil && !s.cfg.Keep(o) {
@@ -169,7 +166,6 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
-// mirror keeps a reflector's store up to date until ctx ends. listWatch reports the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
 	var quiet klog.Logger // the zero logger discards all lines
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
@@ -179,7 +175,6 @@ func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// definition receives one kind's CRD. It implements cache.ReflectorStore.
 type definition struct {
 	source *Source
 	kind   *kind
@@ -210,7 +205,7 @@ func (d *definition) Replace(list []any, _ string) error {
 
 func (d *definition) Resync() error { return nil }
 
-// arrive processes a version of an object, and takes ownership of it.
+// arrive takes ownership of obj.
 func (s *Source) arrive(k *kind, obj store.Object) {
 	if k.rivals != nil {
 		k.rivals.arrive(k, obj, s.admit)
@@ -241,7 +236,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		}
 		s.occupants.arrive(obj)
 	}
-	if !s.isReady() { // the first commit has all objects
+	if !s.isReady() {
 		apply()
 		return
 	}

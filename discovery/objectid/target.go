@@ -37,7 +37,7 @@ func MustParseTarget(text string) Target {
 // IsZero reports whether t names no pool.
 func (t Target) IsZero() bool { return t == Target{} }
 
-// Imported reports whether t is an import, or one exporting cluster of it.
+// Imported reports whether t is an import, or an exporting cluster of an import.
 func (t Target) Imported() bool { return t.Import || t.Member != "" }
 
 // Compare orders targets by their fields in order.

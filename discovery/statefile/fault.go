@@ -2,6 +2,5 @@
 
 package statefile
 
-// faulty returns false. In a test build (tag faults) it returns true for a mistake to inject, which
-// the simulation of cluster sets must find.
+// faulty injects mistakes in a test build (tag faults).
 func faulty(string) bool { return false }

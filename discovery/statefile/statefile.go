@@ -9,16 +9,14 @@ import (
 	"strings"
 )
 
-// temporary marks the names of unfinished files. Such names begin with a dot, so that readers of a
-// folder skip these files.
+// Names of unfinished files begin with a dot, so that readers of a folder skip these files.
 const temporary = ".new-"
 
-// Replace replaces a file on this machine. See ReplaceOn.
+// Replace is ReplaceOn for this machine.
 func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, raw) }
 
 // ReplaceOn replaces a file with mode 0600 and creates its folder if necessary. Once it returns
-// nil, the new content survives a power cut. After an error the file has its old or its new
-// content, never a part.
+// nil, the new content survives a power cut.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
 
 // Rewrite replaces an existing file on this machine and keeps its mode. It removes unfinished files
@@ -55,14 +53,13 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace writes and syncs a temporary file, renames it, and syncs the folder. Without the syncs, a
-// power cut may leave the file without content, or with the old content.
+// Without the syncs, a power cut may leave the file without content, or with the old content.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
 		return err
 	}
-	f, err := d.CreateTemp(folder, "."+filepath.Base(path)+temporary+"*") // mode 0600
+	f, err := d.CreateTemp(folder, "."+filepath.Base(path)+temporary+"*")
 	if err != nil {
 		return err
 	}
@@ -89,8 +86,7 @@ func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	return d.Sync(folder)
 }
 
-// makeFolder creates a folder and its parents. It syncs the parent: otherwise a power cut may
-// remove the folder and its files.
+// makeFolder syncs the parent, because a power cut may otherwise remove the folder and its files.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()
@@ -110,8 +106,8 @@ func makeFolder(d Disk, path string) error {
 	return d.Sync(above)
 }
 
-// Outcome logs the results of writing one file: the first of consecutive errors, and the first
-// success after it. It is not safe for concurrent use.
+// Outcome logs the first of consecutive errors of writing one file, and the first success after it.
+// It is not safe for concurrent use.
 type Outcome struct{ failed bool }
 
 // Failed reports whether the last write failed.

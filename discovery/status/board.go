@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Locate returns the position in a file, "file:line", of an object or one of its fields. It returns
-// "" if the position is unknown.
+// Locate returns the position in a file, "file:line", of an object or of a field. It returns "" if
+// the position is unknown.
 type Locate func(owner report.Ref, field string) string
 
 // WatchSet collects the rows that a reader has read. WatchCtx returns once any of these rows has
@@ -23,7 +23,6 @@ type WatchSet = memdb.WatchSet
 // NewWatchSet makes an empty WatchSet.
 func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 
-// streamDebounce is the time without changes before Stream emits a document.
 const streamDebounce = 200 * time.Millisecond
 
 // Board holds the newest report of each source about each object. It is safe for concurrent use. A
@@ -31,14 +30,13 @@ const streamDebounce = 200 * time.Millisecond
 type Board struct {
 	locate Locate
 	db     *memdb.MemDB
-	feeds  atomic.Uint64 // the number of feeds so far
+	feeds  atomic.Uint64
 }
 
 // NewBoard makes an empty Board. If locate is not nil, it sets the Source of findings that have
 // none.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
-// write runs change in a write transaction. changed notifies the feeds of a changed object.
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()
@@ -107,7 +105,7 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 func (b *Board) List(ws WatchSet) (out []report.Report) {
 	t := txn{b.db.Txn(false)}
 	t.watch(ws)
-	var parts []*entry // of one object
+	var parts []*entry
 	for e := range rows.Walk[entry](t, nil, reportTable, rows.ByID, nil) {
 		if len(parts) > 0 && parts[0].report.Owner != e.report.Owner {
 			out = append(out, b.located(merge(parts)))
@@ -153,8 +151,7 @@ func (b *Board) located(r report.Report) report.Report {
 	return r
 }
 
-// Settle waits until the board has not changed for a debounce time. Its only error is its
-// context's.
+// Settle waits until the board has not changed for a debounce time.
 func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	for {
 		ws := NewWatchSet()
@@ -168,8 +165,8 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the document of the board once the board has settled, and whenever it has
-// settled after a change, until ctx ends or emit fails. So no document shows half of a change.
+// Stream calls emit with the document of the board whenever the board has settled after a change,
+// so that no document shows half of a change. It returns when ctx ends or emit fails.
 func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
 	var last *Document
 	return b.follow(ctx, func(all []report.Report) error {

@@ -80,7 +80,7 @@ func (s Status) allParents() []Parent {
 type maker struct {
 	controller string
 	now        time.Time
-	before     map[conditionKey]metav1.Condition // the conditions of the previous Document
+	before     map[conditionKey]metav1.Condition
 }
 
 type conditionKey struct {
@@ -175,8 +175,8 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join returns the first document with the findings that only the other documents have: each
-// process reports the NACKs of its connected proxies. It does not change the first document.
+// Join returns the first document, and adds the findings that only the other documents have: each
+// process reports the NACKs of its connected proxies.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

@@ -13,7 +13,7 @@ import (
 type Feed struct {
 	board *Board
 	id    uint64
-	began bool // Next has returned all objects of the board
+	began bool
 }
 
 // Follow starts a feed. The first call of Next also returns every object on the board.
@@ -37,8 +37,6 @@ func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	}
 }
 
-// take returns and removes the unseen objects. If no object is unseen, ws fires when the first one
-// changes.
 func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 	f.board.write(func(t txn, _ func(report.Ref)) {
 		for _, u := range slices.Collect(rows.Walk[unseen](t, ws, unseenTable, rows.ByID, idKey(f.id))) {

@@ -6,8 +6,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// merge combines the reports of all sources about one object. The winning source's report is the
-// last of parts. The result shares no slices with parts.
+// The winning source's report is the last of parts. The result shares no slices with parts.
 func merge(parts []*entry) report.Report {
 	out := report.Report{Owner: parts[0].report.Owner}
 	for _, e := range parts {
@@ -52,8 +51,8 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 	return list
 }
 
-// spread moves the conditions of an object to each of its parents. The status of a route or pool
-// has conditions only in parents, but a source such as a proxy does not know the parents.
+// spread moves the conditions of an object to its parents, because the status of a route or pool
+// has conditions only in parents.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // Page serves the status of all objects as JSON. With ?watch it serves one line of JSON once the
-// board has settled, and another one after each change, until the client disconnects.
+// board has settled, and another after each change, until the client disconnects.
 func Page(b *Board, controller string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)
@@ -21,7 +21,7 @@ func Page(b *Board, controller string) http.Handler {
 		}
 		w.Header().Set("content-type", "application/jsonl")
 		flush := http.NewResponseController(w)
-		_ = b.Stream(r.Context(), controller, func(doc *Document) error { // as above
+		_ = b.Stream(r.Context(), controller, func(doc *Document) error {
 			return errors.Join(lines.Encode(doc), flush.Flush())
 		})
 	})

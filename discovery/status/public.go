@@ -7,8 +7,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// public returns a report without the credentials in its texts, because reports are logged and
-// shown. It does not change r.
+// public removes the credentials in the texts of a report, because reports are logged and shown.
 func public(r report.Report) report.Report {
 	r.Conditions = publicConditions(r.Conditions)
 	r.Findings = replaced(r.Findings, func(f report.Finding) report.Finding {
@@ -28,8 +27,6 @@ func publicConditions(list []report.Condition) []report.Condition {
 	})
 }
 
-// replaced returns a list with change applied to each element. It returns list itself if no element
-// changes.
 func replaced[T comparable](list []T, change func(T) T) []T {
 	out := list
 	for i, before := range list {

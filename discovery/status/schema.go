@@ -31,7 +31,6 @@ type entry struct {
 
 type follower struct{ id uint64 }
 
-// unseen is an object with a report that has changed since a follower's last call of Next.
 type unseen struct {
 	follower uint64
 	owner    report.Ref
@@ -68,14 +67,13 @@ func newDB() *memdb.MemDB {
 		placeTable: {Name: placeTable, Indexes: unique(rows.ByID, func(any) []byte { return rows.Key("") })},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("status: the schema of the board: %v", err)) // the schema is constant
+		panic(fmt.Sprintf("status: the schema of the board: %v", err))
 	}
 	return db
 }
 
 func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// appendRef appends a reference in the order of report.Ref.Compare.
 func appendRef(k []byte, ref report.Ref) []byte {
 	for _, part := range []string{ref.Kind, ref.Namespace, ref.Name, ref.Group} {
 		k = append(append(k, part...), 0)
@@ -96,7 +94,6 @@ func (t txn) watch(ws WatchSet) {
 	}
 }
 
-// insert stores an entry without credentials. It returns false if an equal entry exists.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))

@@ -29,16 +29,13 @@ const (
 )
 
 // precedence ranks the sources: of two conditions of one type on one object, the later source wins,
-// so that a proxy's NACK overrides translation. Instances of one source rank by name. The findings
-// of all sources are shown.
+// so that a proxy's NACK overrides translation. Instances of one source rank by name.
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
 	Answers, Keys, Rates, Servers, Certificates, Envoy, Proxy}
 
 // Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }
 
-// rank returns a source's place in precedence, and its instance. A source that is not in precedence
-// comes last.
 func rank(source string) (place int, instance string) {
 	name, instance, _ := strings.Cut(source, " ")
 	if place = slices.Index(precedence, name); place < 0 {

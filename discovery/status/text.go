@@ -14,23 +14,20 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// columns are the condition types that have a column, in this order, in the tables of kinds with
-// such conditions.
 var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Exported"}
 
-// badWhenTrue are the condition types that report a problem when True.
 var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}
 
 type row struct {
-	cells   []string // the object, its parent or addresses
+	cells   []string
 	list    []metav1.Condition
 	problem bool
-	under   []row // a Gateway's listeners
+	under   []row
 }
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
 // the findings. endpoints, which may be nil, returns a text with the numbers of serving and of all
-// endpoints of an object, or "" for an object without endpoints.
+// endpoints of an object, or "".
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -49,10 +46,9 @@ func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error
 }
 
 type printer struct {
-	out     io.Writer
-	err     error
-	printed bool
-	// see Text
+	out       io.Writer
+	err       error
+	printed   bool
 	endpoints func(report.Ref) string
 }
 
@@ -92,14 +88,13 @@ func (p *printer) table(objects []Object) {
 			writeRow(w, u, shown)
 		}
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush()
 	for line := range strings.Lines(table.String()) {
 		p.printf("%s\n", strings.TrimRight(line, " \n"))
 	}
 }
 
-// tableRows makes the rows of one kind's objects: a row for each parent if the kind has parents,
-// else for each object. second has the headings after the name.
+// second has the headings after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })

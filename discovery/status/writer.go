@@ -20,18 +20,19 @@ const FileName = "status.json"
 // WriterConfig configures a Writer.
 type WriterConfig struct {
 	Board      *Board
-	Path       string // of the status file; missing folders are created
-	Controller string // controllerName in parents' statuses
-	// Delay is the minimum time between two writes; default 100 ms. A large file has a longer one.
+	Path       string // missing folders are created
+	Controller string
+	// Delay is the minimum time between two writes; default 100 ms. A large file has a longer
+	// delay.
 	Delay time.Duration
-	Now   func() time.Time // nil: time.Now
-	Log   *slog.Logger     // nil: slog.Default
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Writer keeps the status file up to date.
 type Writer struct {
 	cfg     WriterConfig
-	last    *Document // the last document, written or found
+	last    *Document
 	outcome statefile.Outcome
 }
 
@@ -65,8 +66,8 @@ func (w *Writer) delay(took time.Duration) time.Duration {
 
 const retryInterval = 10 * time.Second
 
-// Run writes the file at once, after each change, and when its context ends. A failed write is
-// logged and repeated, and does not end Run: traffic does not depend on the file.
+// Run writes the file at once, after each change, and when ctx ends. A failed write is logged and
+// repeated, and does not end Run: traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws, began := NewWatchSet(), time.Now()
@@ -108,7 +109,6 @@ func (w *Writer) write(ws WatchSet) error {
 	return nil
 }
 
-// found reads the file of an earlier process. An unreadable file gives an empty document.
 func (w *Writer) found() *Document {
 	doc, err := Read(w.cfg.Path)
 	if err != nil {
@@ -120,7 +120,8 @@ func (w *Writer) found() *Document {
 	return doc
 }
 
-// encode encodes one item at a time: encoding/json keeps a copy of each encoded value in a pool.
+// encode encodes one item at a time, because encoding/json keeps a copy of each encoded value in a
+// pool.
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -142,7 +143,7 @@ func encodeList[T any](buf *bytes.Buffer, enc *json.Encoder, before string, item
 		if err := enc.Encode(&items[i]); err != nil {
 			return err
 		}
-		buf.Truncate(buf.Len() - 1) // the line break that ends each value
+		buf.Truncate(buf.Len() - 1)
 	}
 	if len(items) > 0 {
 		buf.WriteString("\n  ")

@@ -12,8 +12,7 @@ import (
 // until it is listed, and TestShow_EveryFieldIsDecided fails.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
-// ofPenstock decides about Penstock's types. Parameters of plugins and additions to a bootstrap may
-// contain credentials for other services.
+// Parameters of plugins and additions to a bootstrap may contain credentials for other services.
 var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](object("Spec Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName Criticality TargetModels PoolRef")),

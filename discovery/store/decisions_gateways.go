@@ -7,8 +7,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 )
 
-// ofGateways decides about the types of Gateway API and its inference extension. The value of a
-// header in a route may be a credential.
+// The value of a header in a route may be a credential.
 var ofGateways = []decision{
 	decide[gatewayv1.GatewayClass](object("Spec Status")),
 	decide[gatewayv1.GatewayClassSpec](shown("ControllerName ParametersRef Description")),

@@ -8,8 +8,8 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// ofKubernetes decides about the types of Kubernetes. Pages show only the fields of a Pod that
-// discovery/kube keeps: other fields have environment variables and arguments.
+// Pages show only the fields of a Pod that discovery/kube keeps: other fields have environment
+// variables and arguments.
 var ofKubernetes = []decision{
 	decide[metav1.TypeMeta](shown("Kind APIVersion")),
 	decide[metav1.ObjectMeta](shown("SelfLink UID ResourceVersion Generation CreationTimestamp DeletionTimestamp "+

@@ -25,8 +25,7 @@ type Host struct {
 func (h *Host) DeepCopyObject() runtime.Object { return deepcopy.Of(h) }
 
 // Invalid marks an object that is invalid in its file and has no last good version: references to
-// it are not reported as missing. discovery/file writes it. It has the object's namespace, and its
-// name is InvalidName.
+// it are not reported as missing. discovery/file writes it. Its name is InvalidName.
 type Invalid struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -38,9 +37,8 @@ func InvalidName(kind, name string) string { return kind + " " + name }
 // DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
-// Learned holds endpoints of one exporting cluster of an import. A remote picker has named them,
-// and they are in the allowed ranges. multicluster/learned writes it. It has the import's
-// namespace, and its name is LearnedName.
+// Learned holds endpoints of one exporting cluster of an import that a remote picker has named, and
+// that are in the allowed ranges. multicluster/learned writes it. Its name is LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -55,11 +53,9 @@ func LearnedName(importName, cluster string) string { return importName + "." + 
 func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
 // Offer is an export of one cluster of the set: the cluster's entry in the import of the same name.
-// multicluster/imports writes it. It has the pool's namespace, and its name is OfferName.
-//
-// An Offer needs no InferencePoolImport: a route may name it before the import is written, and
-// after another project's CRD has pruned the import's clusters[]. An Offer overrides the import's
-// entry of the same cluster.
+// multicluster/imports writes it. Its name is OfferName. An Offer needs no InferencePoolImport: a
+// route may name it before the import is written. An Offer overrides the import's entry of the same
+// cluster.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -74,7 +70,7 @@ type Offer struct {
 	// Local marks this cluster itself. Requests go to the InferencePool of the import's name.
 	Local bool
 	// Since is when the export became this Offer, in microseconds of Unix time. If a name has two
-	// meanings, the older one is valid (gatewayapi.ImportNamed). 0 is the oldest.
+	// meanings, the older meaning is valid (gatewayapi.ImportNamed). 0 is the oldest.
 	Since int64
 }
 
@@ -85,13 +81,13 @@ func OfferName(importName, cluster string) string { return importName + "." + cl
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
 // Failback lists the clusters of an import that were not ready, and have not been ready for long
-// enough since. Until then, selection.policy Priority puts them last. cmd writes it
-// (internal/failback). Its namespace and name are the import's.
+// enough since. Until then, selection.policy Priority puts them last.
+// multicluster/traffic/failback writes it. Its namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Clusters []string // sorted
+	Clusters []string
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -138,7 +134,7 @@ type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Set     string // the ClusterSet's name
+	Set     string
 	Cluster string // this cluster's name, which is its trust domain
 	// region and zone of this cluster; "": unknown
 	Region, Zone string
@@ -147,7 +143,7 @@ type Membership struct {
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: none.
 	PeerPort uint16
-	Members  []Member // sorted by name
+	Members  []Member
 	// Names are the names of all other clusters of the set, with or without certificates, sorted;
 	// nil if a hub may add some.
 	Names []string
@@ -178,8 +174,8 @@ type Export struct {
 func (e *Export) DeepCopyObject() runtime.Object { return deepcopy.Of(e) }
 
 // AddressPolicy determines the IP addresses that may become endpoints. cmd writes it before any
-// other object. There is one AddressPolicy, named OwnAddressPolicy. Without it, addresses in users'
-// objects may not. translator/addresses applies it.
+// other object. There is one AddressPolicy, named OwnAddressPolicy. Without it, no address in a
+// user's object may become an endpoint.
 type AddressPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -200,14 +196,14 @@ const OwnAddressPolicy = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// ProcessorDefault is the processor of pools whose policy names none. cmd writes it, if at all,
-// before any other object. There is one ProcessorDefault, named OwnProcessor.
+// ProcessorDefault is the processor of pools whose policy names none. cmd writes it before any
+// other object. There is at most one ProcessorDefault, named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	URL   string // "" for none
-	Route bool   // whether the processor chooses endpoints, unless the policy decides that
+	URL   string
+	Route bool // whether the processor chooses endpoints, unless the policy decides that
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.

@@ -25,8 +25,6 @@ func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []
 	return keys
 }
 
-// listenerSetParent returns the keys in ByParent of a ListenerSet. Its parent can only be a
-// Gateway.
 func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	p := s.Spec.ParentRef
 	if p.Kind != nil && *p.Kind != "Gateway" || p.Group != nil && *p.Group != gatewayv1.GroupName {
@@ -57,8 +55,7 @@ func (b *backendKeys) add(ref gatewayv1.BackendRef) {
 	}
 }
 
-// rewrittenModels returns a ModelKey for each model that a rule matches. The key of a rule for all
-// models has the model "".
+// The key of a rule for all models has the model "".
 func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
 	if m.Spec.PoolRef == nil {
 		return nil

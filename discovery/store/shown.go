@@ -22,18 +22,17 @@ import (
 type way int
 
 const (
-	undecided    way = iota // hidden; a test fails
-	whole                   // shown by the decisions about the field's type
-	hidden                  // not shown
-	naming                  // names of objects, shown because they identify objects
-	lengths                 // names and lengths of a map's values, or the length of bytes; certificates as text
-	certificates            // the certificates of a PEM text
-	named                   // shown unless the field Name names a credential
-	annotated               // a map of texts, without credentials and kubectl's copy of the object
-	origin                  // only the scheme and the host of a URL are shown
+	undecided way = iota // hidden; a test fails
+	whole                // shown by the decisions about the field's type
+	hidden
+	naming       // names of objects, shown because they identify objects
+	lengths      // names and lengths of a map's values, or the length of bytes; certificates as text
+	certificates // the certificates of a PEM text
+	named        // shown unless the field Name names a credential
+	annotated    // a map of texts, without credentials and kubectl's copy of the object
+	origin       // only the scheme and the host of a URL are shown
 )
 
-// part is a decision about fields. Spaces separate their names.
 type part struct {
 	way    way
 	fields string
@@ -53,7 +52,7 @@ type decision struct {
 	fields map[string]way
 }
 
-// decide makes the decision about all fields of a type. A field that no part names is hidden.
+// decide hides a field that no part names.
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
@@ -81,7 +80,7 @@ var values = []reflect.Type{
 
 // Show returns the JSON of an object for pages and commands. It has the fields that the decision
 // about the type shows (decisions.go), without credentials in a form that package credential
-// recognizes. Private keys, tokens, passwords, and fields without a decision are omitted.
+// recognizes.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -99,7 +98,7 @@ func Quotable(k Kind, path string) bool {
 			t = t.Elem()
 		}
 		if t.Kind() != reflect.Struct {
-			return true // the rest is a key of a map that is shown
+			return true
 		}
 		var name string
 		name, path, _ = strings.Cut(path, ".")
@@ -129,7 +128,6 @@ func member(t reflect.Type, name string) (reflect.Type, way) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// show returns a value in a form for JSON, or false if the value is hidden.
 func show(v reflect.Value) (any, bool) {
 	t := v.Type()
 	switch {
@@ -283,7 +281,7 @@ func showLengths(v reflect.Value) any {
 		return out
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return nil
-	case v.Kind() == reflect.Pointer: // *runtime.RawExtension
+	case v.Kind() == reflect.Pointer:
 		v = v.Elem()
 	}
 	if v.Kind() == reflect.Struct {
@@ -292,7 +290,6 @@ func showLengths(v reflect.Value) any {
 	return lengthOf(text(v))
 }
 
-// lengthOf returns the text of b if it consists of certificates, and otherwise the length of b.
 func lengthOf(b []byte) string {
 	if chain := Certificates(b); chain != "" && len(bytes.TrimSpace(b)) == len(strings.TrimSpace(chain)) {
 		return chain

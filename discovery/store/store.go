@@ -9,14 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Rows is the result of one read: objects of one table, sorted by primary key. Table's methods
-// decode it.
+// Rows is the result of one read: objects of one table, sorted by primary key.
 type Rows struct{ list []any }
 
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader serves reads. View implements it. The translator's graph implements it, too: it records
-// each read and passes the read to a View.
+// Reader serves reads. View implements it. The translator's graph implements it, too, and records
+// each read.
 type Reader interface {
 	// Rows returns the objects with one key in one index of one table.
 	Rows(table, index, key string) Rows
@@ -34,9 +33,9 @@ type Op struct {
 
 // Change is the change of one object in a revision.
 type Change struct {
-	Table   string     // the kind
-	ID      string     // primary key
-	Deleted bool       // the object is gone
+	Table   string
+	ID      string
+	Deleted bool
 	Keys    []IndexKey // all keys of the old and the new object, ByID and ByAll included
 }
 
@@ -206,8 +205,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits for revisions and returns all queued ones, the oldest first, with a view at least as
-// new as the last. It fails only if ctx ends.
+// Next waits for revisions and returns all queued revisions, the oldest first, with a view at least
+// as new as the last. It fails only if ctx ends.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()

@@ -147,7 +147,7 @@ type Kind interface {
 	// Keys returns an object's keys in all indexes, ByID first.
 	Keys(Object) []IndexKey
 
-	indexNames() []string // all but ByAll
+	indexNames() []string
 	keys(id string, obj any) []IndexKey
 }
 
@@ -157,8 +157,8 @@ type IndexKey struct{ Index, Key string }
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys returns an object's keys. Keys that equal the primary key share its string, to save memory:
-// translation keeps a key while rows depend on it.
+// keys reuses the string of the primary key for equal keys, to save memory: translation keeps a key
+// while rows depend on it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	o := obj.(T)
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}

@@ -47,13 +47,13 @@ const (
 	ByTarget = "target"
 	// ByTargetKind has the kind of each target of an AccessPolicy.
 	ByTargetKind = "targetKind"
-	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite. The key
-	// of a rule for all models has the model "".
+	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite.
 	ByModel = "model"
 	// ByImport has "namespace/name" of an Offer's import.
 	ByImport = "import"
 	// ByMention has the name of a Host, like ByID. A read of a Host by ByID marks the name as used,
-	// so it is resolved. Reports about names that receive no traffic read by ByMention instead.
+	// so the name is resolved. Reports about names that receive no traffic read by ByMention
+	// instead.
 	ByMention = "mention"
 	// ByAddresses indexes an Occupant by each list (AddressesKey) that translation reads and that
 	// contains its address. So one key reads the occupants of many addresses.
@@ -295,9 +295,8 @@ func Tables() []Kind {
 	}
 }
 
-// Generated reports whether an EndpointSlice is one that Kubernetes makes for a Service with a
-// selector. The controller in Kubernetes soon overwrites a user's changes of such a slice. It makes
-// no slices for Services without a selector.
+// Generated reports whether Kubernetes made an EndpointSlice, for a Service with a selector. Its
+// controller soon overwrites a user's changes.
 func Generated(s *discoveryv1.EndpointSlice) bool {
 	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
 }

@@ -18,20 +18,19 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// tree is one index of one table. A copy shares the nodes that neither side has modified since. So
-// a View is cheap, and later writes do not change it.
+// A copy of a tree shares the nodes that neither side has modified since. So a View is cheap.
 type tree = btree.BTreeG[entry]
 
 // degree is the degree of the trees: a write copies a node of up to 2*degree-1 entries on each
 // level (BenchmarkIndex).
 const degree = 8
 
-// newTree makes a tree without locks: Store.mu orders the writers, and each reader has a copy.
+// The tree needs no locks: Store.mu orders the writers, and each reader has a copy.
 func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
-// trees has the indexes of all tables. It has none for ByAll: the tree of ByID serves it.
+// trees has no index for ByAll, because the tree of ByID serves it.
 type trees map[[2]string]*tree // by table and index
 
 func newTrees() trees {
@@ -65,8 +64,6 @@ func (t trees) get(table, id string) any {
 	return e.obj
 }
 
-// list returns all objects with a key in an index, sorted by primary key. It returns false for an
-// unknown index.
 func (t trees) list(table, index, key string) (out []any, ok bool) {
 	switch index {
 	case ByID:
@@ -107,7 +104,6 @@ func (t trees) each(table string, f func(entry)) {
 	})
 }
 
-// after returns a snapshot for Views. It copies only the tables that have changed since before.
 func (t trees) after(before trees, changed map[string]struct{}) trees {
 	now := maps.Clone(before)
 	for name, tree := range t {

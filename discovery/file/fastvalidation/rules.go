@@ -13,9 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values and
-// does not count costs. It has only those functions of the API server's environment that rules of
-// our CRDs use. A rule with any other function is unsupported.
+// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does
+// not count costs, and has only the functions that rules of our CRDs use.
 type Compiler struct{ env *cel.Env }
 
 // NewCompiler makes a Compiler. It fails only if cel-go rejects the environment.
@@ -39,27 +38,25 @@ func NewCompiler() (*Compiler, error) {
 
 type rule struct {
 	program cel.Program
-	// escaped is the schema of the rule's value if the rule names a field by an escape, such as
-	// __namespace__. holds then renames the fields of the value so.
+	// escaped is the schema of a value whose fields the rule names by escapes, such as
+	// __namespace__.
 	escaped *structural.Structural
 }
 
 var (
-	// wholeCompared matches rules that compare self as a whole.
 	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
-	// escapePattern matches escapes in rules. Only the escapes in reservedWords are supported.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
 	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true,
 		"__import__": true, "__function__": true}
 )
 
-// compileRule returns false for an unsupported rule. For a transition rule it returns a nil rule:
-// such a rule compares with oldSelf and does not apply to new objects.
+// compileRule returns a nil rule for a transition rule, which does not apply to new objects. It
+// returns false for an unsupported rule.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf
 	}
-	// CEL compares lists in order, but a set equals another one in any order.
+	// CEL compares lists in order, but two sets are equal in any order.
 	if isSet := s.XListType != nil && *s.XListType == "set"; isSet && wholeCompared.MatchString(r.Rule) {
 		return nil, false
 	}

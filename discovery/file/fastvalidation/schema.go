@@ -14,15 +14,15 @@ import (
 
 // Schema is one compiled structural schema.
 type Schema struct {
-	unsupported   bool // the schema uses an unsupported feature
-	unknownFields bool // fields that the schema does not have are kept
+	unsupported   bool
+	unknownFields bool // fields that are not in the schema are kept
 	intOrString   bool
 	nullable      bool
 	typ           string
 	properties    map[string]*Schema
 	required      []string
 	items         *Schema
-	values        *Schema // the schema of additionalProperties
+	values        *Schema
 	limits        *structural.ValueValidation
 	pattern       *regexp.Regexp
 	listKeys      []string // the keys of a list of type map; "" alone for a set
@@ -165,8 +165,6 @@ func (sc *Schema) validList(list []any) bool {
 	return len(sc.listKeys) == 0 || len(list) < 2 || distinct(list, sc.listKeys)
 }
 
-// distinct reports whether no two items of a list have equal values of all keys, and these values
-// are scalars.
 func distinct(list []any, keys []string) bool {
 	seen := make(map[string]bool, len(list))
 	for _, item := range list {
@@ -191,7 +189,7 @@ func distinct(list []any, keys []string) bool {
 	return true
 }
 
-// base64Pattern matches standard base64 on one line, which the API server accepts for format byte.
+// The API server accepts only standard base64 on one line for format byte.
 var base64Pattern = regexp.MustCompile(`^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`)
 
 func (sc *Schema) validString(s string) bool {
@@ -214,8 +212,8 @@ func (sc *Schema) validString(s string) bool {
 	return len(l.Enum) == 0 || slices.ContainsFunc(l.Enum, func(e structural.JSON) bool { return e.Object == s })
 }
 
-// instant reports whether a text is a time as an API server writes it. The libraries decide about
-// other forms of RFC 3339.
+// instant accepts only the form that an API server writes. The libraries decide about other forms
+// of RFC 3339.
 func instant(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil && len(s) == len("2006-01-02T15:04:05Z")

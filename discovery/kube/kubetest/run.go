@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Run runs f until the test ends. f must run until its context ends: the test fails if f returns
-// earlier.
+// Run runs f until the test ends. The test fails if f returns earlier.
 func Run(t testing.TB, f func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

@@ -93,8 +93,7 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object like a user: a changed spec gets a new generation. resource is
-// the plural name of the object's kind.
+// Put creates or replaces an object like a user: a changed spec gets a new generation.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *Server) remove(path string, old Object) {
 	s.publish(path, "DELETED", old)
 }
 
-// store stores an object under a new version and sends it to the watches. mu is held.
+// mu is held.
 func (s *Server) store(path, event string, obj Object) {
 	s.version++
 	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -195,7 +194,7 @@ func (w *watch) matches(obj Object) bool {
 }
 
 func line(event string, obj Object) []byte {
-	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // of JSON
+	raw, _ := json.Marshal(Object{"type": event, "object": obj})
 	return append(raw, '\n')
 }
 
@@ -235,7 +234,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	}
 	s.mu.Unlock()
 	if code == 0 && strings.HasPrefix(hr.URL.Path, "/openapi/") {
-		answer(w, http.StatusOK, Object{"paths": Object{}}) // no kind has a schema
+		answer(w, http.StatusOK, Object{"paths": Object{}})
 		return
 	}
 	r, query := parse(hr.URL.Path), hr.URL.Query()
@@ -265,7 +264,7 @@ func fail(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, code int, obj Object) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(obj) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(obj)
 }
 
 // matching returns the objects that a watch selects, sorted. mu is held.
@@ -301,8 +300,8 @@ func (s *Server) list(w http.ResponseWriter, selection *watch) {
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves events from now on. The server keeps no history: a client that names an older
-// version receives 410 Gone, and lists again.
+// The server keeps no history: a client that names an older version receives 410 Gone, and lists
+// again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)
@@ -347,7 +346,6 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, i
 	}
 }
 
-// kinds are the kinds of bookmarks, by plural.
 var kinds = map[string]string{
 	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway",
 	"httproutes": "HTTPRoute",
@@ -469,14 +467,14 @@ func id(obj Object) string {
 }
 
 func clone(obj Object) (out Object) {
-	raw, _ := json.Marshal(obj)   // of JSON
-	_ = json.Unmarshal(raw, &out) // as above
+	raw, _ := json.Marshal(obj)
+	_ = json.Unmarshal(raw, &out)
 	return out
 }
 
 func same(a, b any) bool {
-	x, _ := json.Marshal(a) // of JSON
-	y, _ := json.Marshal(b) // as above
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }
 

@@ -22,8 +22,8 @@ import (
 
 const database = 1_500_000
 
-// Strict makes the server reject each status that the CRDs in manifests do not allow, with the API
-// server's own libraries, and each object that is too large for its database.
+// Strict makes the server reject each status that the CRDs in manifests do not allow, and each
+// object that is too large for its database.
 func (s *Server) Strict(t testing.TB) {
 	validators := map[string]func(Object) field.ErrorList{}
 	files, err := manifests.CRDs()
@@ -36,7 +36,7 @@ func (s *Server) Strict(t testing.TB) {
 		}
 	}
 	s.Reject(func(resource string, obj Object) string {
-		raw, _ := json.Marshal(obj) // of JSON
+		raw, _ := json.Marshal(obj)
 		if len(raw) > database {
 			return "etcdserver: request is too large"
 		}
@@ -70,7 +70,7 @@ func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
 	}
 	rules := cel.NewValidator(shape, true, celconfig.PerCallLimit)
 	return func(obj Object) field.ErrorList {
-		raw, _ := json.Marshal(Object{"status": obj["status"]}) // of JSON
+		raw, _ := json.Marshal(Object{"status": obj["status"]})
 		var status map[string]any
 		if err := utiljson.Unmarshal(raw, &status); err != nil { // whole numbers are integers
 			return field.ErrorList{field.InternalError(nil, err)}

@@ -29,10 +29,10 @@ const (
 // Config configures an Elector. Only Log is optional.
 type Config struct {
 	REST      *rest.Config
-	Namespace string       // of the Lease
-	Name      string       // of the Lease
-	Identity  string       // of this process; unique
-	Log       *slog.Logger // nil: slog.Default
+	Namespace string
+	Name      string
+	Identity  string // unique
+	Log       *slog.Logger
 }
 
 // Elector takes part in the election.
@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered. In a connected process this is at most two
-// seconds ago while Run runs. It is the zero time before the first response.
+// LastContact returns when the API server last answered: at most two seconds ago in a connected
+// process, while Run runs.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at
@@ -116,7 +116,7 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // OnStartedLeading runs in its own goroutine and may not have started yet
+			<-ended // OnStartedLeading runs in a separate goroutine and may not have started yet
 		}
 		if failed != nil {
 			return failed

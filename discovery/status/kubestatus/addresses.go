@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses that a Gateway's status has or will get. port returns the port
-// there that leads to a port of its proxies, or 0 while no Service has one.
+// Reached returns the addresses that a Gateway's status has or will get. port maps a port of the
+// Gateway's proxies to the port at these addresses; 0 while no Service has such a port.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -28,7 +28,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	for _, a := range gatewayAddresses(gw, reported, services, current) {
 		addresses = append(addresses, a.Value)
 	}
-	var own []string // the addresses of the Services
+	var own []string
 	for _, a := range usable(serviceAddresses(services)) {
 		own = append(own, a.Value)
 	}
@@ -36,8 +36,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port of Services, or of nodes, that leads to the proxies' port bound. It
-// returns 0 if there is no such port, and bound if there is no Service.
+// exposed returns bound if there is no Service.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -48,7 +47,7 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 			switch {
 			case target != int32(bound) || p.Protocol == corev1.ProtocolUDP:
 			case s.Spec.Type == corev1.ServiceTypeNodePort && atNodes:
-				if p.NodePort > 0 { // assigned
+				if p.NodePort > 0 {
 					return uint16(p.NodePort)
 				}
 			default:
@@ -59,8 +58,6 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	return 0
 }
 
-// gatewayAddresses computes a Gateway's addresses from its report, the Services in front of its
-// proxies, and its current status.
 func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []*corev1.Service,
 	current []gatewayv1.GatewayStatusAddress) []gatewayv1.GatewayStatusAddress {
 	known := usable(reported.Addresses)
@@ -80,18 +77,18 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 		return usable(requested(gw))
 	case !nodePort:
 		return usable(serviceAddresses(services))
-	case len(known) > 0: // addresses of the nodes that run proxies, from xds/fleet
+	case len(known) > 0:
 		return known
 	case len(current) > 0: // a new leader keeps the last addresses until xds/fleet reports
 		return current
 	}
 	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
-		return nil // no node has a proxy yet
+		return nil
 	}
-	return usable(serviceAddresses(services)) // external proxies without such addresses
+	return usable(serviceAddresses(services))
 }
 
-// requested lists the IP addresses in a Gateway's spec; external proxies support no other type.
+// requested lists only IP addresses: external proxies support no other type.
 func requested(gw *gatewayv1.Gateway) (out []string) {
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
@@ -101,8 +98,7 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses lists the addresses of Services. For a NodePort it lists the cluster IPs,
-// because the nodes are unknown here.
+// serviceAddresses lists the cluster IPs of a NodePort, because the nodes are unknown here.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
 		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,
@@ -121,8 +117,7 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable converts the addresses that a status can hold. It omits the unspecified address: proxies
-// may listen on it, but no client can connect to it.
+// usable omits the unspecified address: proxies may listen on it, but no client can connect to it.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass keeps a finalizer on a GatewayClass of Penstock while Gateways name it (Gateway API,
+// holdClass keeps a finalizer on a GatewayClass while Gateways name it (Gateway API,
 // GatewayClassFinalizerGatewaysExist). Without its class a Gateway has no controller, and its
 // listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
@@ -62,8 +62,6 @@ func (w *Writer) firstWarning(ref report.Ref) bool {
 	return first
 }
 
-// supportedVersion returns the SupportedVersion condition of a GatewayClass, from the releases of
-// the installed Gateway API CRDs (GatewayClassConditionStatusSupportedVersion).
 func supportedVersion(releases map[string]string) *report.Condition {
 	var unsupported []string
 	for crd, release := range releases {
@@ -86,8 +84,7 @@ func supportedVersion(releases map[string]string) *report.Condition {
 	return out
 }
 
-// supportedRelease reports whether Penstock reads all fields of a release's v1 kinds. Newer
-// releases may have more fields. Older releases lack v1 of some kinds.
+// Releases that supportedRelease rejects have further fields, or lack v1 of some kinds.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

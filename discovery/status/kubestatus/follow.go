@@ -9,8 +9,6 @@ import (
 
 const followRetry = time.Second
 
-// follow queues all objects, then those with changed reports, until ctx ends. It restarts after a
-// panic.
 func (w *Writer) follow(ctx context.Context) error {
 	for {
 		err := w.guard("the reports of all objects", func() error { return w.followBoard(ctx) })
@@ -38,8 +36,8 @@ func (w *Writer) followBoard(ctx context.Context) error {
 	}
 }
 
-// guard turns a panic of f into an error. So the object is retried with backoff, and other objects
-// are written.
+// guard turns a panic of f into an error, so that the object is retried and other objects are
+// written.
 func (w *Writer) guard(object string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

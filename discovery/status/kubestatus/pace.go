@@ -17,14 +17,13 @@ type pace struct {
 
 type written struct {
 	at      time.Time
-	delay   time.Duration // the maximum time until the next write
-	changed time.Time     // when the object last changed
+	delay   time.Duration
+	changed time.Time
 }
 
 const (
 	minDelay, maxDelay = 20 * time.Millisecond, 4 * time.Second
-	// moment is how long an object must not change before a write.
-	moment = 150 * time.Millisecond
+	moment             = 150 * time.Millisecond
 	// rowEnd is the time after a write from which the next write begins a new row.
 	rowEnd = 6 * time.Second
 )

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/shape"
 )
 
-// writeStatus sends a patch for an object's status if the status differs from its report.
 func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	table := w.tables[ref.Kind]
 	if table == nil || table.Group() != ref.Group {
@@ -59,8 +58,8 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "status", body)
 }
 
-// statusPatch returns the merge patch to the wanted status. It has the fields that differ, and the
-// version to which it applies, so that it never overwrites another client's write.
+// statusPatch returns a merge patch that fails if the object has a newer version, so that it never
+// overwrites another client's write.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {
@@ -80,8 +79,6 @@ func statusPatch(live kube.Live, want any) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": version(live), "status": diff})
 }
 
-// version returns metadata for a patch: the API server answers 409 Conflict unless the object still
-// has the version in live.
 func version(live kube.Live) map[string]any {
 	return map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion}
 }

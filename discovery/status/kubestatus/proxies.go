@@ -32,16 +32,13 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// delivery sets in.Proxies for one generation of a gateway. old has the conditions that were
-// written last.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
 	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),
 		Before: programmedGeneration(old)}
 }
 
-// absence returns how long a Gateway or ListenerSet has had no connected proxy. When that time
-// begins, it queues the object for after shape.ReconnectGrace.
+// absence queues the object again after shape.ReconnectGrace, when its last proxy has disconnected.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,29 +29,29 @@ type Delivery interface {
 
 // Config configures a Writer. Only Log, Now and OnPanic are optional.
 type Config struct {
-	Source     *kube.Source // source of current statuses, and target of patches
-	Store      *store.Store // filled by Source
+	Source     *kube.Source
+	Store      *store.Store
 	Board      *status.Board
 	Delivery   Delivery
 	Controller string                  // controllerName of Penstock's entries and classes
 	Features   []gatewayv1.FeatureName // supportedFeatures of GatewayClasses
-	Log        *slog.Logger            // nil: slog.Default
-	Now        func() time.Time        // nil: time.Now
-	// OnPanic receives a panic during the write of one object, and its stack; nil: ignored.
+	Log        *slog.Logger
+	Now        func() time.Time
+	// OnPanic receives a panic during the write of one object; nil: ignored.
 	OnPanic func(object string, value any, stack []byte)
 }
 
 // Writer writes statuses. It is safe for concurrent use.
 type Writer struct {
 	cfg    Config
-	tables map[string]store.Kind // the kinds that get a status, by name
+	tables map[string]store.Kind
 	pace   pace
 
 	mu        sync.Mutex
-	observed  map[report.Ref]int64     // the last translated generation
-	proxyless map[report.Ref]time.Time // since when a Gateway or ListenerSet has no connected proxy
-	warned    map[report.Ref]bool      // GatewayClasses whose delayed deletion was logged
-	queues    *queues                  // nil: not leading
+	observed  map[report.Ref]int64
+	proxyless map[report.Ref]time.Time
+	warned    map[report.Ref]bool
+	queues    *queues // nil: not leading
 }
 
 // queues separate the few Gateways, which users wait for, from thousands of routes.
@@ -101,7 +101,7 @@ func New(cfg Config) (*Writer, error) {
 }
 
 // Observe records that the board's reports describe the objects in view. changes has the changes
-// since the last call. Their reports must be on the board before.
+// since the last call; their reports must already be on the board.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()

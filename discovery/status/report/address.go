@@ -17,8 +17,8 @@ const (
 )
 
 // AddressType returns the type of an address in a Gateway's status: IPAddress for an IP address
-// without a zone, Hostname for a DNS name, and "" for any other text. With another text the API
-// server would reject the whole status.
+// without a zone, Hostname for a DNS name, and "" for a text with which the API server would reject
+// the whole status.
 func AddressType(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Zone() == "" {
 		return IPAddress
@@ -31,16 +31,15 @@ func AddressType(address string) string {
 
 // Service has the fields that determine the addresses of a Kubernetes Service.
 type Service struct {
-	Type         string   // ClusterIP, NodePort or LoadBalancer
-	ClusterIPs   []string // spec.clusterIPs
-	ExternalIPs  []string // spec.externalIPs
+	Type         string // ClusterIP, NodePort or LoadBalancer
+	ClusterIPs   []string
+	ExternalIPs  []string
 	LoadBalancer []string // IP addresses and host names in status.loadBalancer
 	Nodes        []string // addresses of the nodes that run ready pods of a NodePort Service
 }
 
-// Addresses returns the addresses of a Service for clients; no other function computes them. A
-// NodePort Service has the addresses of the nodes that run its pods: these nodes answer with any
-// externalTrafficPolicy. The port is only in the Service: a Gateway's status has no field for it.
+// Addresses returns the addresses of a Service for clients. A NodePort Service has the addresses of
+// the nodes that run its pods: these nodes answer with any externalTrafficPolicy.
 func (s Service) Addresses() (out []string) {
 	var candidates []string
 	switch s.Type {
@@ -61,8 +60,7 @@ func (s Service) Addresses() (out []string) {
 	return out
 }
 
-// family returns the length of an IP address in bits: a Service has only addresses of the families
-// of its cluster IPs.
+// A Service has only addresses of the families of its cluster IPs.
 func family(address string) int {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -17,9 +17,9 @@ func Nearest(s string, names []string) string {
 }
 
 // Distance is the number of edits from a to b: to add, remove or replace a byte, or to swap two
-// adjacent ones (optimal string alignment).
+// adjacent bytes (optimal string alignment).
 func Distance(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // rows of the two previous bytes of a
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

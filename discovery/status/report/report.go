@@ -41,8 +41,8 @@ const (
 // Condition is metav1.Condition without generation and transition time, which a writer adds.
 type Condition struct {
 	Type   string `json:"type"`
-	Status string `json:"status"` // True, False or Unknown
-	// Reason is in CamelCase. It is from the specification if possible.
+	Status string `json:"status"`
+	// Reason is from the specification if possible.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
@@ -117,8 +117,8 @@ type Report struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	// for routes and InferencePools; for policies, the Gateways that are their ancestors
 	Parents   []Parent   `json:"parents,omitempty"`
-	Listeners []Listener `json:"listeners,omitempty"` // Gateways and ListenerSets
-	Addresses []string   `json:"addresses,omitempty"` // Gateways
+	Listeners []Listener `json:"listeners,omitempty"`
+	Addresses []string   `json:"addresses,omitempty"`
 	// AttachedListenerSets is the number of ListenerSets that a Gateway has accepted.
 	AttachedListenerSets int32     `json:"attachedListenerSets,omitempty"`
 	Findings             []Finding `json:"findings,omitempty"`
@@ -138,9 +138,7 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed returns the condition of a source for which an object is not programmed.
-// discovery/status ranks the conditions of all sources; on Kubernetes
-// discovery/status/shape.Programmed then decides.
+// NotProgrammed returns the condition by which a source reports that an object is not programmed.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }

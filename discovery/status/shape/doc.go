@@ -1,14 +1,9 @@
 // Package shape defines the status of each kind: pure functions from a report and the current
-// status to the new status.
-//
-// ByKind (kinds.go) has one Shape for each kind that gets a status. discovery/kube calls Take on
-// every object that it reads; discovery/status/kubestatus calls Make and writes the result if it
-// differs. To add a kind, add its line to ByKind.
+// status to the new status. discovery/kube calls Take on every object that it reads;
+// discovery/status/kubestatus calls Make and writes the result if it differs.
 //
 // Invariants: entries with another controllerName, and conditions with another project's domain in
 // their type, are kept in their order. A condition's lastTransitionTime changes only with its
 // status. A status that describes a later generation than the report is kept. The same input gives
-// an equal status, so the same status is not written twice.
-//
-// Tests: go test ./discovery/status/shape
+// an equal status.
 package shape

@@ -19,8 +19,7 @@ type FormerParent struct {
 }
 
 // FormerPool is the shape of an InferencePool's status in v1alpha2, which has no controller names:
-// an entry belongs to Penstock if its parent is a Gateway in the report. Other entries may belong
-// to another controller, and stay.
+// an entry belongs to Penstock if its parent is a Gateway in the report. Other entries stay.
 func FormerPool(status func(store.Object) *FormerPoolStatus) *Shape {
 	today := InferencePool()
 	return &Shape{

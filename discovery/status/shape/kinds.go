@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// ByKind returns the shape of every kind that gets a status, by the name of the kind (store.Kind).
+// ByKind returns the shape of every kind that gets a status, by the name of the kind.
 func ByKind() map[string]*Shape {
 	return map[string]*Shape{
 		store.GatewayClasses.Kind(): GatewayClass(),

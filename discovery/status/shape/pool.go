@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes a pool's
+// MultiCluster is the controllerName of Penstock's multi-cluster controller, which writes a pool's
 // parent for the import in other clusters, and an import's clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
@@ -55,8 +55,8 @@ func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours reports whether an entry belongs to Penstock. CRDs of older releases have no controllerName:
-// then the entry does if its parent is a Gateway in the report.
+// ours reports whether an entry belongs to Penstock. CRDs of older releases have no controllerName.
+// Then an entry belongs to Penstock if its parent is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
@@ -104,10 +104,10 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 }
 
 // InferencePoolImport is the shape of an import's status. Make writes only the gateway controller's
-// entry in status.controllers (ImportController.Name), with a parent for each Gateway.
-// Multi-cluster controllers write the other fields. For translation, Take leaves the conditions
-// that are False and the clusters of other controllers. Penstock's own clusters mirror the members'
-// exports, which translation reads from Offers, and are stale while no process leads.
+// entry in status.controllers (ImportController.Name), with a parent for each Gateway. Take keeps
+// in the object, for translation, the conditions that are False and the clusters of other
+// controllers. Translation reads the clusters of Penstock's controller from Offers, because the
+// status is stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -161,8 +161,8 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the conditions that are False, unless Penstock has written them: those have no
-// effect, because each cluster has conditions, too.
+// withheld returns the conditions that are False. It returns none if Penstock has written the
+// status, because each cluster then has conditions, too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))
@@ -184,7 +184,7 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the conditions that are False, without fields that may change meanwhile.
+// untrue omits fields that may change while a condition stays False.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {
@@ -194,8 +194,6 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters that others wrote. The entry of Penstock's multi-cluster
-// controller lists its clusters.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

@@ -24,13 +24,9 @@ type Proxies struct {
 }
 
 // Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
-// for which generation; 0 means the current one. No other function decides this.
-//
-// reported is the board's condition. It is False if a source reports that the Gateway cannot be
-// programmed: translation (invalid configuration), the supervisor (a port or address in use, pods
-// that do not start) or a proxy (NACK). If it is True, p decides: the proxies need an address, a
-// connection, and an acknowledgement of all listeners. A programmed generation stays programmed
-// until the next generation is programmed.
+// for which generation; 0 means the current generation. reported is the board's condition. If it is
+// True, the proxies also need an address, a connection, and an acknowledgement of all listeners. A
+// programmed generation stays programmed until the next generation is programmed.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
 		return report.NotProgrammed(string(reason), message), 0

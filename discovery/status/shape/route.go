@@ -47,7 +47,7 @@ func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1
 				}
 			}
 			if len(out.Parents) == 0 && len(old.Parents) == 0 {
-				return old // nil and empty are equal
+				return old
 			}
 			return out
 		},
@@ -80,7 +80,7 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
 		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller),
 		Conditions: in.conditions(old.Conditions, p.Conditions),
 	}
-	// Use the reference as the user wrote it: tools compare it with the spec.
+	// Use the reference as the user wrote it, because tools compare it with the spec.
 	for _, ref := range spec.ParentRefs {
 		if normal(ref, in.Object.GetNamespace()) == p.Ref {
 			out.ParentRef = ref

@@ -26,23 +26,19 @@ type Shape struct {
 type Input struct {
 	// Report is the board's report about the object. Without conditions, parents and listeners the
 	// object is not Penstock's.
-	Report report.Report
-	// Object is the object without its status.
-	Object store.Object
-	Old    any
-	// Generation is the generation that the report describes.
+	Report     report.Report
+	Object     store.Object
+	Old        any
 	Generation int64
 	// Controller is Penstock's controllerName. Now is the time, in whole seconds.
 	Controller string
 	Now        metav1.Time
 
-	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
 	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the
 	// conditions stay as reported.
 	Proxies *Proxies
-	// Features and Supported are for GatewayClasses: the supported features, and the
-	// SupportedVersion condition.
+	// Features and Supported (the SupportedVersion condition) are for GatewayClasses.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
 }
@@ -50,8 +46,7 @@ type Input struct {
 // longest is the maximum length in bytes of a condition's message (metav1.Condition).
 const longest = 32768
 
-// conditions replaces Penstock's conditions in old by want. Conditions of other projects stay,
-// before want.
+// conditions keeps the conditions of other projects, before want.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {
@@ -129,7 +124,7 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 const Stalled = "Stalled"
 
 // Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
-// generation. parts returns the conditions and the observed generation. The latter is -1 before the
+// generation. parts returns the conditions and the observed generation, which is -1 before the
 // first write. It is 0, and stays 0, if the installed CRD lacks the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
@@ -151,7 +146,6 @@ func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Con
 	}
 }
 
-// withStalled adds Stalled if one of the conditions is False.
 func withStalled(conditions []report.Condition) []report.Condition {
 	i := slices.IndexFunc(conditions, func(c report.Condition) bool { return c.Status == report.False })
 	if i < 0 {

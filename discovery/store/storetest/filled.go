@@ -36,9 +36,7 @@ func Filled(kind store.Kind) (store.Object, []Text) {
 }
 
 // WithCredentials returns an object with a credential in each field, at any depth, except in names.
-// The credentials have forms that users write into visible fields: the userinfo of a URL, a
-// parameter of a query, a token after its scheme. All of them are secret, whatever the decision
-// about the field.
+// The credentials have forms that users write into visible fields, such as the userinfo of a URL.
 func WithCredentials(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "hidden", forms: []string{
 		"/v1/models?api_key=%s", "https://user:%s@example.com/v1", "Bearer %s", "a path /v1?a=b&token=%s&c=d",
@@ -53,12 +51,11 @@ func fill(f *filler) (store.Object, []Text) {
 
 type filler struct {
 	kind   store.Kind
-	prefix string   // of all texts
+	prefix string
 	forms  []string // formats of credentials, used in turn; if empty, texts are plain
 	texts  []Text
 }
 
-// mark makes the text of a field. hidden makes it secret whatever the decision about the field.
 func (f *filler) mark(path string, hidden bool) string {
 	text := fmt.Sprintf("%s-%s-%04d.", f.prefix, strings.ToLower(f.kind.Kind()), len(f.texts))
 	if len(f.forms) > 0 && !isName(path) {

@@ -1,13 +1,6 @@
-// Package commands has the command line of penstock-external: a command for each of its programs,
-// and the tokenizers. It is a package so that docs/reference can list its flags.
+// Package commands has the command line of penstock-external: a command for each program, and the
+// tokenizers. It is a package so that docs/reference can list the flags.
 //
-//	programs.go   the commands      vocabulary.go   the tokenizers
-//
-// Only cmd/penstock-external and tests import it, because of the vocabularies. In penstock they
-// took 10 MB of the program. Unused, they still took 2 MiB of the memory of each penstock serve,
-// because the linker mixes their strings with others.
-//
-// Invariants: all state is in memory; a program ends when it has answered the requests in flight.
-//
-// Tests: go test ./cmd/internal/external/commands
+// Only cmd/penstock-external and tests import it, because of the tokenizers' vocabularies. In
+// penstock they took 10 MB of the program and, unused, 2 MiB of the memory of each penstock serve.
 package commands

@@ -31,8 +31,8 @@ keep nothing on disk, and show the protocol. The Helm chart in manifests/charts/
 program can replace each.
 
 Each serves GET /healthz, /version and /metrics beside its own path, and does not use a peer of another minor release.`,
-		SilenceUsage:  true, // a failed run prints its error, not all flags
-		SilenceErrors: true, // main prints them, once
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	root.AddCommand(newProcessor(), newRouter(), newTokens())
 	return root
@@ -50,7 +50,6 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 
 type pather interface{ Paths(*external.Server) }
 
-// run serves a program until the command ends. It also calls the program's Run, if it has one.
 func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
 	start func(*slog.Logger, *prometheus.Registry) (pather, error)) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))

@@ -25,8 +25,8 @@ type Addresses struct {
 	own    string
 }
 
-// FolderAddresses is the default for files. Their owner may use any address except link-local and
-// similar ones.
+// FolderAddresses returns the default for files. Their owner may use any address except link-local
+// and similar addresses.
 func FolderAddresses() Addresses {
 	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
 }
@@ -47,7 +47,7 @@ func (a Addresses) policy() store.Op {
 
 func (a Addresses) lookup() hostname.Lookup {
 	if !a.DNS.IsValid() {
-		return nil // the system's resolver
+		return nil
 	}
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, a.DNS.String())

@@ -47,62 +47,54 @@ import (
 // App is the control plane of one process, with the endpoint picker.
 type App struct {
 	core
-	cfg      Config
-	security security
-	set      *set.Set // nil: this process is in no cluster set
-	registry *prometheus.Registry
-	changes  prometheus.Histogram
-	run      func(context.Context) error // the role's
-	ports    portOwners
-	// credentials follows cfg.Credentials; may be nil.
+	cfg         Config
+	security    security
+	set         *set.Set
+	registry    *prometheus.Registry
+	changes     prometheus.Histogram
+	run         func(context.Context) error
+	ports       portOwners
 	credentials *holder
 	budget      *admission.Budget
-	drain       time.Duration // how long picks continue after Run's context ends
+	drain       time.Duration
 	stopping    *stopping
 
-	cache    *cache.Cache
-	xds      *server.Server
-	channel  *channel.Channel
-	proxies  *peers.Proxies
-	progress *delivery.Progress
-	linger   *delivery.Linger
-	holds    *delivery.Holds
-	stops    *delivery.Stops
-	pools    *delivery.Pools
-	relays   *peers.Relays
-	access   *delivery.Access
-	gates    *gates.Keeper
-	usage    *usage.Keeper
-	entries  *peers.Entries
-	loads    *peers.Loads
-	shared   *peers.Picks
-	pages    *peers.Pages
-	sessions *peers.Sessions
-	asked    *peers.Asked
-	picker   *picker.Picker
-	// clusterLoads choose among the clusters of imports.
-	clusterLoads *load.Loads
-	failback     *failback.Keeper
-	expiry       *expiry.Keeper
-	learner      *learned.Keeper
-	prober       *probe.Prober
-	// attempts counts and records the results of requests to exporting clusters.
-	attempts *attempts.Counter
-	// parentHosts finds gateways of other clusters that have no route for the Host that they
-	// receive.
-	parentHosts *parents.Counter
-	// remotePickers reports probes of the pickers of imports and external pools.
+	cache         *cache.Cache
+	xds           *server.Server
+	channel       *channel.Channel
+	proxies       *peers.Proxies
+	progress      *delivery.Progress
+	linger        *delivery.Linger
+	holds         *delivery.Holds
+	stops         *delivery.Stops
+	pools         *delivery.Pools
+	relays        *peers.Relays
+	access        *delivery.Access
+	gates         *gates.Keeper
+	usage         *usage.Keeper
+	entries       *peers.Entries
+	loads         *peers.Loads
+	shared        *peers.Picks
+	pages         *peers.Pages
+	sessions      *peers.Sessions
+	asked         *peers.Asked
+	picker        *picker.Picker
+	clusterLoads  *load.Loads
+	failback      *failback.Keeper
+	expiry        *expiry.Keeper
+	learner       *learned.Keeper
+	prober        *probe.Prober
+	attempts      *attempts.Counter
+	parentHosts   *parents.Counter
 	remotePickers *remotePickers
 
-	standAlone *StandAlone // nil in other roles
+	standAlone *StandAlone
 }
 
-// wiring sets the parts that differ between roles.
 type wiring struct {
-	security security
-	lagging  func() bool          // reports that objects may be outdated, so nothing may be removed; nil: never
-	proxies  func(gateway string) // called when a gateway has more or fewer Envoys
-	// standAlone is the role of a picker without a control plane; nil in other roles.
+	security   security
+	lagging    func() bool // objects may be outdated, so nothing may be removed; nil: never
+	proxies    func(gateway string)
 	standAlone *StandAlone
 }
 
@@ -169,8 +161,6 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	return a, err
 }
 
-// loadClusters makes the choice among the clusters of imports, and registers its metrics and the
-// metric of the picker's losses.
 func (a *App) loadClusters() error {
 	cfg := a.cfg
 	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
@@ -193,8 +183,6 @@ func (a *App) loadClusters() error {
 	return register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads)
 }
 
-// share makes the parts that exchange facts with peers, and the counters of requests to other
-// clusters.
 func (a *App) share() error {
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
@@ -212,7 +200,6 @@ func (a *App) share() error {
 	return register(a.registry, a.attempts)
 }
 
-// pick makes the picker, and the part that passes pools to it after Envoys have them.
 func (a *App) pick(envoys *delivery.Envoys) (err error) {
 	cfg := a.cfg
 	var waiter delivery.EndpointWaiter = envoys
@@ -260,14 +247,12 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	return pipeline.New(cfg)
 }
 
-// Run reads, translates and serves until ctx ends. While the API server does not answer, it waits.
-// It returns an error when the paths cannot be read or a listener fails.
+// Run reads, translates and serves until ctx ends. While the API server does not answer, Run waits.
 func (a *App) Run(ctx context.Context) error {
 	defer KeepWithin(a.cfg.Memory)()
 	return a.run(ctx)
 }
 
-// serve starts everything behind the filled store.
 func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.Pipeline) {
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
@@ -334,11 +319,9 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 }
 
-// syncTimeout bounds the wait for peers at start: a frozen peer must not keep this process from
-// serving.
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers returns when all publications of peers are in effect, or after syncTimeout.
+// syncPeers waits for syncTimeout at most: a frozen peer must not keep this process from serving.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -347,12 +330,10 @@ func (a *App) syncPeers(ctx context.Context) {
 	}
 }
 
-// probeTimeout bounds how long the first Envoy waits for probes of external pickers.
 const probeTimeout = time.Second
 
-// probeAnswers returns when all external pickers have been probed, or after probeTimeout. Otherwise
-// an Envoy that another process served before would lose requests while its filter has the wrong
-// dialect.
+// probeAnswers waits for probeTimeout at most. Without the probes, an Envoy that another process
+// served before would receive a filter with the wrong dialect, and lose requests.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -361,21 +342,20 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// A starting process waits for the addresses of names, so that it removes no endpoints from
-// proxies: settleTime at most, and less if no answer arrives for silentTime.
+// settleNames waits for the addresses of host names, so that a starting process removes no
+// endpoints from proxies. It waits for settleTime at most, and ends when no answer arrives for
+// silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
 )
 
-// settleNames returns when the names in use have answers, or after one of these times.
 func (a *App) settleNames(ctx context.Context) {
 	if err := a.hosts.Settle(ctx, silentTime, settleTime); err != nil && ctx.Err() == nil {
 		a.log.Error("addresses of host names that are not used cannot be removed", "error", err)
 	}
 }
 
-// wantNames passes the names that a translation begins and ceases to use to the resolver.
 func (a *App) wantNames(names, gone []string) {
 	if err := a.hosts.Want(names, gone); err != nil {
 		a.log.Error("addresses of host names cannot be stored", "error", err)
@@ -403,15 +383,14 @@ func (a *App) storeDialect(name string, answer probe.Answer) error {
 	return nil
 }
 
-// pickerDown reports why the picker of an exporting cluster cannot be reached; "" resolves the
-// report.
+// pickerDown reports why the picker of an exporting cluster cannot be reached. An empty why
+// resolves the report.
 func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
 		a.set.PickerDown(id.Pool, id.Member, source, why)
 	}
 }
 
-// federation is this cluster's exchange with members; nil outside of a set.
 func (a *App) federation() load.Federation {
 	if a.set != nil {
 		if f := a.set.Federation(); f != nil {
@@ -421,7 +400,6 @@ func (a *App) federation() load.Federation {
 	return nil
 }
 
-// cluster is the name of this cluster in its set; "" outside of a set.
 func (a *App) cluster() string {
 	if a.set == nil {
 		return ""
@@ -436,12 +414,11 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// pickDrainTime is the default of Config.StopTimeout. A pick in progress, such as one that waits
-// for its request's body, cannot be repeated at another picker.
+// pickDrainTime is the default of Config.StopTimeout.
 const pickDrainTime = time.Second
 
-// serveGRPC serves until ctx ends. Then it completes the calls in flight until drained returns; if
-// drained is nil, it ends the calls at once.
+// serveGRPC completes the calls in flight after ctx ends, until drained returns. If drained is nil,
+// it ends the calls at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)

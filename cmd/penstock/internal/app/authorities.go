@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	// authoritySecret is the Secret with the authority of certificates for this cluster's
-	// processes.
+	// authoritySecret is for certificates of this cluster's processes, and membersSecret for
+	// certificates of other clusters.
 	authoritySecret = "penstock-ca"
-	// membersSecret is the Secret with the authority of certificates for other clusters.
-	membersSecret = "penstock-members-ca"
+	membersSecret   = "penstock-members-ca"
 )
 
-// AuthoritySecrets are the names of the Secrets with authorities.
+// AuthoritySecrets are the names of the Secrets that hold authorities.
 var AuthoritySecrets = []string{authoritySecret, membersSecret}
 
-// Authorities returns the authorities of a cluster, by the names of their Secrets in namespace.
+// Authorities returns the authorities in a namespace, by the names of their Secrets.
 func Authorities(config *rest.Config, namespace string) (map[string]authority.Secrets, error) {
 	cluster, err := apply.New(apply.Config{REST: config, Namespaces: []string{namespace}, Changed: func(apply.Ref) {}})
 	if err != nil {

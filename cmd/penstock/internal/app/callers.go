@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers verifies members' Gateways that call this cluster's picker, by the certificates that they
-// present to peer listeners. Without a peer listener, it accepts no Gateway.
+// callers identifies the Gateways of members by the certificates that they present to this
+// cluster's picker.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
@@ -22,7 +22,6 @@ func callers(s *store.Store) identity.Callers {
 
 type membersCalls struct{ store *store.Store }
 
-// own returns this cluster's membership; an error if its Gateways have no peer listener.
 func (c membersCalls) own() (*store.Membership, error) {
 	m, ok := store.Memberships.Get(c.store.View(), store.OwnMembership)
 	if !ok || m.PeerPort == 0 {
@@ -31,7 +30,6 @@ func (c membersCalls) own() (*store.Membership, error) {
 	return m, nil
 }
 
-// presented returns the certificate of this cluster's Gateways, for the server name of a pool.
 func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	m, err := c.own()
 	if err != nil {
@@ -47,7 +45,7 @@ func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// verify verifies the Gateway of a member. A member's bundle vouches for the member's ID alone.
+// verify accepts a certificate that a member's bundle vouches for, and only with that member's ID.
 func (c membersCalls) verify(chain []*x509.Certificate) error {
 	m, err := c.own()
 	if err != nil {

@@ -17,8 +17,8 @@ func clock() func() time.Time {
 // elapsed is shifted by $PENSTOCK_FAULT_ELAPSED, which a test may only increase.
 func elapsed() func() time.Time { return shifted("PENSTOCK_FAULT_ELAPSED") }
 
-// shifted returns a clock: the time plus the duration in the file that a variable names. It reads
-// the file at each call, so tests can set the clock of a running process.
+// shifted returns a clock: the time plus the duration in the file that an environment variable
+// names. The clock reads the file at each call, so that tests can set it while the process runs.
 func shifted(variable string) func() time.Time {
 	path := os.Getenv(variable)
 	return func() time.Time {

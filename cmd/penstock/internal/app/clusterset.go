@@ -15,12 +15,11 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// clusterSet makes this process's part in a cluster set. It is idle until there is a ClusterSet.
 func (a *App) clusterSet() *set.Set {
 	cfg, dir := a.setConfig(), a.cfg.StateDir
 	cfg.Identity, cfg.Authority, cfg.Records = set.FileIdentity(dir), set.FileAuthority(dir), set.FileRecords(dir)
 	if l := a.cfg.Members.Listener; l != nil {
-		// called once: in a folder, this process is always the leader
+		// called once, because in a folder this process is always the leader
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }
 	}
 	c := a.cfg.Credentials
@@ -30,7 +29,6 @@ func (a *App) clusterSet() *set.Set {
 	return a.set
 }
 
-// setConfig has the settings of a cluster set in every role.
 func (a *App) setConfig() set.Config {
 	return set.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
@@ -50,8 +48,7 @@ func (a *App) hasExportingCluster(id objectid.Target) bool {
 		func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 
-// records returns the picks of this process, newest first. It includes requests that Envoy sent to
-// an exporting cluster without a pick.
+// records includes requests that Envoy sent to an exporting cluster without a pick.
 func (a *App) records(q picker.Picks) []*picker.Record {
 	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
 	slices.SortStableFunc(all, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })

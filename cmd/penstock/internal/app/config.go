@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/envoy"
 )
 
-// Controller is the controllerName of our GatewayClasses, also in the statuses that we write.
+// Controller is the controllerName of our GatewayClasses and statuses.
 const Controller = "penstock.dev/gateway-controller"
 
 // Config configures every role that serves.
@@ -38,18 +38,15 @@ type Config struct {
 	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
-	Disk *filesystem.Disk
-	// Peers are the other processes that serve the same Envoys.
-	Peers Peers
-	// Members configures how other clusters of the cluster set reach this one.
+	Disk    *filesystem.Disk
+	Peers   Peers
 	Members Members
-	// PickerAddresses and PickerSockets (paths) are the places at which Envoys reach our picker;
-	// both empty: the address of the Picker listener.
+	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; both empty: the
+	// address of Picker.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
-	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, which
-	// show the status and the explanations of all objects. Admin serves all of these pages. Both
-	// may be nil. The socket in StateDir always serves all pages.
+	// HTTP serves metrics and health, and on a loopback address also the admin pages. Admin serves
+	// all of these pages, and so does the socket in StateDir. Both may be nil.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	// Processor is for pools whose policy names no processor.
@@ -73,8 +70,7 @@ type Config struct {
 	DrainTime time.Duration
 	// StopTimeout is how long picks in flight may continue at shutdown; 0: a second.
 	StopTimeout time.Duration
-	// Memory is the process's memory limit in bytes, such as its container's. Go's own limit is
-	// lower. 0: no limit.
+	// Memory is the process's memory limit in bytes. Go's own limit is lower. 0: no limit.
 	Memory int64
 	// Tracer receives this process's spans; Collector and Sampling configure Envoys' spans.
 	Tracer    trace.TracerProvider
@@ -83,11 +79,10 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Offer is an exported pool for gateways that are outside the cluster set, or that name no pool to
-// a picker.
+// Offer is an exported pool for gateways that are outside the cluster set, or that name no pool.
 type Offer struct {
 	Pool objectid.Pool
-	// Picker is a listener for picks from only this pool; the App closes it. nil: none.
+	// Picker accepts picks for Pool only; the App closes it. nil: none.
 	Picker net.Listener
 }
 
@@ -117,27 +112,25 @@ type Folder struct {
 type OfflineConfig struct {
 	Paths []string
 	// StateDir has the last good objects of a process that ran for these files; "": none.
-	StateDir string
-	// PickerAddresses are where Envoys would reach our picker.
+	StateDir        string
 	PickerAddresses []netip.AddrPort
 	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
-	Processor     Processor // Config.Processor
+	Processor     Processor
 	Log           *slog.Logger
 }
 
 // Kubernetes configures the role of a Kubernetes cluster.
 type Kubernetes struct {
-	// REST is the client configuration of the API server.
 	REST *rest.Config
-	// Namespace holds the Lease that elects the process which writes statuses; Identity is this
-	// process's name.
+	// Namespace holds the Lease that elects the process which writes statuses. Identity is the name
+	// of this process.
 	Namespace, Identity string
 	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string
 	// Service is the Service in front of all penstock processes, "namespace/name". Envoys call
-	// pickers at its endpoints' port PickerPort; the processes find each other at PeerPort. Empty:
-	// this process is the only one, and its picker is at Config.PickerAddresses.
+	// pickers at the port PickerPort of its endpoints; the processes find each other at PeerPort.
+	// Empty: this process is the only one, and its picker is at Config.PickerAddresses.
 	Service string
 	// Fleet runs the proxies of Gateways and serves ADS over TLS; nil: all proxies run elsewhere.
 	// It needs Service and Config.Peers.Listener.
@@ -146,7 +139,6 @@ type Kubernetes struct {
 	Features []gatewayv1.FeatureName
 }
 
-// Names of ports of Kubernetes.Service.
 const (
 	PickerPort = "picker"
 	PeerPort   = "peers"
@@ -154,8 +146,7 @@ const (
 
 // Peers are the other processes that serve the same Envoys, and how they reach this one.
 type Peers struct {
-	// Addresses are the peers' addresses; this process's may be among them. On Kubernetes they come
-	// from the Service.
+	// Addresses may include this process's own address. On Kubernetes they come from the Service.
 	Addresses []string
 	// Listener serves peers; nil: Config.Local serves them.
 	Listener net.Listener
@@ -178,7 +169,7 @@ type Members struct {
 // MutualTLS is a connection on which both sides present a certificate.
 type MutualTLS struct{ Server, Client *tls.Config }
 
-// StatusFile is the path of the file with the status of all objects.
+// StatusFile returns the path of the file with the status of all objects.
 func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status.json") }
 
 func (c Config) translation() translator.Config {

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// core has the parts of every role.
 type core struct {
 	log         *slog.Logger
 	store       *store.Store
@@ -20,7 +19,7 @@ type core struct {
 	board       *status.Board
 	translation *pipeline.Translation
 	panics      *panics
-	files       *file.Reader // nil: the objects come from Kubernetes
+	files       *file.Reader
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses,

@@ -47,7 +47,6 @@ func newHolder(c Credentials, s *store.Store, log *slog.Logger) (*holder, error)
 
 const refreshInterval = 10 * time.Second
 
-// run follows the files until ctx ends. Files that cannot be read keep their last content.
 func (h *holder) run(ctx context.Context) error {
 	tick := time.NewTicker(refreshInterval)
 	defer tick.Stop()
@@ -94,7 +93,6 @@ func (h *holder) pickKeys() []string {
 	return h.keys
 }
 
-// security sets which proxies may connect. Settings for peers stay.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(h.Files.TLS(true, tls.VersionTLS13), h.log))}
@@ -103,7 +101,7 @@ func (h *holder) security(s security) security {
 	return s
 }
 
-// authenticate implements server.Authenticate. A client of the local socket is this user.
+// authenticate trusts a client of the local socket, because only this user can open the socket.
 func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
 	trusted, err := server.TrustNode(ctx)
 	if err != nil {
@@ -119,11 +117,9 @@ func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
 	return certified{trusted, permitted}, nil
 }
 
-// certified is a proxy with a credential. It may read every Gateway.
 type certified struct {
 	server.Proxy
 	permitted func() (time.Time, error)
 }
 
-// Permitted implements server.Proxy.
 func (c certified) Permitted(string) (time.Time, error) { return c.permitted() }

@@ -13,21 +13,20 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// documentInterval is how often the file of an EndpointPickerConfig is read again. A ConfigMap's
-// files are replaced through a symbolic link in a parent folder, which no watch of the file
-// reports.
+// documentInterval is how often the file is read again. A ConfigMap's files are replaced through a
+// link in a parent folder, which a watch of the file does not report.
 const documentInterval = time.Second
 
 // Document is an EndpointPickerConfig from a file or a flag. Its strategy applies to all pools.
 type Document struct {
-	path   string // "" if a flag has the text
+	path   string
 	disk   *filesystem.Disk
 	last   []byte
 	config *endpointpicker.EndpointPickerConfig
 }
 
 // ReadDocument reads an EndpointPickerConfig from a file, or from text if path is "". It logs
-// fields without effect. An error names the first invalid field.
+// fields without effect.
 func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*Document, error) {
 	d := &Document{path: path, disk: disk, last: []byte(text)}
 	if path != "" {
@@ -39,7 +38,6 @@ func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*
 	return d, d.parse(log)
 }
 
-// parse reads d.last. An invalid text changes nothing.
 func (d *Document) parse(log *slog.Logger) error {
 	config, problems := endpointpicker.Read(string(d.last))
 	var invalid []error
@@ -63,8 +61,7 @@ func (d *Document) store(s *store.Store) error {
 	return err
 }
 
-// run follows the file until ctx ends. An invalid or unreadable document is logged once, and the
-// last valid one stays.
+// run logs an invalid or unreadable document once, and keeps the last valid document.
 func (d *Document) run(ctx context.Context, s *store.Store, log *slog.Logger) error {
 	if d.path == "" {
 		return nil

@@ -26,7 +26,7 @@ type Explained struct {
 	Access string `json:"access,omitempty"`
 	// Picks are the picks that the picker would make now, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
-	// Servers has, by cluster of a backend, how many of its servers serve now.
+	// Servers counts, by cluster of a backend, the servers that serve now.
 	Servers map[string]picker.Serving `json:"servers,omitempty"`
 	// Conditions are the reports of the route and the Gateway.
 	Conditions []status.Object `json:"objects,omitempty"`
@@ -34,7 +34,7 @@ type Explained struct {
 	Silent map[string]registry.State `json:"silent,omitempty"`
 }
 
-// Explain follows a request through translation and reports.
+// Explain follows a request through translation, and adds the reports.
 func (c *core) Explain(q translator.Query) Explained {
 	var out Explained
 	c.translation.Read(func(t *translator.Translator) {
@@ -56,7 +56,7 @@ func (c *core) rows(key string) (rows []graph.Explanation) {
 	return rows
 }
 
-// Explain is core.Explain with the picks that the request would get.
+// Explain adds to core.Explain the picks that the request would get.
 func (a *App) Explain(q translator.Query) Explained {
 	out := a.core.Explain(q)
 	out.Picks = map[string]json.RawMessage{}
@@ -72,7 +72,6 @@ func (a *App) Explain(q translator.Query) Explained {
 	return out
 }
 
-// picks queries our picker about each backend that it picks for, including backends behind hops.
 func (a *App) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
 	for _, b := range backends {
 		if b.Pool != "" {
@@ -119,11 +118,11 @@ func ParseQuery(text, method string, headers []string) (translator.Query, error)
 
 // FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.
 type FoundPicks struct {
-	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
+	Picks []*picker.Record `json:"picks"`
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
-	// Unknown means that no process has a pick of the requested pool, and this process lacks the
-	// pool. Pools then lists its first pools; More counts the others.
+	// Unknown means that no process has a pick of the requested pool, and that this process does
+	// not know the pool. Pools lists the first pools of this process; More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`
@@ -131,7 +130,6 @@ type FoundPicks struct {
 
 const maxNamed = 20
 
-// find sets Unknown, Pools and More if there is neither the pool nor a pick of it.
 func (f *FoundPicks) find(pool string, pools []string) {
 	if pool == "" || len(f.Picks) > 0 || slices.ContainsFunc(pools, picker.Picks{Pool: pool}.Of) {
 		return
@@ -140,8 +138,6 @@ func (f *FoundPicks) find(pool string, pools []string) {
 	f.More = len(pools) - len(f.Pools)
 }
 
-// picksPage serves picks of all processes for ?last=N and ?request=ID, and otherwise this
-// process's.
 func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	if !args.Has("last") && !args.Has("request") {

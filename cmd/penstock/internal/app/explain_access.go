@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// explainAccess explains the decision of the policies above a route about an API key.
 func (e *Explained) explainAccess(view *store.View, q translator.Query, now time.Time) {
 	if len(e.Gates) == 0 {
 		if q.Key != "" && e.Route != nil {

@@ -4,5 +4,5 @@ package app
 
 import "github.com/penstock-project/penstock/translator"
 
-// fault does nothing. In a test build (tag faults) it can panic.
+// fault can panic in a test build (tag faults).
 func fault(translator.Query) {}

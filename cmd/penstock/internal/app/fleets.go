@@ -37,8 +37,8 @@ type Fleet struct {
 	EnvoyImage, PenstockImage string
 	// ExternalIPs are ranges of addresses; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker admits picks for every client, such as gateways of other clusters. Otherwise only
-	// proxies of Gateways may pick.
+	// OpenPicker lets every client pick, such as gateways of other clusters. Otherwise only proxies
+	// of Gateways may pick.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: such proxies need a token.
 	ClientCA *x509.CertPool
@@ -49,7 +49,7 @@ type Fleet struct {
 type fleets struct {
 	cfg       Fleet
 	core      core
-	recheck   func() // makes the server check again which Gateways each proxy may read
+	recheck   func()
 	objects   *apply.Cluster
 	authority *authority.Authority
 	guard     *identity.Guard
@@ -57,14 +57,11 @@ type fleets struct {
 	*fleet.Fleets
 }
 
-// fleetBoard receives the reports of fleets. It also records the nodes by which clients reach a
-// NodePort.
 type fleetBoard struct {
 	*status.Board
 	fleets *fleets
 }
 
-// Set implements fleet.Board.
 func (b fleetBoard) Set(source string, reports ...report.Report) {
 	b.Board.Set(source, reports...)
 	for _, r := range reports {
@@ -108,8 +105,7 @@ func (f *Fleet) translation(out *translator.Config) {
 // pickKeys is the purpose from which the root of the picker's call keys is derived.
 const pickKeys = "picker"
 
-// authorityChanged passes a new authority to fleets, which mount it, and to translation, which
-// writes it into the picker's cluster.
+// authorityChanged passes a new authority to fleets, which mount it, and to translation.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
@@ -119,8 +115,6 @@ func (f *fleets) authorityChanged() {
 	}
 }
 
-// security implements proxyRunner. Proxies and peers prove their identity. Peers use Peers.TLS, or
-// certificates of the authority if it is nil.
 func (f *fleets) security(p Peers) security {
 	s := security{log: f.core.log, authenticate: f.authenticate,
 		ads:   []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))},
@@ -135,7 +129,6 @@ func (f *fleets) security(p Peers) security {
 	return s
 }
 
-// authenticate implements server.Authenticate.
 func (f *fleets) authenticate(ctx context.Context) (server.Proxy, error) {
 	c, err := f.guard.Authenticate(ctx)
 	if err != nil {
@@ -144,10 +137,9 @@ func (f *fleets) authenticate(ctx context.Context) (server.Proxy, error) {
 	return c, nil
 }
 
-// ready implements proxyRunner: without certificates no proxy can connect.
+// ready waits for certificates, because no proxy can connect without them.
 func (f *fleets) ready(ctx context.Context) error { return f.authority.Ready(ctx) }
 
-// run implements proxyRunner.
 func (f *fleets) run(ctx context.Context) error { return f.authority.Run(ctx) }
 
 func (f *fleets) settings() render.Settings {
@@ -158,7 +150,6 @@ func (f *fleets) settings() render.Settings {
 	}
 }
 
-// lead implements proxyRunner: it applies the objects of the fleets.
 func (f *fleets) lead(ctx context.Context) error {
 	if err := f.authority.Ready(ctx); err != nil {
 		return err
@@ -170,8 +161,6 @@ func (f *fleets) secure(lowest uint16) *tls.Config {
 	return f.guard.TLS(&tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate})
 }
 
-// observe implements proxyRunner: Gateways, and with them the proxies' permissions, may have
-// changed.
 func (f *fleets) observe(ch *delivery.Change) {
 	tables := []string{store.Gateways.Kind(), store.GatewayClasses.Kind(), store.EnvoyFleets.Kind()}
 	if !slices.ContainsFunc(ch.Objects, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) &&
@@ -195,7 +184,7 @@ func (f *fleets) observe(ch *delivery.Change) {
 	f.recheck()
 }
 
-// ServiceNames are the names of a Service in its cluster. The first works from every namespace.
+// ServiceNames returns the DNS names of a Service. The first works from every namespace.
 func ServiceNames(service string) []string {
 	ns, name := store.ParseID(service)
 	full := name + "." + ns + ".svc"

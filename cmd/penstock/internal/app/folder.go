@@ -47,11 +47,11 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		if err := a.servePages(ctx, group); err != nil { // serves health from the start
+		if err := a.servePages(ctx, group); err != nil {
 			return err
 		}
 		admit := func() {}
-		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys can only wait for this process
+		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys can only wait
 			admit = turnAway(cfg.XDS, cfg.Local, cfg.Picker)
 		}
 		err := errors.Join(a.hosts.Restore(), files.Load(ctx))

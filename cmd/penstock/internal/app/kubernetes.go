@@ -29,7 +29,6 @@ const (
 	contactTimeout = 10 * time.Second
 )
 
-// cluster has the parts that only the role on Kubernetes has.
 type cluster struct {
 	cfg        Kubernetes
 	source     *kube.Source
@@ -40,16 +39,12 @@ type cluster struct {
 	proxies    proxyRunner
 }
 
-// proxyRunner runs the proxies of Gateways: fleets, or externalProxies.
 type proxyRunner interface {
-	// security decides who may connect.
 	security(Peers) security
-	// ready returns when proxies can be served.
 	ready(context.Context) error
 	// run runs in every process, and lead only in the leader.
 	run(context.Context) error
 	lead(context.Context) error
-	// observe follows a committed change.
 	observe(*delivery.Change)
 }
 
@@ -110,7 +105,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
-	// Peers are known after our own Service has been read.
+	// The addresses of peers are in our own Service, which is read first.
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
 			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
@@ -121,16 +116,14 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// lagging reports whether the process may lack changes of objects. Then nothing is removed from
-// proxies.
+// lagging reports whether objects may be outdated, so nothing may be removed from proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }
 
-// unreachable reports whether the API server has not answered for contactTimeout.
 func (c *cluster) unreachable() bool { return time.Since(c.leader.LastContact()) > contactTimeout }
 
-// run serves health at once, and everything else after the cluster has been read.
+// run serves health at once, and everything else after it has read the cluster.
 func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if err := a.servePages(ctx, group); err != nil {
@@ -180,14 +173,13 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	return out
 }
 
-// addresses limits addresses, because the users who write objects do not trust each other.
+// addresses sets shared, because the users who write objects do not trust each other.
 func (k *Kubernetes) addresses(cfg Config) Addresses {
 	out := cfg.Addresses
 	out.shared, out.own = true, k.Service
 	return out
 }
 
-// observe follows a committed change. The board has the change's reports.
 func (c *cluster) observe(a *App, ch *delivery.Change) {
 	own := false
 	gateways := map[string]struct{}{}
@@ -215,7 +207,7 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 	c.proxies.observe(ch)
 	if own {
 		var peers []string
-		for _, at := range processes(ch.View, c.cfg.Service, PeerPort, true) { // unready ones publish, too
+		for _, at := range processes(ch.View, c.cfg.Service, PeerPort, true) { // unready processes publish, too
 			peers = append(peers, at.String())
 		}
 		a.channel.SetPeers(peers...)
@@ -228,8 +220,6 @@ func changesListeners(d translator.Delta) bool {
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-// processes returns, sorted, the addresses of all processes behind our Service, with the named
-// port.
 func processes(r store.Reader, service, port string, unready bool) (out []netip.AddrPort) {
 	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
 		for _, p := range slice.Ports {

@@ -24,7 +24,6 @@ type membership struct {
 	leading atomic.Bool
 }
 
-// newMembership makes a membership. It is idle until there is a ClusterSet.
 func newMembership(a *App, c *cluster) (*membership, error) {
 	m := &membership{}
 	var err error
@@ -94,7 +93,6 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	return m, a.registry.Register(m.set)
 }
 
-// importsTo reports whether a namespace exists, or may be created.
 func (c *cluster) importsTo(r store.Reader, name string) bool {
 	if len(c.cfg.Namespaces) > 0 && !slices.Contains(c.cfg.Namespaces, name) {
 		return false
@@ -105,7 +103,6 @@ func (c *cluster) importsTo(r store.Reader, name string) bool {
 	return set.CreatesNamespaces(r)
 }
 
-// lead publishes exports, and writes the objects of the cluster set, until ctx ends.
 func (m *membership) lead(ctx context.Context) error {
 	m.leading.Store(true)
 	m.set.LeadingChanged()

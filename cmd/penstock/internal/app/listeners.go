@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// turnAway closes new connections to the listeners until stop is called: clients then try another
-// process while this one still reads its files. It ignores a listener that is nil or has no
-// deadline.
+// turnAway closes new connections until stop is called, so that clients try another process while
+// this process reads its files.
 func turnAway(listeners ...net.Listener) (stop func()) {
 	var accepting sync.WaitGroup
 	var interrupted []interface{ SetDeadline(time.Time) error }

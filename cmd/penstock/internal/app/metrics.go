@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// newMetrics registers the metrics of the pipeline. Streams and picks register their own.
 func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheus.Histogram, err error) {
 	changes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "penstock_change_seconds",
@@ -22,14 +21,13 @@ func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheu
 	return changes, register(r, changes, findings{board})
 }
 
-// Limits of /metrics, which every client in a cluster may read. A page takes milliseconds.
 const (
 	metricsClients = 4
 	metricsTimeout = 10 * time.Second
 )
 
 // MetricsPage serves /metrics. A slow client occupies one of metricsClients places for two timeouts
-// at most. While all places are occupied, clients get 503, and no page is made.
+// at most. While all places are occupied, other clients get 503.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
 	// promhttp's own limit also counts pages that are still collected after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
@@ -88,10 +86,8 @@ type findings struct{ board *status.Board }
 var findingsDesc = prometheus.NewDesc("penstock_findings", "Findings that penstock status lists now, by severity: "+
 	"error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
 
-// Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }
 
-// Collect implements prometheus.Collector.
 func (f findings) Collect(out chan<- prometheus.Metric) {
 	n := f.board.Findings()
 	for _, s := range []report.Severity{report.Error, report.Warning} {

@@ -32,7 +32,7 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	return &Offline{core, files}, err
 }
 
-// Names reads all files, and returns the names of the objects of some kinds.
+// Names reads all files, and returns the names of the objects of these kinds.
 func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err error) {
 	if err := o.files.Load(ctx); err != nil {
 		return nil, err
@@ -45,11 +45,10 @@ func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err
 	return out, nil
 }
 
-// nameRounds bounds how often resolved names may lead to further names.
 const nameRounds = 3
 
-// Translate reads all files, resolves the host names that they use, and translates. Nothing else
-// may use the translator meanwhile.
+// Translate reads all files, resolves the host names in them, and translates. Nothing else may use
+// the translator meanwhile.
 func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out translator.Output, err error) {
 	if err := errors.Join(o.hosts.Restore(), o.files.Load(ctx)); err != nil {
 		return nil, out, err

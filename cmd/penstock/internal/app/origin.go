@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// sameOrigin denies requests from web pages of other sites. Binding to loopback is not enough: with
-// DNS rebinding, a site's name resolves to 127.0.0.1, and its page can read our pages through the
-// user's browser.
+// sameOrigin denies requests from web pages of other sites: with DNS rebinding, a site's name
+// resolves to 127.0.0.1, and its page can read our pages through the user's browser.
 func sameOrigin(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"); {
@@ -25,7 +24,6 @@ func sameOrigin(h http.Handler) http.Handler {
 	})
 }
 
-// fixedHost reports whether the host of a URL is independent of DNS: localhost or an IP address.
 func fixedHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

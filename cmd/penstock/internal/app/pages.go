@@ -29,11 +29,12 @@ import (
 // maxSocketPath is the longest path of a Unix socket that every system allows, in bytes.
 const maxSocketPath = 103
 
-// Socket is the path by which other penstock commands reach the process that serves a state folder.
+// Socket returns the path by which other penstock commands reach the process that serves a state
+// folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
 // ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
-// process serves. A socket in use, and a file of another kind, are errors.
+// process serves.
 func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with "+
@@ -59,8 +60,7 @@ func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Unserved returns an error if another process serves a state folder. A starting process checks
-// this before it writes there.
+// Unserved returns an error if another process serves a state folder.
 func Unserved(stateDir string) error { return unserved(Socket(stateDir)) }
 
 func unserved(path string) error {
@@ -74,7 +74,6 @@ func unserved(path string) error {
 		filepath.Dir(path))
 }
 
-// servePages starts serving Config.HTTP, Config.Admin, and the socket in the state folder.
 func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -99,8 +98,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves pages until ctx ends: all pages at an address that only this machine reaches,
-// and otherwise only the open pages.
+// ServePages serves all pages at an address that only this machine reaches, and otherwise only the
+// open pages.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -113,7 +112,6 @@ func ServeSocket(ctx context.Context, l net.Listener, all http.Handler) error {
 	return serveHandler(ctx, ports.Local.Open(l), withProfiles(all))
 }
 
-// listenSocket returns nil for a process without a state folder.
 func (a *App) listenSocket() (net.Listener, error) {
 	if a.cfg.StateDir == "" {
 		return nil, nil
@@ -133,8 +131,7 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof. Only the socket has it, because only its owner can open the
-// socket.
+// withProfiles adds /debug/pprof, only to the socket, because only its owner can open the socket.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -144,7 +141,6 @@ func withProfiles(handler http.Handler) http.Handler {
 	return mux
 }
 
-// openPages contain no object's content.
 func (a *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", MetricsPage(a.registry))
@@ -156,8 +152,8 @@ func (a *App) openPages() *http.ServeMux {
 	return mux
 }
 
-// allPages adds pages about the objects of every namespace. They need no authentication, so only
-// operators may reach them: at the socket, or through sameOrigin.
+// allPages needs no authentication, so only operators may reach these pages: at the socket, or
+// through sameOrigin.
 func (a *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
@@ -189,7 +185,6 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	return mux
 }
 
-// healthz answers 200 unless translation, a read of a file or the renewal of a credential is stuck.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
 		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process",
@@ -207,8 +202,6 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz answers 200 after the configuration is translated, until shutdown begins. A stand-alone
-// picker also needs a pool.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if a.stopping.leaving.Load() {
 		http.Error(w, "shutting down: requests in flight are completed", http.StatusServiceUnavailable)

@@ -15,31 +15,29 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Values of the label part. A panic there ends only one row, stream, scrape, request or pick.
+// A panic in one of these parts ends only one row, stream, scrape, pick, page, status or lookup.
 const (
 	partTranslation = "translation"
-	partStream      = "stream" // of a proxy or a peer
+	partStream      = "stream"
 	partScrape      = "scrape"
-	partPick        = "pick"   // a stream or call of the picker's port
-	partPage        = "page"   // of HTTP and Admin
-	partStatus      = "status" // of one object
-	partLookup      = "lookup" // of a host name
+	partPick        = "pick"
+	partPage        = "page"
+	partStatus      = "status"
+	partLookup      = "lookup"
 )
 
 const (
-	// maxPanicText and maxPanicStack bound the logged value and stack of a panic, in bytes.
+	// maxPanicText and maxPanicStack are in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces bounds the remembered places of panics.
-	maxPanicPlaces = 256
+	maxPanicPlaces              = 256
 )
 
-// panics counts the panics that the process survives, and logs the stack of each place once.
 type panics struct {
 	log   *slog.Logger
 	count *prometheus.CounterVec
 
 	mu     sync.Mutex
-	logged map[string]struct{} // by part and place
+	logged map[string]struct{}
 }
 
 func newPanics(log *slog.Logger) *panics {
@@ -54,7 +52,6 @@ func newPanics(log *slog.Logger) *panics {
 	return p
 }
 
-// of returns the handler of one part's panics. what names the affected object.
 func (p *panics) of(part string) func(what string, value any, stack []byte) {
 	return func(what string, value any, stack []byte) { p.report(part, what, value, stack) }
 }
@@ -82,7 +79,6 @@ func (p *panics) first(place string) bool {
 	return true
 }
 
-// place returns the files and lines of a stack, without the parts that differ between calls.
 func place(stack []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(stack)) {
@@ -94,8 +90,7 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls recovers from panics in handlers of streams and unary calls, and ends these with INTERNAL.
-// To Envoy, the picker seems to have died.
+// calls answers INTERNAL, so that Envoy handles a panic like a picker that has died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {
@@ -117,7 +112,6 @@ func (p *panics) calls(part string) []grpc.ServerOption {
 	}
 }
 
-// pages recovers from panics in handlers of pages. The answer is 500 unless it has begun.
 func (p *panics) pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -19,8 +19,8 @@ import (
 )
 
 // remotePickers reports the results of probing external pickers. The report of a pool's picker
-// belongs to the picker's Service. The report of an import's picker belongs to the import, unless
-// the cluster set writes the import's entry and its conditions.
+// belongs to the picker's Service, and the report of an import's picker to the import, unless the
+// cluster set writes the import's conditions.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store
@@ -28,8 +28,8 @@ type remotePickers struct {
 
 	mu      sync.Mutex
 	located map[model.ClusterID]model.ExternalPicker
-	answers map[model.ClusterID]probe.Answer // only pickers with something to report
-	pages   map[model.ClusterID]string       // why metrics pages cannot be read
+	answers map[model.ClusterID]probe.Answer
+	pages   map[model.ClusterID]string
 }
 
 func newRemotePickers(b *status.Board, s *store.Store, log *slog.Logger) *remotePickers {
@@ -80,13 +80,12 @@ func (p *remotePickers) answered(id model.ClusterID, answer probe.Answer) {
 	}
 }
 
-// read records why the metrics page of a picker cannot be read; "" removes the record.
 func (p *remotePickers) read(pool objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := model.ImportPickerCluster(pool.Namespace, pool.Name, member)
 	if _, ok := p.located[id]; !ok {
-		return // removed meanwhile
+		return
 	}
 	if p.pages[id] = why; why == "" {
 		delete(p.pages, id)
@@ -122,7 +121,7 @@ func pageOf(e *model.ExternalPicker) load.Page {
 	return out
 }
 
-// report reports a picker's state on the board. p.mu is held.
+// p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
 	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {
@@ -158,7 +157,6 @@ func (p *remotePickers) report(id model.ClusterID) {
 	p.board.Replace(source, rep)
 }
 
-// reportService reports why the picker behind a port of a Service fails; "" resolves the report.
 func (p *remotePickers) reportService(id model.ClusterID, down string) {
 	source := status.Instance(status.Pickers, id.String())
 	if down == "" {

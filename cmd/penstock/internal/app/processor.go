@@ -9,7 +9,7 @@ import (
 // Processor is the processor of pools whose policy names none.
 type Processor struct {
 	URL   string // http or https; "" for none
-	Route bool   // it chooses endpoints unless the policy or the request decides otherwise
+	Route bool   // the processor chooses endpoints unless the policy or the request decides otherwise
 }
 
 func (p Processor) object() store.Op {

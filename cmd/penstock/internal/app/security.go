@@ -24,17 +24,16 @@ import (
 )
 
 type security struct {
-	log          *slog.Logger        // for denied connections
-	authenticate server.Authenticate // nil: a proxy's own claims are believed
+	log          *slog.Logger
+	authenticate server.Authenticate // nil: the node ID that a proxy sends is believed
 	ads, peers   []grpc.ServerOption
-	picks        *tls.Config                      // TLS of the picker's ports; nil: cleartext
-	dial         credentials.TransportCredentials // nil: cleartext
-	keyed        bool                             // Gateways call the picker with keys
-	openPicks    bool                             // calls without a key are admitted, too
-	keys         tap.ServerInHandle               // admits calls with a key; nil: all calls
+	picks        *tls.Config
+	dial         credentials.TransportCredentials
+	keyed        bool // Gateways call the picker with keys
+	openPicks    bool
+	keys         tap.ServerInHandle // admits calls with a key; nil: all calls
 }
 
-// openSecurity admits every Envoy. Peers prove their identity if TLS is configured.
 func openSecurity(p Peers, log *slog.Logger) security {
 	s := security{log: log}
 	if p.TLS != nil {
@@ -48,20 +47,18 @@ func (s *security) peerTLS(t MutualTLS) {
 		[]grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
 }
 
-// verifiedByTLS admits streams of a server whose handshakes verify the client.
+// verifiedByTLS is for a server whose handshakes verify clients.
 var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 	next grpc.StreamHandler) error {
 	admission.Admit(stream.Context())
 	return next(srv, stream)
 })
 
-// budget bounds the unfinished messages of ADS and peers, in bytes. Beyond it, the connections with
-// the most such bytes are closed.
+// budget bounds the unfinished messages of ADS and peers together, in bytes. Beyond it, the
+// connections with the most such bytes are closed.
 const budget = 64 << 20
 
-// admit wraps a listener. It limits connections whose clients have not authenticated: their number
-// for each address, and the bytes and the time of each. The budget limits the unfinished messages
-// of all connections together.
+// admit limits connections whose clients have not authenticated.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
@@ -71,8 +68,6 @@ func (a *App) memberOptions() []grpc.ServerOption {
 		[]grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})
 }
 
-// closeDenied closes the connection of a stream that was denied or broke the protocol. Connections
-// that no stream uses would use up file descriptors.
 func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	err := next(srv, s)
 	switch status.Code(err) {
@@ -82,11 +77,9 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 	return err
 }
 
-// counting reports each message of a stream as received. ADS decodes and counts its messages
-// itself.
+// counting reports each message of a stream as received. ADS counts its messages itself.
 type counting struct{ grpc.ServerStream }
 
-// RecvMsg implements grpc.ServerStream.
 func (c counting) RecvMsg(m any) error {
 	err := c.ServerStream.RecvMsg(m)
 	if p, ok := m.(proto.Message); ok && err == nil {
@@ -99,9 +92,8 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 	return next(srv, counting{s})
 }
 
-// guardPicks requires a Gateway's key, made with one of the root keys, for calls of the picker,
-// except for health checks. An open picker also admits calls without a key; they belong to no
-// Gateway.
+// guardPicks requires, for each call of the picker except health checks, a Gateway's key that was
+// made with one of the root keys. An open picker also accepts calls without a key.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
 	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}
@@ -111,8 +103,8 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
-// lowestForPicks returns the lowest version of TLS that a picker accepts. Other gateways are Envoys
-// with default settings, which use 1.2 at most as clients.
+// lowestForPicks returns TLS 1.2 for an open picker: Envoys with default settings use at most 1.2
+// as clients.
 func lowestForPicks(open bool) uint16 {
 	if open {
 		return tls.VersionTLS12
@@ -127,8 +119,7 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions returns the options of the picker's port. With TLS and a cluster set, members may
-// call, too.
+// pickOptions lets members of the cluster set call the picker's port, if the port has TLS.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()
@@ -138,8 +129,8 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
-// keyed limits connections to a picker with keys: without a key, clients may only send health
-// checks.
+// keyed limits the connections to a picker that requires keys: a client without a key may only send
+// health checks.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
 		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})

@@ -12,33 +12,30 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// portOwners finds the gateway of a port. *delivery.Ports implements it.
 type portOwners interface {
 	Has(listener, gateway string) bool
 	Served(ref resource.Ref, gateway string) bool
 }
 
-// everyPort is for Envoys that do not share a machine.
 type everyPort struct{}
 
 func (everyPort) Has(string, string) bool          { return true }
 func (everyPort) Served(resource.Ref, string) bool { return true }
 
 // Serving returns when at least one Envoy is connected and every Envoy of the gateway has
-// acknowledged or rejected all current listeners and route configurations. It returns their
-// revision. The board has the NACKs.
+// acknowledged or rejected all current listeners and route configurations.
 func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// Envoys never acknowledge resources that a later revision removes. So start again with the
-		// new resources after each revision.
+		// Envoys never acknowledge resources that a later revision removes, so each revision starts
+		// the wait again.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {
 			defer stop()
-			_ = a.After(waiting, rev) // its only error is that the wait is over
+			_ = a.After(waiting, rev) // its only error is the end of ctx
 		})
 		acked := a.acked(waiting, gateway, refs)
 		stop()
@@ -52,8 +49,6 @@ func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 	}
 }
 
-// acked returns true when Envoys have acknowledged or rejected each resource in refs, or false if
-// ctx ends before.
 func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
 	for _, ref := range refs {
 		if err := a.xds.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
@@ -63,8 +58,6 @@ func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bo
 	return true
 }
 
-// serves lists the URLs of a gateway, and the listeners and route configurations behind these URLs.
-// It omits ports that another Gateway has.
 func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 	a.translation.Read(func(t *translator.Translator) {
 		for _, port := range t.Ports(gateway) {
@@ -88,7 +81,6 @@ func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 // After returns when a revision later than rev is delivered.
 func (a *App) After(ctx context.Context, rev uint64) error { return a.progress.Wait(ctx, rev+1) }
 
-// address returns a URL as a user types it on this machine.
 func address(scheme, host string, port uint16) string {
 	usual := map[string]uint16{"http": 80, "https": 443}[scheme]
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {

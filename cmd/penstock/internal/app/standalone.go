@@ -40,24 +40,21 @@ type StandAlone struct {
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
-	// Own is used instead of an InferencePool that is read; may be nil.
+	// Own replaces the InferencePool that would be read; may be nil.
 	Own *inferencev1.InferencePool
 	// Source is the source of metrics pages, unless the PoolPolicy or the Document sets one.
 	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
-	// Protocol is the protocol between gateways and the picker.
 	Protocol picker.Protocol
-	// TLS is for the picker's port; nil: cleartext.
-	TLS *tls.Config
+	TLS      *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
-	// Drain is how long the picker continues after a request to shut down. Meanwhile health checks
-	// fail, so that gateways leave.
+	// Drain is how long the picker continues after a request to shut down. Health checks fail
+	// meanwhile, so that gateways leave.
 	Drain time.Duration
 }
 
-// noEnvoys implements delivery.EndpointWaiter: no Envoy gets its endpoints from this process.
 type noEnvoys struct{}
 
 func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
@@ -66,7 +63,7 @@ func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
 // nothing.
 func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	translation := cfg.translation()
-	translation.Controller, translation.AnyClass = "", false // no Gateway is ours
+	translation.Controller, translation.AnyClass = "", false
 	translation.StandAlone = &inference.StandAlone{Pool: s.Pool, Source: s.Source}
 	cfg.DefaultPool = s.Pool
 	var c core
@@ -113,8 +110,6 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 
 const maxListed = 8
 
-// unready returns why a stand-alone picker has no pool, and how to fix it; "" if it has a pool, and
-// in other roles.
 func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
@@ -143,8 +138,6 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and serves picks once the objects have been read. After ctx ends, it
-// goes on for up to s.Drain.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -202,13 +195,12 @@ type discovery interface {
 	// read returns when all objects have been read once. run then follows their changes.
 	read(context.Context) error
 	run(context.Context) error
-	// fetch reads objects on demand; nil if read reads all.
 	fetch(*App) *pipeline.Fetch
 }
 
 type fromFiles struct {
 	files  *file.Reader
-	loaded chan struct{} // closed after read
+	loaded chan struct{}
 }
 
 func (f *fromFiles) read(ctx context.Context) error {
@@ -229,8 +221,8 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 
 type clusterSource struct{ source *kube.Source }
 
-// fromCluster reads a pool's namespace. llm-d's EPP may read InferencePools, Pods and objectives.
-// The picker works without other kinds if the API server forbids them.
+// fromCluster requires only the kinds that the account of llm-d's EPP may read: InferencePools,
+// Pods and objectives. The picker works without other kinds if the API server forbids them.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}
@@ -243,7 +235,7 @@ func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	for _, k := range []store.Kind{
 		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites,
 		store.InferenceObjectives, store.ConfigMaps,
-		// needed for scorers in other processes, and for TLS of model servers
+		// scorers in other processes and TLS of model servers need these kinds
 		store.Services, store.EndpointSlices, store.BackendTLSPolicies,
 	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})

@@ -16,10 +16,10 @@ import (
 // everything else.
 type stopping struct {
 	leaving  atomic.Bool
-	picks    context.Context // ends when the picker accepts no more calls
+	picks    context.Context
 	endPicks context.CancelFunc
-	servers  sync.WaitGroup // of picks
-	calls    atomic.Int64   // picks in flight
+	servers  sync.WaitGroup
+	calls    atomic.Int64
 }
 
 func newStopping() *stopping {
@@ -31,7 +31,7 @@ func newStopping() *stopping {
 // Leave makes /readyz fail. The process continues to serve.
 func (a *App) Leave() { a.stopping.leaving.Store(true) }
 
-// EndPicks makes the picker accept no more calls. It returns once the calls in flight have ended,
+// EndPicks makes the picker accept no more calls. It returns when the calls in flight have ended,
 // or after Config.StopTimeout.
 func (a *App) EndPicks() {
 	a.Leave()
@@ -40,8 +40,8 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
-// Last it ends other streams, such as access logs, which would last as long as their Envoy.
+// servePicks completes the picks in flight after ctx ends or EndPicks is called. Then it ends the
+// other streams, such as access logs, which last as long as their Envoy.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping
@@ -63,7 +63,6 @@ func (s *stopping) count(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	return handler(srv, stream)
 }
 
-// await returns when no pick is in flight, or after the time most.
 func (s *stopping) await(most time.Duration) {
 	end := time.After(most)
 	tick := time.NewTicker(5 * time.Millisecond)

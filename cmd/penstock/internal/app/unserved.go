@@ -15,7 +15,7 @@ import (
 // ConditionServing is False while no server of a pool serves.
 const ConditionServing = "penstock.dev/Serving"
 
-// OwnerOf is the object that defines a pool: an InferencePool or an InferencePoolImport.
+// OwnerOf returns the object that defines a pool: an InferencePool or an InferencePoolImport.
 func OwnerOf(pool objectid.Target) report.Ref {
 	if pool.Imported() {
 		return store.RefOf(store.InferencePoolImports, pool.Pool.String())
@@ -23,8 +23,7 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved reports that no server of a pool serves; a zero u resolves the report. Each
-// process watches the servers, and reports for itself.
+// A zero u resolves the report.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u == (picker.Unserved{}) {
@@ -51,8 +50,6 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 	board.Replace(source, rep)
 }
 
-// addServers adds the servers of each backend to an explanation, and marks backends without a
-// serving server.
 func (a *App) addServers(e *Explained) {
 	e.Servers = map[string]picker.Serving{}
 	var add func([]translator.BackendView)
@@ -80,7 +77,7 @@ func (a *App) servingOf(cluster string) (picker.Serving, bool) {
 	}
 	pool := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch id.Kind {
-	case model.PoolKind: // subsets are not watched separately
+	case model.PoolKind:
 	case model.ImportKind, model.ParentKind, model.PeerKind:
 		pool.Member = id.Member
 	default:

@@ -19,19 +19,17 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// newUsage makes the keeper of usage. It opens nothing before a gate decides about a request.
+// newUsage makes the keeper of usage, which opens nothing before a gate decides about a request.
 func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keeper {
 	out := usage.Config{URL: cfg.UsageDB, Place: usagePlace, Now: clock(), Log: cfg.Log,
 		Late: func(age time.Duration, why string) { reportUsage(board, objects, age, why) }}
 	if cfg.StateDir != "" {
 		out.Folder = usage.Folder(cfg.StateDir)
 	}
-	out.Process, _ = os.Hostname() // may be empty: Start identifies a process, too
+	out.Process, _ = os.Hostname() // may be empty
 	return usage.New(out)
 }
 
-// usagePlace returns the pool or the Service of an Envoy cluster, for the rows of requests without
-// a pick.
 func usagePlace(cluster string) string {
 	id, ok := model.ParseClusterID(cluster)
 	switch {
@@ -45,8 +43,6 @@ func usagePlace(cluster string) string {
 	return objectid.Join(id.Namespace, id.Name)
 }
 
-// reportUsage reports on each AccessPolicy that usage waits for its database. Age 0 resolves the
-// reports.
 func reportUsage(board *status.Board, objects *store.Store, age time.Duration, why string) {
 	var reports []report.Report
 	if why != "" {
@@ -63,7 +59,6 @@ func reportUsage(board *status.Board, objects *store.Store, age time.Duration, w
 	board.Replace(status.Usage, reports...)
 }
 
-// usagePage answers usage.Query: ?by=owner,model&since=24h.
 func (a *App) usagePage(w http.ResponseWriter, r *http.Request) {
 	q, err := UsageQuery(r.URL.Query())
 	if err != nil {

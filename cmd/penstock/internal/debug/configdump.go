@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// configDump returns a gateway's resources in the form of Envoy's /config_dump, without credentials
-// (Redact). Equal resources give equal bytes.
 func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 	var (
 		clusters  adminv3.ClustersConfigDump

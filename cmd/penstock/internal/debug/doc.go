@@ -1,19 +1,13 @@
-// Package debug serves the pages behind `penstock debug`: the state of a running process, for
-// engineers. The scripts in cmd/penstock/testdata/scenario read the same pages.
+// Package debug serves the pages behind `penstock debug`: the state of a running process.
 //
 //	/debug/store/KIND      objects of the store; with ?watch, a JSON line for each change
 //	/debug/graph?key=KEY   rows of the translation: inputs, readers, when they changed and why
 //	/debug/xds/dump?gateway=NAMESPACE/NAME   what is served, in the form of Envoy's /config_dump
 //	/debug/xds/diff?node=ID                  served versions against accepted ones
 //
-// Package app serves the pages of streams (/proxies) and of picks (/debug/picks, /explain).
-//
 // Only operators may reach these pages: internal/app serves them on the state folder's socket and
 // on --admin.
 //
-// Invariants: no page contains a private key, a password or a token. Pages show the fields of
-// objects that store.Show permits; Redact removes credentials from Envoy's resources. A page never
-// blocks translation for longer than one read.
-//
-// Tests: go test ./cmd/penstock/internal/debug
+// Invariants: no page contains a private key, a password or a token. A page never blocks
+// translation for longer than one read.
 package debug

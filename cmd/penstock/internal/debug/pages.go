@@ -37,7 +37,6 @@ func RegisterStore(mux *http.ServeMux, s *store.Store) {
 	mux.HandleFunc("GET /debug/store/{kind}", Config{Store: s}.store)
 }
 
-// table finds a kind by its name or its plural, in any case, like kubectl.
 func table(name string) (store.Kind, bool) {
 	for _, t := range store.Tables() {
 		kind := t.Kind()
@@ -58,15 +57,15 @@ func kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// watchWrite bounds one write to a watching client: revisions must not pile up for a client that
-// does not read.
+// watchWrite bounds one write to a watching client, so that revisions do not pile up for a client
+// that does not read.
 const watchWrite = 10 * time.Second
 
 // Objects is the answer of /debug/store/KIND.
 type Objects struct {
 	Kind     string            `json:"kind"`
-	Revision uint64            `json:"revision"` // of the store
-	Objects  []json.RawMessage `json:"objects"`  // as store.Show makes them
+	Revision uint64            `json:"revision"`
+	Objects  []json.RawMessage `json:"objects"` // as store.Show makes them
 }
 
 // Event is one line of /debug/store/KIND?watch: an object that changed.
@@ -113,9 +112,9 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	for {
 		revisions, _, err := subscription.Next(r.Context())
 		if err != nil {
-			return // the client is gone
+			return
 		}
-		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has none
+		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite))
 		for _, rev := range revisions {
 			for _, change := range rev.Changes {
 				if change.Table != kind {
@@ -136,7 +135,6 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	}
 }
 
-// mostRows bounds the answer of /debug/graph.
 const mostRows = 200
 
 func (c Config) graph(w http.ResponseWriter, r *http.Request) {
@@ -195,5 +193,5 @@ func WriteJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the client may be gone
+	_ = e.Encode(v)
 }

@@ -19,8 +19,8 @@ const redactedText = "redacted"
 
 // Redact removes credentials from a resource, at any depth: fields that Envoy's API marks as
 // sensitive (udpa.annotations.sensitive), values of headers and query parameters that authenticate
-// a client, and credentials in any text (credential.Text), such as private keys in PEM. An Any
-// whose type is not linked into this program loses its content.
+// a client, and credentials in any text (credential.Text). An Any whose type is not linked into
+// this program loses its content.
 func Redact(m proto.Message) error { return redact(m.ProtoReflect()) }
 
 func redact(m protoreflect.Message) error {
@@ -89,7 +89,6 @@ func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, val
 	return err
 }
 
-// withoutCredentials returns a field's value without the credentials that it recognizes.
 func withoutCredentials(field protoreflect.FieldDescriptor, v protoreflect.Value) (next protoreflect.Value,
 	changed bool) {
 	switch field.Kind() {

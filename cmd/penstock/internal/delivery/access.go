@@ -53,7 +53,6 @@ func (a *Access) Steps() []Step {
 	}
 }
 
-// leave records the pools that Gateways no longer use.
 func (a *Access) leave(c *Change, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +70,6 @@ func (a *Access) leave(c *Change, now time.Time) {
 	}
 }
 
-// pickedIn returns the pool whose endpoints or gateways a cluster has; false for other resources.
 func pickedIn(ref resource.Ref) (objectid.Target, bool) {
 	if ref.Type != resource.Cluster {
 		return objectid.Target{}, false
@@ -95,7 +93,7 @@ func (a *Access) Allowed(gateway string, id objectid.Target) (allowed bool, chan
 	}
 	a.mu.Lock()
 	changed, until := a.changed, a.left[use{gateway, id}]
-	a.mu.Unlock() // the channel must be older than the answer
+	a.mu.Unlock() // changed was read before the answer, so that the caller misses no change
 	kinds, cluster := []model.ClusterKind{model.PoolKind}, model.PoolCluster(id.Namespace, id.Name)
 	switch {
 	case id.Import:

@@ -14,12 +14,10 @@ import (
 type Change struct {
 	Revision uint64
 	View     *store.View
-	// Objects are the translated changes of the store.
-	Objects []store.Change
+	Objects  []store.Change
 	// Output is the result of translation. A step may narrow it for later steps.
 	Output translator.Output
-	// Trace is the span of the change.
-	Trace trace.SpanContext
+	Trace  trace.SpanContext
 }
 
 // Stage is a position in the order of delivery.
@@ -62,13 +60,13 @@ type Step struct {
 	Deliver func(ctx context.Context, c *Change)
 }
 
-// Part takes part in delivery.
+// Part is a participant in delivery.
 type Part interface{ Steps() []Step }
 
 // Delivery runs the steps of its parts in the order of stages.
 type Delivery struct{ steps []Step }
 
-// New makes a Delivery. The steps of one stage run in the order of parts.
+// New makes a Delivery. Steps of the same stage run in the order of parts.
 func New(parts ...Part) *Delivery {
 	d := &Delivery{}
 	for _, p := range parts {
@@ -86,7 +84,7 @@ func (d *Delivery) Deliver(ctx context.Context, c *Change) {
 	}
 }
 
-// On is a Part of a single step.
+// On returns a Part with a single step.
 func On(stage Stage, deliver func(ctx context.Context, c *Change)) Part {
 	return single{{stage, deliver}}
 }

@@ -12,16 +12,14 @@ import (
 
 const (
 	// workersDelay is how long Envoy's workers may take to apply endpoints that the main thread has
-	// acknowledged. Without it, picks named endpoints that workers lacked (seen with 50 requests at
-	// once).
+	// acknowledged. Without it, picks named endpoints that workers lacked.
 	workersDelay = 20 * time.Millisecond
 	// peersDelay is how much longer Envoys of other processes may take to receive the content of
 	// the same files. Their ACKs are not published.
 	peersDelay = 500 * time.Millisecond
 )
 
-// Streams are the streams of Envoys that are connected to this process. *server.Server implements
-// it.
+// Streams are the streams of Envoys to this process. *server.Server implements it.
 type Streams interface {
 	Connected(gateway string) int
 	WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error
@@ -44,18 +42,17 @@ type EnvoysConfig struct {
 	Store     *store.Store
 	// Clusters lists the clusters of a pool.
 	Clusters func(pool objectid.Target) []string
-	// NoPeers reports whether no peer can be reached.
-	NoPeers func() bool
+	NoPeers  func() bool
 }
 
-// Envoys waits until Envoys have endpoints. It implements learned.Delivery.
+// Envoys waits until the proxies have endpoints. It implements learned.Delivery.
 type Envoys struct{ cfg EnvoysConfig }
 
 // NewEnvoys makes an Envoys.
 func NewEnvoys(cfg EnvoysConfig) *Envoys { return &Envoys{cfg} }
 
-// EndpointsKnown returns when every Envoy that has one of the clusters has the newest endpoints of
-// it, or with the context's error.
+// EndpointsKnown returns when every Envoy that has one of the clusters has the cluster's newest
+// endpoints.
 func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	if err := e.endpointsAcked(ctx, clusters...); err != nil || e.cfg.Elsewhere.Elsewhere() == 0 {
 		return err
@@ -63,8 +60,7 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked is EndpointsKnown for the Envoys of this process. If none is connected, it waits
-// for the first.
+// endpointsAcked waits for the first Envoy of this process if none is connected.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {

@@ -32,22 +32,21 @@ type HoldsConfig struct {
 
 // Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
 // may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that these name, such as a hop to
-// spill to. A hold ends when peers name the same endpoints as the picker here, or at its deadline.
-// Later changes of the pool join the hold. Everything else is committed at once.
+// pool's cached clusters and endpoints, and removals of resources that these name. A hold ends when
+// peers name the same endpoints as the picker here, or at its deadline.
 type Holds struct {
 	cfg      HoldsConfig
-	released chan struct{} // has one element when a hold has ended
-	changed  chan struct{} // has one element when a hold has begun
+	released chan struct{}
+	changed  chan struct{}
 
 	mu    sync.Mutex // held during a commit, so that the later change of a resource wins
 	pools map[objectid.Target]*hold
 	items map[item]*pending
-	ended chan struct{} // closed and replaced when a hold ends
+	ended chan struct{}
 }
 
 type hold struct {
-	digest          string // the digest that peers must publish
+	digest          string
 	begun, deadline time.Time
 }
 
@@ -57,8 +56,8 @@ type item struct {
 }
 
 type pending struct {
-	pools  map[objectid.Target]bool // the held pools that it waits for
-	upsert *resource.Resource       // nil: a removal
+	pools  map[objectid.Target]bool
+	upsert *resource.Resource // nil: a removal
 	rev    uint64
 	trace  trace.SpanContext
 }
@@ -72,8 +71,7 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold publishes the endpoints that the picker names. It begins a hold for each pool that shrank,
-// unless peers have already followed. It runs before the change is committed.
+// hold runs before the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
 	for name, named := range pools {
@@ -112,14 +110,12 @@ func (h *Holds) drop(pool objectid.Target) {
 	}
 }
 
-// held reports whether a pool has uncommitted changes.
 func (h *Holds) held(pool objectid.Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pools[pool] != nil
 }
 
-// wait returns when a pool has no uncommitted changes, or with the context's error.
 func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	for {
 		h.mu.Lock()
@@ -136,7 +132,6 @@ func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	}
 }
 
-// commit commits a change, except held resources.
 func (h *Holds) commit(_ context.Context, c *Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,10 +147,10 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	h.cfg.Cache.Commit(batches...)
 }
 
-// keep moves held resources out of a batch. mu is held.
+// mu is held.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
-		delete(h.items, item{d.Gateway, ref}) // a held update is outdated
+		delete(h.items, item{d.Gateway, ref})
 		if ref.Type == resource.Cluster {
 			delete(h.items, item{d.Gateway, resource.Ref{Type: resource.Endpoints, Name: ref.Name}})
 		}
@@ -163,7 +158,6 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	b.Upserts = slices.DeleteFunc(slices.Clone(d.Upserts), func(r *resource.Resource) bool {
 		at := item{d.Gateway, r.Ref}
 		pool := poolOf(r.Ref)
-		// Envoy does not have this resource
 		if h.pools[pool] == nil || h.cfg.Cache.cache.Resource(d.Gateway, r.Ref) == nil {
 			delete(h.items, at)
 			return false
@@ -223,7 +217,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// release ends a hold. It commits changes that wait for no other pool. mu is held.
+// mu is held.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
@@ -273,9 +267,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds that all peers have followed, or whose deadline has passed. It returns the
-// time until its next call. A peer that misses a deadline delays no other pool until it publishes
-// again.
+// check returns the time until its next call. A peer that misses a deadline delays no other pool
+// until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

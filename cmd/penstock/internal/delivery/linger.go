@@ -25,8 +25,8 @@ const LingerTimeout = 5 * time.Second
 //   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
 //     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
 //     cluster equally long (publish.Config.Linger).
-//   - Pods of an import that all leave a cluster at once: an import that stops declaring endpoints
-//     has learned none yet.
+//   - The pods of an import that all leave a cluster at once. This happens when the import stops
+//     declaring endpoints, before its remote picker has named any.
 //   - External pickers that are all replaced. Envoy calls the new pickers only after a health
 //     check, and would answer 503 meanwhile.
 //   - Endpoints of datagrams while they drain, for the answers in flight.
@@ -34,7 +34,7 @@ type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
 	log     *slog.Logger
-	rearm   chan struct{} // Run sets its timer again
+	rearm   chan struct{}
 
 	mu      sync.Mutex // held during a commit: a cluster that returns must not be removed
 	removed map[place]removedCluster
@@ -44,15 +44,15 @@ type Linger struct {
 type place struct{ gateway, cluster string }
 
 type removedCluster struct {
-	cluster *resource.Resource // its last version
-	rev     uint64             // the revision that removed it
-	until   time.Time          // when its endpoints are removed too
+	cluster *resource.Resource
+	rev     uint64
+	until   time.Time
 }
 
 type leftEndpoints struct {
-	pods      []netip.AddrPort   // nil for clusters of pickers and of datagrams: the cache has their endpoints
-	endpoints *resource.Resource // the newest, without leaving ones
-	rev       uint64             // the revision of endpoints
+	pods      []netip.AddrPort // nil for clusters of pickers and of datagrams: the cache has their endpoints
+	endpoints *resource.Resource
+	rev       uint64
 	until     time.Time
 }
 
@@ -62,15 +62,11 @@ func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger 
 		removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
 }
 
-// importedPool returns the pool of an import whose pods are the endpoints of the cluster; false for
-// other clusters.
 func importedPool(cluster string) (objectid.Target, bool) {
 	id, _ := model.ParseClusterID(cluster)
 	return id.Imported()
 }
 
-// lingers reports whether Linger keeps the endpoints of a removed cluster: an import's pods, and
-// hops to its clusters.
 func lingers(cluster string) bool {
 	id, _ := model.ParseClusterID(cluster)
 	_, ok := id.Imported()
@@ -107,12 +103,10 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds former endpoints of a cluster to its new endpoints. left reports whether any
-// endpoint has left.
+// addFormer adds former endpoints to a cluster's new endpoints. left reports whether an endpoint
+// has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer returns the new endpoints of a cluster. If some left now or within the linger timeout,
-// it calls add to keep former endpoints.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	former, ok := d.left[at]
@@ -137,9 +131,8 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft returns the new endpoints of a cluster. It includes the leaving ones if all pods of an
-// import, all external pickers or some endpoints of datagrams leave, or have left within the linger
-// timeout.
+// withLeft keeps the leaving endpoints if all pods of an import, all external pickers or some
+// endpoints of datagrams leave.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -228,7 +221,6 @@ func (d *Linger) Run(ctx context.Context) error {
 	}
 }
 
-// expire removes expired clusters and endpoints, and returns the time until its next call.
 func (d *Linger) expire(now time.Time) time.Duration {
 	next := time.Hour
 	d.mu.Lock()
@@ -254,8 +246,8 @@ func (d *Linger) expire(now time.Time) time.Duration {
 	return next
 }
 
-// LearnedObject returns the namespace and name of the object with a pool's endpoints that remote
-// pickers have named. It returns false for a pool that is not imported.
+// LearnedObject returns the namespace and name of the object with the endpoints of an imported pool
+// that remote pickers have named. It returns false for other pools.
 func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
 	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }

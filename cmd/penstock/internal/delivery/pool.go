@@ -86,7 +86,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		for _, m := range pp.Members[:min(len(pp.Members), picker.MaxServers)] {
 			out.Servers = append(out.Servers, picker.Server{Addr: m.Address, Labels: m.Labels})
 		}
-		return out // the external picker has the endpoints
+		return out
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{
@@ -96,7 +96,6 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	return out
 }
 
-// processor converts a pool's processor; nil if it has none.
 func processor(pp translator.PickerPool) *picker.Processor {
 	if pp.Processor == nil {
 		return nil
@@ -112,7 +111,6 @@ func processor(pp translator.PickerPool) *picker.Processor {
 	return out
 }
 
-// choicePool converts an import for which the picker chooses among clusters.
 func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) picker.Pool {
 	out := picker.Pool{ID: id, Clusters: &picker.Clusters{
 		Margin: c.Margin, Latency: c.Latency, Blind: c.Blind, Sessions: c.Sessions,
@@ -131,7 +129,6 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 	return out
 }
 
-// gatewayPool converts a pool that is reached through gateways of another cluster.
 func gatewayPool(id objectid.Target, protocol model.Protocol, at *model.ExternalPicker) picker.Pool {
 	out := picker.Pool{ID: id, Gateways: true}
 	out.Metrics.Protocol.HTTP2 = protocol == model.H2C
@@ -174,7 +171,6 @@ func models(m *model.Models) *picker.Models {
 	return out
 }
 
-// flowControl converts a pool's flow control; nil if it is off.
 func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	f := s.FlowControl
 	if !f.On {
@@ -196,13 +192,12 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverProtocol returns how the picker calls the pool's servers. Like Envoy, it follows the pool's
-// appProtocol and a BackendTLSPolicy.
+// serverProtocol follows the pool's appProtocol and a BackendTLSPolicy, like Envoy.
 func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {
 		config, err := dial.TLS{}.Config()
-		if err != nil { // only a client certificate can be invalid
+		if err != nil {
 			return by
 		}
 		by.TLS, by.Key = config, "unverified"
@@ -213,7 +208,7 @@ func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	}
 	verify := &dial.Verify{Roots: pp.CA, SANs: pp.TLS.SANs, URIs: pp.TLS.URIs}
 	config, err := dial.TLS{ServerName: pp.TLS.SNI, Verify: verify}.Config()
-	if err != nil { // only a client certificate can be invalid
+	if err != nil {
 		return by
 	}
 	by.TLS, by.Key = config, fmt.Sprintf("%q %q %q %x", pp.TLS.SNI, pp.TLS.SANs, pp.TLS.URIs, sha256.Sum256(pp.CA))

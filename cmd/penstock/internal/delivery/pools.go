@@ -18,18 +18,17 @@ import (
 )
 
 const (
-	// growTimeout is how long the picker waits until Envoys have a pool's new endpoints. Afterwards
-	// it names these anyway, so a proxy that does not answer cannot keep a pool small.
+	// growTimeout bounds the wait for Envoys, so that a proxy that does not answer cannot keep a
+	// pool small.
 	growTimeout = time.Second
-	// hopTimeout is the same wait for a new place to spill to, which may be a listener with routes.
-	hopTimeout = 5 * time.Second
-	// maxFallbacks bounds how many further endpoints a pick names.
+	// hopTimeout replaces growTimeout for a new place to spill to, which may be a listener with
+	// routes.
+	hopTimeout   = 5 * time.Second
 	maxFallbacks = 8
-	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips
-	// endpoints of a pick that it lacks. It may lack new ones: it acknowledges before its workers
-	// have them, and ACKs of other processes' Envoys are not published (envoys.go). The Envoys of a
-	// frozen process reconnect elsewhere when their pings fail, within 13 s (bootstrap). Without
-	// fallbacks, a process that was frozen for 4 s cost 3 of 218,000 requests.
+	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips the
+	// endpoints of a pick that it lacks. It may lack new endpoints: it acknowledges before its
+	// workers have them, and ACKs of other processes' Envoys are not published (envoys.go). The
+	// Envoys of a frozen process reconnect elsewhere within 13 s (bootstrap).
 	youngTime = 15 * time.Second
 )
 
@@ -41,7 +40,7 @@ type Picker interface {
 
 // EndpointWaiter waits for Envoys. *Envoys implements it.
 type EndpointWaiter interface {
-	// EndpointsKnown returns when every Envoy has the newest endpoints of some clusters.
+	// EndpointsKnown returns when every Envoy has the newest endpoints of these clusters.
 	EndpointsKnown(ctx context.Context, clusters ...string) error
 }
 
@@ -57,23 +56,23 @@ type PoolsConfig struct {
 	Log  *slog.Logger
 }
 
-// Pools updates the picker in steps, because Envoys always lag a little. The picker drops an
-// endpoint before Envoys drop it. It names a new endpoint, or a new place to spill to, after Envoys
-// have it. Picks from a removed pool stay possible as long as an Envoy may request them.
+// Pools updates the picker in steps. The picker drops an endpoint before Envoys drop it. It names a
+// new endpoint, or a new place to spill to, after Envoys have it. Picks from a removed pool stay
+// possible as long as an Envoy may request them.
 type Pools struct {
 	cfg          PoolsConfig
-	grow, retire chan struct{} // signals to the two loops of Run
+	grow, retire chan struct{}
 
 	mu sync.Mutex
 	// updating is true between shrink and grow, while the cache lacks the grown pools.
 	updating bool
-	current  map[objectid.Target]picker.Pool // the pools that the picker has
-	growing  map[objectid.Target]picker.Pool // the pools that it gets after Envoys have their endpoints
-	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name fallbacks
+	current  map[objectid.Target]picker.Pool
+	growing  map[objectid.Target]picker.Pool
+	young    map[objectid.Target]time.Time
 	plain    map[objectid.Target]*model.Pool
-	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
-	// gateways are pools that are reached through gateways, and replace removed pools of the same
-	// name that were not.
+	gone     map[objectid.Target]time.Time
+	// gateways are pools that requests reach through gateways. Each waits for the removal of a pool
+	// of the same name whose servers requests reached directly.
 	gateways map[objectid.Target]picker.Pool
 }
 
@@ -101,8 +100,6 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed. It returns what the picker now names of
-// the changed pools.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,13 +119,12 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 			continue
 		}
 		relays := pp.Pool.External || pp.Pool.Relay != nil
-		// the pool has no picker to relay requests to
 		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) {
 			s.leave(name)
 			continue
 		}
 		if s.plain[name] = pp.Pool; pp.Gateways != nil {
-			delete(s.plain, name) // its requests need no endpoint
+			delete(s.plain, name)
 		}
 		delete(s.gone, name)
 		next := pickerPool(pp)
@@ -148,7 +144,7 @@ func (s *Pools) leave(name objectid.Target) {
 		return
 	}
 	s.gone[name] = time.Now().Add(s.cfg.Keep)
-	pool.Metrics.Off, pool.Gone = true, true // its servers may be gone too
+	pool.Metrics.Off, pool.Gone = true, true
 	s.set(pool)
 	poke(s.retire)
 }
@@ -196,8 +192,7 @@ func (s *Pools) set(pool picker.Pool) {
 	}
 }
 
-// chooseDefault marks the pool for gateways that name no pool: the configured pool, or else the
-// only pool. s.mu is held.
+// s.mu is held.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -209,7 +204,7 @@ func (s *Pools) chooseDefault() {
 			}
 		}
 		switch local {
-		case 0: // a removed pool stays the default for the drain time
+		case 0:
 			want = s.leavingDefault()
 		case 1:
 		default:
@@ -223,7 +218,7 @@ func (s *Pools) chooseDefault() {
 			s.set(pool)
 		}
 	}
-	if pool, ok := s.current[want]; ok { // first, so that there always is a default
+	if pool, ok := s.current[want]; ok { // before the old default is unmarked, so that there always is a default
 		mark(pool, true)
 	}
 	for name, pool := range s.current {
@@ -231,7 +226,7 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault returns the default pool if it was removed within the drain time. s.mu is held.
+// s.mu is held.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -241,7 +236,6 @@ func (s *Pools) leavingDefault() objectid.Target {
 	return objectid.Target{}
 }
 
-// after runs after a change is committed.
 func (s *Pools) after() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +260,6 @@ func (s *Pools) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// finish adds the new endpoints of pools once Envoys have them.
 func (s *Pools) finish(ctx context.Context) error {
 	for {
 		select {
@@ -281,14 +274,14 @@ func (s *Pools) finish(ctx context.Context) error {
 
 func (s *Pools) finishGrowing(ctx context.Context) {
 	s.mu.Lock()
-	if s.updating { // after will start it again
+	if s.updating {
 		s.mu.Unlock()
 		return
 	}
 	var clusters []string
 	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
-		if s.cfg.Holds.held(name) { // not in the cache yet: the hold's release will start it again
+		if s.cfg.Holds.held(name) { // the release of the hold starts this again
 			continue
 		}
 		want[name] = pool
@@ -315,7 +308,6 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	}
 }
 
-// remove removes expired pools, and ends expired fallbacks.
 func (s *Pools) remove(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -345,7 +337,7 @@ func (s *Pools) remove(ctx context.Context) error {
 	}
 }
 
-// age ends expired fallbacks, and returns the time until its next call. s.mu is held.
+// age returns the time until its next call. s.mu is held.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {
@@ -363,7 +355,6 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect returns the endpoints of next that Envoys have (the ones in old), and draining ones.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

@@ -18,14 +18,13 @@ import (
 
 // Ports gives each port of this machine to one Gateway. Otherwise two Envoys could bind the same
 // port (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway
-// keeps a port; later ones wait, and have a report. The Envoy listener's name is the port
-// (model.ListenerName).
+// keeps a port; later Gateways wait, and have a report.
 type Ports struct {
 	board *status.Board
 
 	mu      sync.Mutex
-	owner   map[string]string                        // listener -> gateway
-	waiting map[string]map[string]*resource.Resource // listener -> gateway -> the listener that it would get
+	owner   map[string]string // listener -> gateway
+	waiting map[string]map[string]*resource.Resource
 }
 
 // NewPorts makes a Ports.
@@ -41,14 +40,11 @@ func (c *Ports) Steps() []Step {
 	}}}
 }
 
-// isPort reports whether a listener binds a port. A hop's does not: it is internal to Envoy.
 func isPort(ref resource.Ref) bool {
 	_, ok := model.ParseListenerName(ref.Name)
 	return ok && ref.Type == resource.Listener
 }
 
-// filter removes listeners whose port another Gateway has, and adds waiting listeners whose port
-// became free.
 func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +92,6 @@ func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	return list
 }
 
-// claim reports whether a gateway has a listener's port. It gives a free port to the gateway.
 func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	owner := cmp.Or(c.owner[r.Name], gateway)
 	if owner == gateway {
@@ -110,7 +105,6 @@ func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	return false
 }
 
-// reports returns a report with the port's owner for every waiting Gateway.
 func (c *Ports) reports() []report.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +137,7 @@ func (c *Ports) Has(listener, gateway string) bool {
 }
 
 // Served reports whether a gateway's Envoy receives a listener, or the listener of a route
-// configuration. A chain's name has the port after the first slash (model.ChainName); hops have no
-// port.
+// configuration. The listeners of hops have no port.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {

@@ -10,7 +10,7 @@ type Progress struct {
 	mu      sync.Mutex
 	begun   bool // a change was delivered; it may have been empty
 	rev     uint64
-	changed chan struct{} // closed and replaced when rev grows
+	changed chan struct{}
 }
 
 // NewProgress makes the Progress of a process that has delivered nothing.

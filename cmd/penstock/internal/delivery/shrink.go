@@ -20,10 +20,9 @@ type Names interface {
 
 type naming struct {
 	digest string
-	fewer  bool // fewer endpoints than before
+	fewer  bool
 }
 
-// names compares the endpoints that the picker names now and before.
 func names(next, before picker.Pool) naming {
 	addrs := func(p picker.Pool) (out []string) {
 		for _, e := range p.Endpoints {

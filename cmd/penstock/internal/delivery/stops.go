@@ -8,23 +8,20 @@ import (
 )
 
 const (
-	// stopsInterval is the time between beats; without peers, aloneInterval is the time between
-	// looks for a peer.
 	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
-	// catchUpTime bounds how long a process that resumes after a pause takes to read changes and to
-	// publish the endpoints that its picker names. From then on its peers wait for it again.
+	// catchUpTime bounds how long a process takes, after a pause, to read changes and to publish
+	// the endpoints that its picker names.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops detects that the process was paused: by a signal, a debugger or a paused machine. Peers
-// wait holdTimeout for a process to follow a change, and then let Envoys drop endpoints that its
-// picker still names. So picks wait for catchUpTime after a longer pause. Without peers they need
-// not: only this process changes Envoys' endpoints.
+// Stops detects that the process was paused. Peers wait holdTimeout for a process to follow a
+// change, and then let Envoys drop endpoints that its picker still names. So after a longer pause,
+// picks wait for catchUpTime.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
 	start time.Time
-	beat  atomic.Int64 // time of the last beat, since start; 0: no beat, or no peers
+	beat  atomic.Int64
 	until atomic.Int64 // picks wait until then, since start
 }
 
@@ -34,11 +31,11 @@ func NewStops(alone func() bool, log *slog.Logger) *Stops {
 }
 
 // Behind returns how long a pick that begins now must wait: 0 unless the process resumed a moment
-// ago. See picker.Config.
+// ago.
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
-	if beat > 0 && at-beat > holdTimeout { // Run has not noted it yet
+	if beat > 0 && at-beat > holdTimeout {
 		wait = catchUpTime
 	}
 	if wait > 0 && s.alone() {
@@ -62,7 +59,6 @@ func (s *Stops) Run(ctx context.Context) error {
 	}
 }
 
-// note records a beat, and reports whether there are peers. Without peers it records none.
 func (s *Stops) note(now time.Time) (peers bool) {
 	if s.alone() {
 		s.beat.Store(0)

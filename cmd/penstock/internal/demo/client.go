@@ -21,9 +21,9 @@ type chat struct {
 	Model     string    `json:"model"`
 	Messages  []message `json:"messages"`
 	MaxTokens int       `json:"max_tokens,omitempty"`
-	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
+	IgnoreEOS bool      `json:"ignore_eos,omitempty"`
 	Stream    bool      `json:"stream,omitempty"`
-	Route     *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
+	Route     *bool     `json:"route,omitempty"`
 }
 
 type message struct {
@@ -31,7 +31,6 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// question returns a request for an answer of at most the given tokens; 0: any number.
 func question(model, text string, tokens int) chat {
 	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}, MaxTokens: tokens}
 }
@@ -43,14 +42,14 @@ func long(model, text string, tokens int) chat {
 }
 
 func (c chat) json() string {
-	text, _ := json.Marshal(c) // strings and numbers always marshal
+	text, _ := json.Marshal(c)
 	return string(text)
 }
 
 type answer struct {
 	Status   int
-	By, At   string // the model server's name and address, from the response's headers
-	TokenIDs string // where the server got the prompt's token IDs, from a header
+	By, At   string
+	TokenIDs string
 	Text     string
 	Took     time.Duration
 }
@@ -115,8 +114,6 @@ type stream struct {
 	events *bufio.Scanner
 }
 
-// open returns when the headers of a streamed answer have arrived. The stream closes when the step
-// ends.
 func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
 	a, body := d.post(d.ctx, base, c)
@@ -126,8 +123,6 @@ func (d *show) open(base string, c chat) *stream {
 	return s
 }
 
-// read calls chunk with each text of a stream, and returns the number of texts. A stream without an
-// end is an error.
 func (s *stream) read(chunk func(text string)) (n int, err error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")
@@ -156,7 +151,7 @@ type page struct {
 	colour bool
 }
 
-const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35" // ANSI codes
+const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35"
 
 func (p *page) paint(code, text string) string {
 	if !p.colour || text == "" {
@@ -165,7 +160,7 @@ func (p *page) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
+// line ignores errors, because a closed terminal ends the demo by a signal.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 func (p *page) heading(text string)             { p.line("\n%s", p.paint(bold, text)) }
 
@@ -190,7 +185,7 @@ func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), te
 func (p *page) curl(prefix string, c chat) {
 	flags := "-s"
 	if c.Stream {
-		flags = "-sN" // without a buffer
+		flags = "-sN"
 	}
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }

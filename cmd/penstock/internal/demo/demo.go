@@ -26,38 +26,37 @@ import (
 // ErrFailed is the error of a demo in which a step failed. The output has the reason.
 var ErrFailed = errors.New("the demo failed")
 
-// timeout bounds the wait for a change, which normally takes a fraction of a second.
 const timeout = 20 * time.Second
 
-// Config of a demo.
+// Config configures a demo.
 type Config struct {
-	ClusterSet bool      // shows cluster sets in place of pools
-	Penstock   string    // path of the binary that is run
-	Env        []string  // added to its environment
-	Typed      string    // the binary's name in the shown commands
-	Envoy      string    // the version that is shown
-	Keep       bool      // leaves everything running after the last step, until the context ends
-	Out        io.Writer // receives the output
-	Colour     bool      // adds ANSI colours
+	ClusterSet bool
+	Penstock   string // path of the binary that is run
+	Env        []string
+	Typed      string // the binary's name in the shown commands
+	Envoy      string
+	Keep       bool // leaves everything running after the last step, until the context ends
+	Out        io.Writer
+	Colour     bool
 	// Ask reads JSON from the penstock that serves a state folder.
 	Ask func(ctx context.Context, state, path string, into any) error
 }
 
 type script struct {
-	folder  string   // with its YAML
-	sites   []string // its clusters; requests arrive at the first
-	ports   []string // names of the ports that it needs
-	later   []string // files that their steps save without apply
+	folder  string
+	sites   []string
+	ports   []string
+	later   []string
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
-	// Each step prints what happens, and returns its observations for the text of its result. It
-	// fails by check, must, expect or failf.
+	// A step returns its observations for the text of its result. It fails by check, must, expect
+	// or failf.
 	steps []func(d *show) []any
 }
 
 type texts struct {
 	Title, About, Serves, Again, Keep, Edit string
-	Try                                     []string // commands
+	Try                                     []string
 	Steps                                   []step
 }
 
@@ -80,16 +79,16 @@ type show struct {
 	page
 	script
 	cfg      Config
-	dir      string // the folder of all files
+	dir      string
 	texts    texts
-	step     step // the present step
+	step     step
 	ports    map[string]int
 	http     *http.Client
-	ctx      context.Context // ends everything
+	ctx      context.Context
 	group    *errgroup.Group
 	clusters map[string]*cluster
-	opened   []*stream // the present step's streams
-	url      string    // the URL of the first cluster's gateway
+	opened   []*stream
+	url      string
 }
 
 // Run runs a demo. It returns ErrFailed if a step failed, and the context's error if it ended
@@ -100,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		s = setScript()
 	}
 	temp := os.TempDir()
-	if len(temp) >= 36 { // macOS: paths of Unix sockets in it must be below 104 bytes
+	if len(temp) >= 36 { // on macOS, paths of Unix sockets must be below 104 bytes
 		temp = "/tmp"
 	}
 	dir, err := os.MkdirTemp(temp, "penstock-demo-")
@@ -119,7 +118,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	d.group, d.ctx = errgroup.WithContext(ctx)
 	d.group.Go(func() error {
-		defer end() // ends all processes
+		defer end()
 		failed := d.play()
 		if cfg.Keep && (failed == nil || errors.Is(failed, ErrFailed)) && d.url != "" {
 			d.keepRunning()
@@ -129,7 +128,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.group.Wait()
 }
 
-// failure is the panic by which a step ends early, so that steps read as scripts.
 type failure struct{ error }
 
 func try(run func()) (err error) {
@@ -249,7 +247,6 @@ func (d *show) perform(run func(*show) []any) {
 
 func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
 
-// apply saves the file of the present step, and returns the time until its route answers.
 func (d *show) apply(text string) time.Duration {
 	began := time.Now()
 	d.write(d.step.File, text)

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// With these times a short answer is fast, and a long one can be observed in flight.
+// With these times a short answer is fast, and a long answer can be observed in flight.
 const firstToken, perToken = 5 * time.Millisecond, 60 * time.Millisecond
 
 var servers = []struct{ name, model string }{
@@ -98,8 +98,7 @@ func (d *show) pause(t time.Duration) {
 	}
 }
 
-// waitRecordable waits until the picker can record another pick: it records one pick of a pool in
-// 20 ms at most.
+// waitRecordable waits, because the picker records a pool's picks at most every 20 ms.
 func (d *show) waitRecordable() time.Time {
 	d.pause(25 * time.Millisecond)
 	return time.Now()
@@ -178,16 +177,12 @@ func streamed(d *show) []any {
 	return []any{len(at), at[0].Milliseconds(), at[len(at)-1].Milliseconds()}
 }
 
-// checkStreamed fails if the stream was buffered: its chunks would arrive without the server's
-// pauses.
 func checkStreamed(at []time.Duration) {
 	expect(len(at) >= 2, "a stream of many chunks, got %d", len(at))
 	spread, least := at[len(at)-1]-at[0], time.Duration(len(at)-1)*perToken/3
 	expect(spread >= least, "the chunks one by one, over at least %s; got all %d within %s", least, len(at), spread)
 }
 
-// askEast sends a request that cluster east must answer. passed is how many gateways the request
-// passed; each adds an address to X-Forwarded-For. east is the pick of cluster east.
 func (d *show) askEast() (a answer, passed int, east picker.Record) {
 	began := d.waitRecordable()
 	a = d.exchange(d.step.Prefix, question("llama", "Who are you?", 0), "east-llama-")
@@ -220,8 +215,8 @@ func parentMode(d *show) []any {
 	return []any{a.By}
 }
 
-// The number of requests of the split step, and how far from half each side may be: five standard
-// deviations, so a correct split fails in one of two million runs.
+// splitSlack is how far from half each side may be: five standard deviations, so a correct split
+// fails in one of two million runs.
 const splitRequests, splitSlack = 200, 35
 
 func split(d *show) []any {
@@ -251,11 +246,10 @@ func checkEven(here, east int) {
 		splitRequests, low, here, east)
 }
 
-// Requests of the spill step, and the limit in config/here/spill.yaml.
 const (
 	spillRequests = 10
-	spillTokens   = 100 // of each answer; so long that all are in flight together
-	perServer     = 2   // full.inFlight
+	spillTokens   = 100 // so long that all answers are in flight together
+	perServer     = 2   // full.inFlight in config/here/spill.yaml
 )
 
 type spilled struct {
@@ -305,8 +299,6 @@ func (r spilled) reason() string {
 	return "picked; now " + strings.Join(loads, ", ")
 }
 
-// overflowed fails unless requests first filled each server of this cluster, and then went to
-// cluster east.
 func overflowed(all []spilled) {
 	local := names("llama")
 	count, room := map[string]int{}, perServer*len(local)
@@ -325,12 +317,11 @@ func overflowed(all []spilled) {
 	}
 }
 
-// The servers of pool gemma cache prompts, and one of two adapters can be active at a time.
 const (
 	prefillRate = 1000 // tokens of a prompt that are read in a second
 	cacheTokens = 4096
-	turns       = 6         // further turns of a conversation
-	gemma       = "/prefix" // the path of the pool's route
+	turns       = 6
+	gemma       = "/prefix"
 )
 
 var adapters = []string{"sql", "french"}
@@ -370,7 +361,6 @@ func adapter(d *show) []any {
 			answer := d.open(d.url+gemma, adapterTask(round, name))
 			if round <= 1 {
 				homes[name] = answer.By
-				// wait until the picker has read on the server's page that the adapter is active
 				d.waitState("default/gemma", func(verdicts []schedule.Verdict) bool {
 					return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool {
 						return before(v.Pod, "/") == answer.By && v.State.Adapters.Has(name)
@@ -392,7 +382,6 @@ func adapter(d *show) []any {
 	return []any{adapters[0], one, adapters[1], other}
 }
 
-// adapterTask returns a task that is long enough for a page, which is read once a second.
 func adapterTask(round int, name string) chat {
 	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), []int{40, 100, 100, 100}[round])
 }
@@ -408,7 +397,7 @@ func overload(d *show) []any {
 	d.text("Now a request that can wait, and one that cannot:")
 	d.curl(d.step.Prefix, q)
 	var shed answer
-	check(wait(d.ctx, func() bool { // the picker has read a page that shows the cache
+	check(wait(d.ctx, func() bool {
 		shed = d.ask(d.ctx, d.url+d.step.Prefix, q)
 		return shed.Status != http.StatusOK
 	}))

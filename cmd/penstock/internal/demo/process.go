@@ -27,16 +27,16 @@ import (
 type cluster struct {
 	name string
 	cmd  func(ctx context.Context) *exec.Cmd
-	stop func() // ends the process, and waits until it has ended
+	stop func()
 
 	mu     sync.Mutex
-	text   string    // its output
-	follow io.Writer // receives further lines of the output; may be nil
+	text   string
+	follow io.Writer
 }
 
-// Run runs the process until ctx ends. A process that ends before ctx is an error.
+// Run runs the process until ctx ends. If the process ends before ctx, Run returns an error.
 func (c *cluster) Run(ctx context.Context) error {
-	runtime.LockOSThread() // ProcessAttributes explains why
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
@@ -46,7 +46,7 @@ func (c *cluster) Run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
-	_ = cmd.Wait() // ProcessState has the result
+	_ = cmd.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: of a cluster's
+// config holds the YAML of the clusters of both demos. ${NAME} stands for the port of a cluster's
 // gateway if NAME is a cluster, of its picker for NAME-picker, and otherwise of a model server.
 //
 //go:embed config set steps.yaml
@@ -149,8 +149,8 @@ func render(folder, file string, ports map[string]int) (string, error) {
 // the kinds and names of their objects.
 func excerpt(text string) (out []string) {
 	for document := range strings.SplitSeq(text, "\n---\n") {
-		var kept []string // the last line first
-		above := -1       // the depth of the last kept line; its parent has less
+		var kept []string
+		above := -1
 		for _, line := range slices.Backward(strings.Split(document, "\n")) {
 			head := above >= 0 && (strings.HasPrefix(line, "kind: ") || strings.HasPrefix(line, "metadata: "))
 			if d := depth(line); d >= 0 && (d < above || head || strings.Contains(line, " # ")) {
@@ -166,8 +166,6 @@ func excerpt(text string) (out []string) {
 	return out
 }
 
-// depth returns the nesting depth of a line of YAML; -1 without content. A list item is deeper than
-// its key.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	switch {
@@ -179,7 +177,6 @@ func depth(line string) int {
 	return 2 * (len(line) - len(text))
 }
 
-// external serves a program of penstock-external at the port called name, and returns the URL.
 func (d *show) external(name string, cfg external.ServerConfig, paths func(*external.Server)) string {
 	cfg.Listen, cfg.Grace, cfg.Log = "127.0.0.1:0", time.Second, slog.New(slog.DiscardHandler)
 	server := external.NewServer(cfg)

@@ -23,16 +23,15 @@ import (
 const (
 	// Soon is how long before the end of a certificate its finding begins.
 	Soon = 14 * 24 * time.Hour
-	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds the length of a
-	// chain or bundle.
+	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds a chain or
+	// bundle.
 	maxBytes, maxCertificates = 256 << 10, 64
-	// maxSubject bounds a certificate's name in a finding, in bytes.
-	maxSubject = 100
+	maxSubject                = 100
 )
 
 type certificate struct {
-	entry string // entry of the object
-	place int    // position in the entry
+	entry string
+	place int
 	name  string
 	ends  time.Time
 }
@@ -95,7 +94,7 @@ func (k *Keeper) Follow(r store.Reader, changed []store.Change) {
 	}
 }
 
-// Run reports after each change, and when a certificate ends, until ctx ends.
+// Run reports after each change, and when a certificate ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -110,7 +109,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// report puts the findings on the board, and returns how long they stay valid.
 func (k *Keeper) report(now time.Time) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,8 +132,7 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// reports returns the findings of objects, and how many certificates have ended or end soon. next
-// is how long these results stay valid: a day at most, because clocks may be set.
+// next is how long the results stay valid: a day at most, because clocks may be set.
 func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
 	next time.Duration) {
 	next = 24 * time.Hour
@@ -171,7 +168,6 @@ func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.
 	return all, ended, soon, next
 }
 
-// of returns the certificates of a changed object; false for other kinds.
 func of(r store.Reader, table, id string) (ref report.Ref, list []certificate, ok bool) {
 	switch table {
 	case store.Secrets.Kind():

@@ -3,6 +3,4 @@
 //
 // A Keeper follows the store and not the pipeline, so a changed key need not wait for translation.
 // It is also a part of delivery, so the table has a policy before Envoys have the policy's gates.
-//
-// Tests: go test ./cmd/penstock/internal/gates
 package gates

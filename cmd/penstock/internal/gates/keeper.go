@@ -32,8 +32,8 @@ type Config struct {
 	Store *store.Store
 	Board Board
 	Now   func() time.Time
-	// Drain is how long a Gateway's proxies may ask about a policy after its last route there has
-	// left.
+	// Drain is how long a Gateway's proxies may ask about a policy after the Gateway's last route
+	// with the policy is gone.
 	Drain time.Duration
 }
 
@@ -43,11 +43,11 @@ type Keeper struct {
 	table *authz.Table
 	sub   *store.Subscription
 
-	follow sync.Mutex // applies one change after the other
+	follow sync.Mutex
 
 	mu    sync.Mutex
 	gates map[string][]string // Gateways by policy
-	left  map[use]time.Time   // until when a former use stays allowed
+	left  map[use]time.Time
 }
 
 type use struct{ gateway, policy string }
@@ -167,7 +167,7 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	if !ok {
 		return nil
 	}
-	selector, namespaces, _ := access.Selector(o) // the policy's report has the error
+	selector, namespaces, _ := access.Selector(o)
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel}
 }
 
@@ -214,7 +214,6 @@ func (k *Keeper) report(view *store.View, id string) {
 	k.cfg.Board.Replace(source, rep)
 }
 
-// use records the Gateways whose routes have a policy, by policy.
 func (k *Keeper) use(changes []translator.PolicyGateways) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 )
 
 // Answers puts findings about responses of an import's gateways on the board, one source for each
-// exporting cluster and process, and publishes them for the process that writes status. The topic
-// "answers" belongs to Asked.
+// exporting cluster and process, and publishes them for the process that writes status.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic

@@ -16,8 +16,8 @@ import (
 
 const (
 	askTimeout = time.Second
-	// maxAnswer bounds the answer to one question, in bytes; further records are dropped.
-	// maxQuestions bounds the open questions of all peers together.
+	// maxAnswer bounds the answer to one question, in bytes. maxQuestions bounds the open questions
+	// of all peers together.
 	maxAnswer, maxQuestions = 256 << 10, 32
 )
 
@@ -29,11 +29,12 @@ type Asked struct {
 	picks              func(picker.Picks) []*picker.Record
 
 	mu       sync.Mutex
-	open     map[string]bool // questions that are being answered
-	answered chan struct{}   // closed and replaced after each answer
+	open     map[string]bool
+	answered chan struct{}
 }
 
-// NewAsked makes an Asked. picks returns this process's picks, and is called once the channel runs.
+// NewAsked makes an Asked. It calls picks, which returns this process's picks, once the channel
+// runs.
 func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
 	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
 		answered: make(chan struct{})}

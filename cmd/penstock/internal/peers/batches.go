@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// batchDelay is how long a fact waits for other facts of its batch.
 const batchDelay = 20 * time.Millisecond
 
 type batchLimits struct {
@@ -40,7 +39,6 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Run publishes until ctx ends.
 func (b *batches) Run(ctx context.Context) error {
 	type batch struct {
 		name  string
@@ -85,16 +83,14 @@ func (b *batches) Run(ctx context.Context) error {
 	}
 }
 
-// lists publishes facts of one type in batches, as JSON lists.
 type lists[T any] struct {
 	*batches
-	most int // facts of a batch; further facts are dropped
+	most int
 
 	mu      sync.Mutex
 	waiting []T
 }
 
-// newLists makes a lists. receive is called with each batch of a peer.
 func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T) error) *lists[T] {
 	f := &lists[T]{most: most}
 	f.batches = newBatches(t, l, f.take)
@@ -111,7 +107,6 @@ func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T
 	return f
 }
 
-// add publishes a fact in the next batch.
 func (f *lists[T]) add(fact T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +126,6 @@ func (f *lists[T]) take() []byte {
 	return toJSON(list)
 }
 
-// eachItem makes a subscriber that calls f with each item of an update.
 func eachItem(f func(channel.Item) error) func(context.Context, channel.Update) error {
 	return func(_ context.Context, u channel.Update) error {
 		var errs []error
@@ -147,7 +141,6 @@ func fromJSON[T any](value []byte) (out T, err error) {
 	return out, err
 }
 
-// toJSON encodes plain values, which never fails.
 func toJSON(v any) []byte {
 	value, _ := json.Marshal(v)
 	return value

@@ -8,25 +8,23 @@ import (
 )
 
 const (
-	// entriesDelay is how long an entry waits for others. It is short: picks of full pools wait for
-	// ends of requests (picker.Config.EndWait).
+	// entriesDelay is short, because picks of full pools wait for ends of requests
+	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
-	// entriesTTL is how long a batch stays published for processes that are slow or just
-	// disconnected.
-	entriesTTL = 5 * time.Second
-	// maxWaiting bounds the entries that wait. The lease of a dropped entry lasts until it expires.
+	entriesTTL   = 5 * time.Second
+	// An entry beyond maxWaiting is dropped. Its lease then ends only by expiry.
 	maxWaiting = 100_000
 )
 
 // Entries publishes access log entries of requests that another process picked for, because an
 // Envoy's workers log to any process. Without these entries a picker would count requests that have
-// ended, until an idle pool seems full. It would also miss that other requests continue.
+// ended, until an idle pool seems full.
 type Entries struct {
 	*lists[accesslog.Entry]
 	channel *channel.Channel
 }
 
-// NewEntries makes an Entries. log is called with the entries that peers publish.
+// NewEntries makes an Entries. It calls log with the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	limits := batchLimits{delay: entriesDelay, ttl: entriesTTL}
 	return &Entries{newLists(c.Topic("entries"), limits, maxWaiting, func(entries []accesslog.Entry) error {
@@ -37,7 +35,7 @@ func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	}), c}
 }
 
-// Add publishes an entry in the next batch, if a process can receive it. See picker.Config.Forward.
+// Add publishes an entry in the next batch, if a process can receive it.
 func (e *Entries) Add(entry accesslog.Entry) {
 	if !e.channel.Isolated() {
 		e.add(entry)

@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	// hostsTTL is how long a change of addresses stays published. It is longer than a reconnection,
-	// and shorter than the time between lookups, after which the change may be outdated.
-	hostsTTL = 5 * time.Second
-	// maxHostAddresses bounds a name's addresses. A lookup has the same bound (discovery/hostname).
+	// hostsTTL is longer than a reconnection, and shorter than the time between lookups, after
+	// which a change may be outdated.
+	hostsTTL         = 5 * time.Second
 	maxHostAddresses = 256
 )
 
@@ -26,7 +25,7 @@ type HostLearner interface {
 // addresses that the Envoys of another process lack until its next lookup.
 type Hosts struct{ topic *channel.Topic }
 
-// NewHosts makes a Hosts. learner is called once the channel runs.
+// NewHosts makes a Hosts. It calls learner once the channel runs.
 func NewHosts(c *channel.Channel, learner func() HostLearner) *Hosts {
 	h := &Hosts{topic: c.Topic("hosts")}
 	h.topic.Subscribe(eachItem(func(it channel.Item) error {
@@ -60,8 +59,7 @@ func decodeHost(value []byte) ([]string, error) {
 	return out, nil
 }
 
-// Changed publishes addresses of a name that this process looked up. See
-// hostname.Resolver.OnChange.
+// Changed publishes addresses of a name that this process looked up.
 func (h *Hosts) Changed(name string, addresses []string) {
 	h.topic.Publish(channel.Item{Key: name, Value: toJSON(addresses), TTL: hostsTTL})
 }

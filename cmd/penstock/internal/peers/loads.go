@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// loadsRetention is how long a peer's requests count after its connection is lost. Within this
-	// time, Envoys report each request to another process, which then counts it.
+	// loadsRetention is how long a peer's requests count after its connection is lost. Meanwhile,
+	// Envoys report each request to another process, which then counts it.
 	loadsRetention = 2 * time.Second
-	// loadsInterval is the minimum time between publications. The first change after it is
-	// published at once.
+	// loadsInterval is the minimum time between publications.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// claimKey is the key of the number of a process's last claim. answerKey and an owner's name
-	// are the key of that owner's last claim that a process has counted.
+	// answerKey, followed by an owner's name, is the key of the owner's last claim that this
+	// process has counted.
 	claimKey, answerKey = "claim", "answer "
 	// headersKey, followed by an address, is the key of the times to headers that a process learned
 	// there.
@@ -40,8 +39,9 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads implements picker.Peers. It publishes which pickers exist and, by endpoint, a process's
-// requests in flight and times to headers. So costs and limits count the requests of all processes.
+// Loads publishes which pickers exist and, by endpoint, a process's requests in flight and times to
+// headers, so that costs and limits count the requests of all processes. It implements
+// picker.Peers.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
@@ -52,11 +52,10 @@ type Loads struct {
 
 	claims   sync.Mutex
 	claim    uint64
-	owed     map[string]time.Time // since when a peer owes an answer
-	answered chan struct{}        // closed and replaced when answers or peers change
+	owed     map[string]time.Time
+	answered chan struct{}
 }
 
-// load is the value of an item, of one of four kinds.
 type load struct {
 	kind    loadKind
 	owner   string
@@ -69,13 +68,13 @@ type load struct {
 type loadKind byte
 
 const (
-	ofOwner loadKind = 'o' // the name of a process's picker
-	// ofShare: a process's share of an address: its requests, unread and confirmed tokens, the
-	// milliseconds sent and left, and the rate
+	ofOwner loadKind = 'o'
+	// An item of ofShare has a process's share of an address: its requests, unread and confirmed
+	// tokens, the milliseconds sent and left, and the rate.
 	ofShare loadKind = 's'
-	ofClaim loadKind = 'c' // the number of a claim or an answer
-	// ofHeaders: 1 if a server's headers come first, else 0, and the milliseconds that they may
-	// take for each class of prompts.
+	ofClaim loadKind = 'c'
+	// An item of ofHeaders has 1 if a server's headers come first, else 0, and the milliseconds
+	// that they may take for each class of prompts.
 	ofHeaders loadKind = 'h'
 )
 
@@ -122,10 +121,9 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle implements picker.Peers. It publishes a claim after this process's counts, and waits for
-// the answers of all peers, which follow their counts. So if several processes take the last slots
-// at once, the last one to count detects it. Acknowledgements do not suffice: they overtake the
-// counts.
+// Settle publishes a claim after this process's counts, and waits for the answers of all peers,
+// which follow their counts. So if several processes take the last slots at once, the process that
+// counts last detects this. Acknowledgements do not suffice, because they overtake the counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()
@@ -203,8 +201,7 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed sums peers' counts by address. It then publishes this process's counts, and after these
-// its answers to claims.
+// changed publishes this process's counts before its answers to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()
@@ -338,7 +335,6 @@ func decodeHeaders(text string) (*endpoint.HeaderLimits, error) {
 
 var errLoad = errors.New("it is no name of a picker, share, claim or header limits")
 
-// Bounds of one process's figures for one address.
 const (
 	maxInFlight = math.MaxInt32 / 64
 	maxTokens   = 1 << 40

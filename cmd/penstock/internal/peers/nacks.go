@@ -51,7 +51,7 @@ func (n *NACKs) Rejected(gateway, node string, reports []report.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.board.Replace(proxySource(proxy), reports...)
-	n.elsewhere.DropStale(proxy) // reports of a lost process are outdated
+	n.elsewhere.DropStale(proxy)
 	if len(reports) == 0 {
 		n.topic.Retract(proxy)
 		return

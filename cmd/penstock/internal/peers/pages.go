@@ -12,11 +12,8 @@ import (
 )
 
 const (
-	// pagesTTL is how long a batch of pages stays published. A slower process reads the pages
-	// itself.
 	pagesTTL = 200 * time.Millisecond
-	// maxPages bounds the pages of a batch. One process reads fewer pages in batchDelay. Each
-	// process reads further pages itself.
+	// Each process reads pages beyond maxPages itself.
 	maxPages = 1024
 )
 
@@ -28,12 +25,12 @@ type PageReader interface {
 	Share(processes int)
 }
 
-// Pages publishes readings of metrics pages. So, of all processes that have a server in a pool,
-// only one reads the server's page.
+// Pages publishes readings of metrics pages, so that only one of the processes reads a server's
+// page.
 type Pages struct {
 	*lists[page]
 	reader func() PageReader
-	seen   atomic.Int64 // number of processes
+	seen   atomic.Int64
 }
 
 type page struct {
@@ -42,7 +39,7 @@ type page struct {
 	Reading endpoint.Reading `json:"r"`
 }
 
-// NewPages makes a Pages. reader is called once the channel runs.
+// NewPages makes a Pages. It calls reader once the channel runs.
 func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	p := &Pages{reader: reader}
 	p.seen.Store(1)
@@ -72,7 +69,7 @@ func (p *Pages) receive(list []page) error {
 	return errors.Join(errs...)
 }
 
-// Add publishes a page in the next batch. See picker.Config.Read.
+// Add publishes a page in the next batch.
 func (p *Pages) Add(addr netip.AddrPort, number uint64, r endpoint.Reading) {
 	p.share()
 	if p.topic.Subscribed() {

@@ -17,14 +17,11 @@ import (
 )
 
 const (
-	// picksTTL is how long a batch stays published for slow processes. A process that was
-	// disconnected receives a snapshot.
 	picksTTL = time.Second
 	// maxBatch bounds the picks of a batch, and maxPublished all published picks, in bytes. Picks
-	// reach maxPublished at 12 MiB a second. Further picks count as cached only in this process.
+	// reach maxPublished at 12 MiB a second.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
-	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
-	maxSnapshot = 8 << 20
+	maxSnapshot            = 8 << 20
 )
 
 // Caches are the contents of model servers' caches, as inferred from picks. *picker.Picker
@@ -36,7 +33,7 @@ type Caches interface {
 }
 
 // Picks publishes the prompts and adapters sent to servers, so all processes pick with the same
-// knowledge. A starting process receives a snapshot.
+// knowledge.
 type Picks struct {
 	*batches
 	caches func() Caches
@@ -46,7 +43,7 @@ type Picks struct {
 	waiting []byte
 }
 
-// NewPicks makes a Picks. caches is called once the channel runs.
+// NewPicks makes a Picks. It calls caches once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	p := &Picks{caches: caches}
 	p.batches = newBatches(c.Topic("picks"), batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
@@ -98,7 +95,7 @@ func (p *Picks) receive(it channel.Item) error {
 	return nil
 }
 
-// Add publishes a pick in the next batch. See picker.Config.Publish.
+// Add publishes a pick in the next batch.
 func (p *Picks) Add(s picker.Sent) {
 	if !p.topic.Subscribed() {
 		return
@@ -133,7 +130,7 @@ func (p *Picks) take() []byte {
 // length and name of pool, length and name of sender.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// deniedSlots in place of slots, without an adapter, marks a denied pick.
+// deniedSlots, in the place of slots and without an adapter, marks a denied pick.
 const deniedSlots = 255
 
 const maxPoolName, maxSenderName = 1 << 10, 255
@@ -168,7 +165,6 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
-// decodeSent reads a pick, and its chain into memory. rest is the bytes after the pick.
 func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
 	size := int(in[0])
 	if size != 4 && size != 16 || len(in) < sentBytes-16+size {
@@ -188,7 +184,7 @@ func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, res
 	}
 	s.Chain = memory[:blocks]
 	for i := range s.Chain {
-		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 { // 0 is no hash
+		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 {
 			return s, nil, false
 		}
 	}

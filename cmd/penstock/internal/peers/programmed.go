@@ -27,15 +27,13 @@ type ProgrammedConfig struct {
 	Acks    Acks
 	// Resources returns the resources that a gateway's Envoys must have.
 	Resources func(gateway string) []resource.Ref
-	// Version returns a resource's current version.
-	Version func(gateway string, ref resource.Ref) (version string, ok bool)
+	Version   func(gateway string, ref resource.Ref) (version string, ok bool)
 	// Changed is called when Delivered may return something else for a gateway.
 	Changed func(gateway string)
 	Log     *slog.Logger
 }
 
-// state is a Gateway's generation and a digest of its listeners, equal in every process. A
-// ListenerSet changes only the listeners.
+// state is equal in every process. A ListenerSet changes only the listeners.
 type state struct {
 	generation int64
 	listeners  string
@@ -56,10 +54,10 @@ type Programmed struct {
 	wake      chan struct{}
 
 	mu     sync.Mutex
-	newest map[string]state // by gateway
+	newest map[string]state
 	wanted map[string]struct{}
 	waits  map[string]context.CancelFunc
-	acked  map[string]state // acknowledged by all Envoys of this process
+	acked  map[string]state
 }
 
 // NewProgrammed makes a Programmed.
@@ -99,7 +97,6 @@ func (p *Programmed) listeners(gateway string) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// Drop removes a deleted gateway.
 func (p *Programmed) Drop(gateway string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +137,7 @@ func (p *Programmed) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// wait waits for one gateway's Envoys. A rejected resource counts as delivered, because NACKs
-// reports it.
+// wait counts a rejected resource as delivered, because NACKs reports it.
 func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	must := p.cfg.Resources(gateway)
 	for _, ref := range must {
@@ -160,8 +156,6 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	p.cfg.Changed(gateway)
 }
 
-// ack records that the Envoys have acknowledged a gateway's newest state. It returns false if they
-// already had, or if ctx has ended.
 func (p *Programmed) ack(ctx context.Context, gateway string, newest state) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

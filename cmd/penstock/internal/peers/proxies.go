@@ -15,8 +15,8 @@ type Proxies struct {
 	observe   func(gateway string)
 
 	mu      sync.Mutex
-	own     map[string]int // streams by gateway
-	changed chan struct{}  // closed and replaced with each change
+	own     map[string]int
+	changed chan struct{}
 }
 
 // NewProxies makes a Proxies. While the channel runs, changed is called when a gateway's number of
@@ -37,7 +37,7 @@ func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	return p
 }
 
-// Count sets the number of a gateway's Envoys connected to this process. See server.Config.Count.
+// Count sets the number of a gateway's Envoys connected to this process.
 func (p *Proxies) Count(gateway string, streams int) {
 	p.mu.Lock()
 	if p.own[gateway] = streams; streams == 0 {

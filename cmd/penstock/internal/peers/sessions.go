@@ -8,11 +8,8 @@ import (
 )
 
 const (
-	// sessionsTTL is how long a batch of sessions stays published. A process that was disconnected
-	// receives a snapshot.
 	sessionsTTL = time.Second
-	// maxSessions bounds the sessions of a batch, and the last used ones in a snapshot. For further
-	// sessions, other processes may pick other endpoints.
+	// For sessions beyond maxSessions, other processes may pick other endpoints.
 	maxSessions = 1 << 14
 )
 
@@ -22,11 +19,11 @@ type SessionKeeper interface {
 	Sessions(f func(picker.Session) bool)
 }
 
-// Sessions publishes the endpoints of sessions that clients name by an ID. So a session keeps its
-// endpoint, whichever process picks.
+// Sessions publishes the endpoints of sessions that clients name by an ID, so that a session keeps
+// its endpoint, whichever process picks.
 type Sessions struct{ *lists[picker.Session] }
 
-// NewSessions makes a Sessions. keeper is called once the channel runs.
+// NewSessions makes a Sessions. It calls keeper once the channel runs.
 func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 	topic, limits := c.Topic("sessions"), batchLimits{delay: batchDelay, ttl: sessionsTTL}
 	s := &Sessions{newLists(topic, limits, maxSessions, func(list []picker.Session) error {
@@ -49,7 +46,7 @@ func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 	return s
 }
 
-// Add publishes a session in the next batch. See picker.Config.Session.
+// Add publishes a session in the next batch.
 func (s *Sessions) Add(session picker.Session) {
 	if s.topic.Subscribed() {
 		s.add(session)

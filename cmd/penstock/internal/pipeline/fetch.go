@@ -14,11 +14,10 @@ import (
 )
 
 const (
-	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a
-	// listener for its certificate. Then they are translated without the object.
+	// fetchTimeout is how long rows wait for an object that they are the first to read. Then they
+	// are translated without the object.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again because the Source has further
-	// objects for it.
+	// fetchRounds bounds how often one change is translated again for further objects.
 	fetchRounds = 5
 )
 
@@ -29,7 +28,7 @@ type Source interface {
 	Want(wanted, unwanted []kube.Demand) []<-chan struct{}
 	// Flush puts the read objects into the store.
 	Flush() error
-	// Park moves objects that no demand wants out of the store. It is called after the first
+	// Park moves objects without a demand out of the store. It is called after the first
 	// translation.
 	Park()
 	// Forbidden reports whether the API server forbids a read.
@@ -37,8 +36,8 @@ type Source interface {
 }
 
 // Fetch makes a Source read the objects that translation begins to read, and translates again. The
-// first translation, after which proxies receive responses, waits for all objects, or proxies would
-// lose resources. Later, only rows that read an object wait for it (graph.Engine.WaitForDemands).
+// first translation waits for all objects, because proxies would otherwise lose resources. Later,
+// only rows that read an object wait for it (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
@@ -48,7 +47,7 @@ type Fetch struct {
 
 	mu      sync.Mutex
 	arrived []graph.Key
-	ready   chan struct{} // has one element when a key has arrived
+	ready   chan struct{}
 }
 
 // NewFetch makes a Fetch.
@@ -56,7 +55,7 @@ func NewFetch(source Source, t *Translation, log *slog.Logger) *Fetch {
 	return &Fetch{source: source, translation: t, log: log, ready: make(chan struct{}, 1)}
 }
 
-// Ready has an element when a key has arrived that rows wait for. A nil Fetch never has one.
+// Ready has an element when a key has arrived that rows wait for.
 func (f *Fetch) Ready() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -64,7 +63,6 @@ func (f *Fetch) Ready() <-chan struct{} {
 	return f.ready
 }
 
-// take returns the keys that have arrived since the last call. Their objects are in the store.
 func (f *Fetch) take() []graph.Key {
 	if f == nil {
 		return nil
@@ -89,8 +87,6 @@ func (f *Fetch) arrive(keys ...graph.Key) {
 	}
 }
 
-// complete requests the objects that an update has begun to read, and translates again while the
-// Source has objects. It returns the whole change.
 func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	if f == nil {
 		return c
@@ -110,7 +106,6 @@ func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delive
 	return c
 }
 
-// completeFirst waits until the Source has read all objects that the first translation reads.
 func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	parked := false
 	for range fetchRounds {
@@ -133,7 +128,6 @@ func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *d
 	return c
 }
 
-// await returns when a demand is met, or when the API server forbids the read.
 func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) {
 	for {
 		select {
@@ -151,8 +145,7 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 	}
 }
 
-// request passes an update's demands to the source. It returns the keys whose objects the source
-// already has; the other keys arrive later.
+// request returns the keys whose objects the source already has; the other keys arrive later.
 func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
 	keys := out.Wanted
 	if len(keys)+len(out.Unwanted) == 0 {
@@ -171,7 +164,6 @@ func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []
 	return arrived
 }
 
-// expect reports a key as arrived when its objects are read, or after fetchTimeout.
 func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{}) {
 	timeout := time.NewTimer(fetchTimeout)
 	defer timeout.Stop()
@@ -185,7 +177,6 @@ func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{})
 	f.arrive(key)
 }
 
-// again translates the store's present content, and adds the result to a change.
 func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []graph.Key) *delivery.Change {
 	revisions, now := sub.Pending()
 	if len(revisions)+len(arrived) == 0 {
@@ -201,7 +192,6 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 	return next
 }
 
-// flush puts the read objects into the store, which rejects only objects without a name.
 func (f *Fetch) flush() {
 	if err := f.source.Flush(); err != nil {
 		f.log.Error("objects that are read cannot be stored", "error", err)

@@ -20,13 +20,13 @@ type Config struct {
 	Translation *Translation
 	Delivery    *delivery.Delivery
 	Cache       *cache.Cache
-	// Fetch reads objects on demand; nil if the store has all objects.
+	// Fetch is nil if the store has all objects.
 	Fetch *Fetch
 	// Names is called with the host names that a translation begins and ceases to use. It must not
 	// block, and may be nil.
 	Names func(names, gone []string)
-	// Before runs before the first translation. First runs after it, before any proxy receives a
-	// response.
+	// Before runs before the first translation. First runs after the first translation,
+	// before any proxy receives a response.
 	Before, First []func(context.Context)
 	// Observe is called with the seconds that a change took.
 	Observe func(seconds float64)
@@ -48,7 +48,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	sub := p.cfg.Store.Subscribe()
 	defer sub.Close()
 	first := true
-	if view := p.cfg.Store.View(); view.Revision() == 0 { // the store is empty: there is nothing to wait for
+	if view := p.cfg.Store.View(); view.Revision() == 0 {
 		p.follow(ctx, sub, nil, view)
 		p.cfg.Cache.SetReady()
 		first = false
@@ -79,7 +79,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 }
 
-// follow translates and delivers revisions, and keys that have arrived and that rows waited for.
 func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View,
 	arrived ...graph.Key) {
 	defer func(begin time.Time) { p.cfg.Observe(time.Since(begin).Seconds()) }(time.Now())
@@ -87,7 +86,7 @@ func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revision
 	for _, r := range revisions {
 		c.Objects = append(c.Objects, r.Changes...)
 	}
-	run := ctx // ctx of Run, which outlives the change
+	run := ctx // outlives the change
 	ctx, span := p.cfg.Tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.Int64("rev", int64(view.Revision())), attribute.Int("changes", len(c.Objects))))
 	defer span.End()

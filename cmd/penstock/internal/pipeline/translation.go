@@ -23,7 +23,7 @@ func NewTranslation(cfg translator.Config) *Translation {
 	return &Translation{t: t, watch: watchdog{rows: t.Rows}}
 }
 
-// Update translates a change. See translator.Translator.
+// Update translates a change.
 func (t *Translation) Update(view *store.View, changes []store.Change, arrived ...graph.Key) translator.Output {
 	defer t.watch.begin()()
 	t.mu.Lock()
@@ -56,14 +56,14 @@ func (t *Translation) Gateways() []string {
 	return t.t.Gateways()
 }
 
-// Listeners are a gateway's listeners and their route configurations.
+// Listeners returns a gateway's listeners and their route configurations.
 func (t *Translation) Listeners(gateway string) []resource.Ref {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.t.Listeners(gateway)
 }
 
-// PoolClusters are the clusters of a pool.
+// PoolClusters returns the clusters of a pool.
 func (t *Translation) PoolClusters(pool objectid.Target) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,13 +10,11 @@ import (
 // translation of many objects computes rows all the time.
 const StuckAfter = 30 * time.Second
 
-// watchdog detects work that makes no progress. It costs one timer for each piece of work.
 type watchdog struct {
-	rows  func() uint64 // counts up while the work goes on
+	rows  func() uint64
 	stuck atomic.Bool
 }
 
-// begin starts watching a piece of work; end ends it.
 func (w *watchdog) begin() (end func()) {
 	watch := &watch{dog: w, seen: w.rows()}
 	watch.mu.Lock()

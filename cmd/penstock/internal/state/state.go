@@ -25,9 +25,9 @@ func Home() (string, error) {
 	return filepath.Join(base, "penstock"), nil
 }
 
-// Open makes a folder, or checks that an existing one is private: owned by this process's user,
-// with mode 0700. An empty folder of this user becomes private. It removes the unfinished files of
-// a process that was killed.
+// Open makes a folder, or checks that an existing folder is private: owned by this process's user,
+// with mode 0700. An empty folder of this user becomes private. Open removes the unfinished files
+// of a process that was killed.
 func Open(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
@@ -55,8 +55,7 @@ func Open(dir string) error {
 	return restrict(dir, info.Mode().Perm())
 }
 
-// restrict gives an empty folder mode 0700. A folder with files keeps its mode, and is an error: it
-// may have another use.
+// restrict rejects a folder with files, which may have another use.
 func restrict(dir string, mode fs.FileMode) error {
 	// Chmod precedes the check, so another user cannot add a file after it.
 	if err := os.Chmod(dir, 0o700); err != nil {
