@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Limits of failed attempts. An address may make attemptBurst at once, and regains one each
-// attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
-// has 256 random bits. A key that was valid from the address within goodTime passes, because many
-// clients may share an address.
+// An address may make attemptBurst failed attempts at once, and regains one each attemptEvery.
+// Well-formed keys are not limited: they have 256 random bits. A credential that was valid from the
+// address within goodTime always passes, because many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -24,7 +23,6 @@ type attempts struct {
 	good   map[goodKey]time.Time
 }
 
-// failures are the used attempts at the time at.
 type failures struct {
 	used float64
 	at   time.Time
@@ -53,7 +51,6 @@ func networkOf(address string) netip.Prefix {
 	return network
 }
 
-// limited reports whether an address has no attempt left for a credential.
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
 	if !from.IsValid() || credential == "" || WellFormed(credential) {
 		return false
@@ -68,7 +65,6 @@ func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) 
 	return !good || now.Sub(since) > goodTime
 }
 
-// note records the result of an attempt.
 func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.Time) {
 	if !from.IsValid() || credential == "" || ok && WellFormed(credential) {
 		return
@@ -90,7 +86,6 @@ func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.
 	a.failed[from] = failures{min(attemptBurst, a.failed[from].left(now)+1), now}
 }
 
-// makeRoom removes the outdated entries of a full map, or else any entry.
 func makeRoom[K comparable, V any](m map[K]V, outdated func(V) bool) {
 	if len(m) < maxAttempts {
 		return

@@ -56,7 +56,7 @@ type Decision struct {
 // decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential is looked up, too, to take the same time.
+	// A missing or ambiguous credential is looked up, so that its denial takes the same time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
@@ -70,7 +70,7 @@ func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	return d, nil
 }
 
-// DecideFor decides about a request as if its headers had the key called name, "namespace/name".
+// DecideFor decides as if the request's headers had the key called name, "namespace/name".
 func (t *Table) DecideFor(r Request, name string, now time.Time) (d Decision, err error) {
 	_, all, err := t.find(Hash{}, r.Policies)
 	if err != nil {
@@ -117,7 +117,6 @@ func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
 	return d
 }
 
-// reaches reports whether a key permits all that a request may reach.
 func (k *Key) reaches(r Request) bool {
 	if !r.Known {
 		return k.Pools == nil || r.Early
@@ -125,8 +124,7 @@ func (k *Key) reaches(r Request) bool {
 	return !slices.ContainsFunc(r.Pools, func(pool string) bool { return !k.Reaches(pool) })
 }
 
-// Reaches reports whether a key permits a pool or import. The text is an element of
-// model.Route.Reaches.
+// Reaches reports whether a key permits a pool or import, an element of model.Route.Reaches.
 func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contains(k.Pools, pool) }
 
 // Restricted reports whether a key permits only some models or pools.
@@ -143,9 +141,8 @@ func (k *Key) Names(model string) bool {
 // maxCredential bounds a credential, in bytes.
 const maxCredential = 1024
 
-// presented returns the credential of a request and the headers that have it. Clients of OpenAI
-// send Authorization, of Anthropic x-api-key, and of Azure api-key. Some send one key in two of
-// these headers. Of different credentials, none counts.
+// presented returns the credential of a request and the headers that have it. Some clients send one
+// key in two headers. Different keys in two headers count as no credential.
 func presented(headers []Header) (credential string, carriers []string) {
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)

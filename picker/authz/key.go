@@ -47,7 +47,7 @@ func NewKey(random io.Reader) (string, error) {
 }
 
 // WellFormed reports whether a text has the form and the checksum of a key that NewKey makes. Gates
-// do not require it: they also let in imported keys.
+// also let in imported keys, which have neither.
 func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, KeyPrefix)
 	if !ok {

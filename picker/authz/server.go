@@ -27,7 +27,7 @@ const (
 	FinalKey    = "final"    // an early answer may decide: all routes have these policies
 )
 
-// stageKey is a key of a call's metadata. Its value is earlyStage if the route may still change.
+// The value of stageKey in a call's metadata is earlyStage if the route may still change.
 const stageKey, earlyStage = "x-penstock-stage", "early"
 
 // Config configures a Server.
@@ -35,8 +35,8 @@ type Config struct {
 	Table *Table
 	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove their Gateway.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy. Its proxies may not ask about
-	// others.
+	// Gates reports whether a route of a Gateway has a policy. Calls about other policies are
+	// denied.
 	Gates func(gateway, policy string) bool
 	Now   func() time.Time
 }
@@ -89,7 +89,7 @@ type call struct {
 	grpc  bool
 	final bool
 	// preflight is set for an early call about a CORS preflight request. It passes: the filter cors
-	// or the late gate answers it.
+	// or the late gate answers the request.
 	preflight bool
 }
 
@@ -112,7 +112,6 @@ func callOf(ctx context.Context, a *authv3.AttributeContext) call {
 	return c
 }
 
-// asksForModels reports whether a request without a body asks for the list of models.
 func (c *call) asksForModels(method string) bool {
 	path, _, _ := strings.Cut(c.path, "?")
 	length := c.header("content-length")
@@ -120,7 +119,7 @@ func (c *call) asksForModels(method string) bool {
 		(length == "" || length == "0") && c.header(chunkedHeader) == "" && c.header("upgrade") == ""
 }
 
-// header returns the values of a header, joined by commas.
+// header joins several values by commas.
 func (c *call) header(name string) (value string) {
 	for _, h := range c.Headers {
 		switch {

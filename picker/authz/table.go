@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// Key is an API key. Immutable.
+// Key is an immutable API key.
 type Key struct {
 	Namespace, Name string
 	Labels          labels.Set
@@ -32,18 +32,17 @@ type Key struct {
 	Disabled bool
 }
 
-// usable reports whether the key may be used at the time now.
 func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// compare orders keys by age, then by name. Of several keys with one hash, the first counts.
+// compare orders the keys with one hash; the first key counts.
 func (k *Key) compare(o *Key) int {
 	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
 		strings.Compare(k.Name, o.Name))
 }
 
-// Policy is an AccessPolicy: which keys it lets in. Immutable.
+// Policy is an immutable AccessPolicy: which keys it lets in.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
@@ -54,12 +53,10 @@ func (p *Policy) selects(k *Key) bool {
 	return slices.Contains(p.Namespaces, k.Namespace) && p.Selector.Matches(k.Labels)
 }
 
-// policyGrace is how long a removed policy still decides, because Envoys may still have routes with
-// its gate.
+// policyGrace is how long a removed policy still decides, because Envoys may still have its routes.
 const policyGrace = 10 * time.Minute
 
-// Table has all keys and policies. Its methods are safe for concurrent use. A Change takes effect
-// as a whole.
+// Table has all keys and policies. Its methods are safe for concurrent use.
 type Table struct {
 	mu       sync.RWMutex
 	filled   bool
@@ -81,7 +78,8 @@ type Change struct {
 	Policies map[string]*Policy
 }
 
-// Apply applies a change at the time now. The first change, which may be empty, opens the Table.
+// Apply applies a whole change at the time now. The first change, which may be empty, opens the
+// Table.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +103,7 @@ func (t *Table) Apply(c Change, now time.Time) {
 	}
 }
 
-// setKey replaces a key; nil removes it. t.mu is held.
+// t.mu is held.
 func (t *Table) setKey(name string, k *Key) {
 	old := t.byName[name]
 	if old != nil {
@@ -129,7 +127,7 @@ func (t *Table) setKey(name string, k *Key) {
 }
 
 // Permits reports whether all keys in a comma-separated list of "namespace/name" permit a pool and
-// a model; "" is not checked. An unknown key permits nothing.
+// a model. An empty pool or model is not checked. An unknown key permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -142,7 +140,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Sharing returns the names ("namespace/name") of the other keys that have a hash of the named key.
+// Sharing returns the names ("namespace/name") of other keys that share a hash with the named key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -172,8 +170,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns, sorted, the policies that select a key with models, but whose routes do not read
-// the model of a request.
+// Unread returns the policies that select the named key, if it permits only some models, but whose
+// routes do not read the model of a request. They are sorted.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -190,8 +188,7 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns the oldest key of a namespace with a hash, or nil. If a policy selects several such
-// keys, the oldest counts.
+// First returns the oldest key of a namespace with a hash, or nil.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -203,17 +200,14 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// errUnknown is the error if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
-// named returns the key called name, "namespace/name", or nil.
 func (t *Table) named(name string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byName[name]
 }
 
-// find returns the keys with a hash, and the named policies. It fails if a policy is unknown.
 func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

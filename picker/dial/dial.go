@@ -21,7 +21,7 @@ type Address struct {
 }
 
 // TLS configures the connections to addresses that are not Cleartext. The zero value accepts any
-// certificate, because pickers usually have self-signed certificates.
+// certificate: many pickers have self-signed ones.
 type TLS struct {
 	ServerName string  // SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
@@ -31,16 +31,15 @@ type TLS struct {
 
 // Verify lists the requirements on a picker's certificate.
 type Verify struct {
-	// Roots are the trusted CAs, in PEM; nil means the system's CAs. If Roots is not nil and holds
-	// no certificate, every connection fails.
+	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Without a certificate in Roots
+	// that are not nil, every connection fails.
 	Roots []byte
-	// SANs and URIs are names; the certificate must have at least one of them. A wildcard matches
+	// SANs and URIs are names, of which the certificate must have at least one. A wildcard matches
 	// any first label.
 	SANs, URIs []string
 }
 
-// Connect returns a connection to a picker. The connection opens at its first call. The caller
-// closes it.
+// Connect returns a connection to a picker, which opens at its first call. The caller closes it.
 func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !a.Cleartext {

@@ -27,20 +27,20 @@ const (
 	interval = 5 * time.Millisecond
 	// emptyInterval is how often requests for a pool without endpoints are checked.
 	emptyInterval = 100 * time.Millisecond
-	// lag is the time until processes count each other's placed requests.
+	// lag is the time until another process counts a request that this process placed.
 	lag = 64 * time.Millisecond
 )
 
 // Order determines which request of a flow goes first.
 type Order string
 
-// The orders. With Deadline, requests that have no Request.Deadline go last.
+// With Deadline, requests that have no Request.Deadline go last.
 const (
 	FCFS     Order = "FCFS"
 	Deadline Order = "Deadline"
 )
 
-// Limits of a Queue. Zero values mean the defaults.
+// Limits configures a Queue. Zero values mean the defaults.
 type Limits struct {
 	Requests int // requests that may wait in each band
 	Bytes    int64
@@ -50,8 +50,8 @@ type Limits struct {
 	Order    Order
 }
 
-// BandTTL is the maximum wait of the requests of one priority. With Negative it is for every
-// priority below 0 that has no BandTTL itself; Priority is then not read.
+// BandTTL is the maximum wait of the requests of one priority. With Negative, Priority is not read:
+// TTL applies to all priorities below 0 that have no BandTTL themselves.
 type BandTTL struct {
 	Priority int
 	Negative bool
@@ -82,14 +82,14 @@ func (l Limits) withDefaults() Limits {
 // Room is a pool's room at one moment.
 type Room struct {
 	Endpoints int // endpoints that accept requests
-	// Requests is the number of further requests that the pool accepts. Sheddable is the number of
-	// these that may have a priority below 0.
+	// Requests is the number of further requests that the pool accepts. At most Sheddable of these
+	// may have a priority below 0.
 	Requests, Sheddable int
-	// Saturation of the pool. The pool is saturated from 1 on.
+	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process is the first of all in their common order; it gets the remainder when room is
-	// divided.
+	// this process is the first of all in their common order: it receives the remainder of divided
+	// room.
 	Others int
 	First  bool
 }
@@ -115,7 +115,7 @@ type Request struct {
 // Outcome is the outcome of a request.
 type Outcome int
 
-// The outcomes. All but Queued are final.
+// All outcomes but Queued are final.
 const (
 	Queued      Outcome = iota
 	Admitted            // its endpoint may be chosen now
@@ -163,8 +163,7 @@ type settings struct {
 	measure func(now time.Time) Room
 }
 
-// New returns an empty Queue. measure returns the pool's Room. It is called with the Queue locked,
-// at most every few milliseconds, and must not block.
+// New returns an empty Queue. measure is called with the Queue locked, and must not block.
 func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	q := &Queue{begin: now}
 	q.measured.Store(-int64(interval))
@@ -183,8 +182,8 @@ func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 // On reports whether there is flow control. Without flow control the Queue is nil.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock if no request waits and there is room, which is so for most
-// requests. Otherwise it returns false, and the caller calls Enter.
+// Pass admits a request without a lock if no request waits and there is room. Otherwise it returns
+// false, and the caller calls Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
@@ -247,8 +246,8 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed records that measurements count an admitted request from now on, or that it is not sent.
-// Call it once for each admitted request.
+// Placed records that measurements count an admitted request from now on, or that the request is
+// not sent. Call it once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
 // Unplaced returns the number of admitted requests for which Placed was not called yet.
@@ -288,7 +287,7 @@ func (q *Queue) Delay() time.Duration {
 	return q.delay
 }
 
-// Band describes the waiting requests of one priority.
+// Band sums up the waiting requests of one priority.
 type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
@@ -409,10 +408,8 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve returns the number of servers to keep free of sheddable prompts. It is proportional to
-// the share of admitted requests that are not sheddable, and at most half of the servers. A server
-// reads one prompt at a time, so a request that arrives while all servers read sheddable prompts
-// has to wait.
+// reserve returns the number of servers to keep free of sheddable prompts. A server reads one
+// prompt at a time, so an urgent request has to wait while all servers read sheddable prompts.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -420,8 +417,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's share of n requests' room, after its unplaced requests. It assumes
-// that each other process has as many unplaced and recently placed requests as this one.
+// share returns this process's share of room for n requests. It assumes that each other process has
+// as many unplaced and recently placed requests as this process.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -450,7 +447,7 @@ func (q *Queue) roll(at int64) {
 	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
-// expireEmpty ends requests that waited EmptyTTL for a pool without endpoints. q.mu is held.
+// q.mu is held.
 func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	var over []*Request
 	for _, b := range q.bands {
@@ -465,7 +462,7 @@ func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	}
 }
 
-// finish removes a waiting request. q.mu is held.
+// q.mu is held.
 func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
@@ -556,9 +553,8 @@ func (q *Queue) add(b *band, r *Request) {
 	q.waiting.Add(1)
 }
 
-// makePlace rejects a request of the band's longest flow in favor of r, so that no flow takes the
-// places of other flows. It returns false if r belongs to the longest flow, or if r needs more than
-// one request's place. q.mu is held.
+// makePlace rejects a request of the band's longest flow in favor of r. It returns false if r
+// belongs to the longest flow, or needs more than one request's place. q.mu is held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {

@@ -8,12 +8,11 @@ import (
 )
 
 const (
-	// DefaultQueue and DefaultKV are the number of waiting requests and the KV cache usage at which
-	// a server is saturated.
+	// A server is saturated with DefaultQueue waiting requests, or at a KV cache usage of
+	// DefaultKV.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is the queue at which a server accepts no sheddable requests. More urgent
-	// requests use the rest of Saturation.Queue.
+	// sheddableQueue is the queue from which on a server accepts no sheddable requests.
 	sheddableQueue = 1
 	// prefillRate, in tokens a second, is used when a server's rate is unknown.
 	prefillRate = 4000
@@ -27,9 +26,9 @@ type Saturation struct {
 }
 
 // Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue
-// and KV cache usage / s.KV. The pool's saturation is the mean of its servers. A pool below 1 has
-// room for as many requests as would raise it to 1 if all of them were queued. With InFlight, the
-// saturation is at least the requests in flight divided by the requests allowed in flight.
+// and KV cache usage / s.KV; the pool's is the mean of its servers. A pool below 1 has room for as
+// many requests as would raise it to 1 if all of them were queued. InFlight limits the room
+// further.
 //
 // A server's queue is the queue on its metrics page plus the requests sent since. If the page is
 // stale, the queue is estimated from the requests in flight.

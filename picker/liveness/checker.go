@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// Within bounds the wait for proof that a responsive server is dead; silence bounds it for an
-	// unresponsive server, because a dying engine answers late. A probe takes at most Within, so
-	// Dead returns after at most their sum.
+	// Within bounds the wait for proof that a responsive server is dead. silence bounds the wait
+	// for an unresponsive server, because a dying engine answers late. A probe takes at most
+	// Within, so Dead returns after at most the sum of both.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
 	// maxProbes bounds concurrent probes, maxWaiting the requests that wait for them. Beyond these
@@ -25,12 +25,12 @@ const (
 	maxProbes, maxWaiting = 64, 4096
 )
 
-// Config configures a Checker. Zero values mean the defaults given.
+// Config configures a Checker.
 type Config struct {
 	// Never returns the kind of an address that must not be called, and "" for others; nil allows
 	// all.
 	Never func(netip.Addr) string
-	// Transport sends probes. By default, it keeps no connections.
+	// Transport sends probes. The default keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
 }
 
@@ -71,8 +71,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns once a probe proves that, or else after Within,
-// or later if the server is silent. by is the server's protocol.
+// Dead reports whether a server is dead. It returns once a probe proves that, or else after Within;
+// after up to silence + Within if the server does not answer.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -170,8 +170,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe reads a server's /health. A status of 500 or more, or the error "connection refused", shows
-// a dead server. Any other status, or a response in another protocol, shows a working server.
+// A status of 500 or more, or the error "connection refused", shows a dead server. Any other
+// status, or a response in another protocol, shows a working server.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {

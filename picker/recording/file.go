@@ -33,16 +33,15 @@ type Line struct {
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
-	// Took is ms from the arrival to the end, or from the pick if Penstock does not configure the
+	// Took is ms from the arrival to the end; from the pick, if Penstock does not configure the
 	// gateway.
 	Took  float64 `json:"took"`
 	Bytes int64   `json:"output_bytes"` // of the response's body
 }
 
 const (
-	// waiting bounds the number of lines in memory.
 	waiting = 4096
-	// flushEvery bounds the time that a line waits in memory.
+	// flushEvery bounds the time that a line stays in memory.
 	flushEvery = time.Second
 )
 
@@ -99,8 +98,8 @@ func (f *File) Add(l Line) {
 // Dropped returns the number of dropped lines.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes until ctx ends, and then writes the remaining lines. It logs a write error once, and
-// drops lines until writing works again.
+// Run writes until ctx ends, and then writes the remaining lines. It drops lines while writing
+// fails.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()

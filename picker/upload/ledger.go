@@ -14,8 +14,8 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is the minimum number of bytes counted for an upload: about the cost of its call, apart
-// from its body.
+// least is the minimum number of bytes counted for an upload: about the cost of a call without a
+// body.
 const least = 64 << 10
 
 // Upload is the share of one request. It is not safe for concurrent use.
