@@ -13,9 +13,8 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second. A message has
-// the frames of a KV event: the topic "load", a sequence number, and a batch, the MessagePack of
-// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
+// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second. The batch is
+// the MessagePack of ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
@@ -31,10 +30,9 @@ type Load struct {
 
 const loadTopic = "load" // prefix of the topics to read
 
-// maxLoad bounds a message, in bytes. SGLang's messages have less than 100.
 const maxLoad = 4 << 10
 
-const maxCount = 1 << 40 // maximum of each number in a load
+const maxCount = 1 << 40
 
 type loadSource struct {
 	LoadSource
@@ -49,7 +47,7 @@ type LoadSubscription struct {
 	sources    []*loadSource
 }
 
-// SubscribeLoads adds sources. Subscriptions share equal sources. Release ends their use.
+// SubscribeLoads adds sources. Subscriptions share equal sources.
 func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()

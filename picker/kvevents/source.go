@@ -49,8 +49,7 @@ type source struct {
 }
 
 const (
-	// lostAfter is how long the reports of a server without a connection stay. No server restarts
-	// in less time.
+	// lostAfter is how long the reports of a server without a connection stay.
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
@@ -200,8 +199,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message. If earlier messages are missing, it requests a replay first. It
-// returns the pause until the next read.
+// receive applies one message, after a replay if earlier messages are missing. It returns the pause
+// until the next read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -216,9 +215,8 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay requests a server's messages, starting with number from. If the replay fails, the reports
-// stay until the next message shows a gap. A gap soon after the last replay waits for replayEvery,
-// because its messages are not requested again later.
+// If the replay fails, the reports stay until the next message shows a gap. A gap soon after the
+// last replay waits for replayEvery, because its messages are not requested again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return
@@ -239,9 +237,8 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 const (
 	maxReplayed   = 10_000 // messages of an answer: as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle bounds the wait for the next message of an answer. A publisher's ROUTER socket
-	// drops messages when 1,000 wait for a connection, even the message that ends the answer: a
-	// slow reader receives 6,000 of 9,000 messages.
+	// replayIdle bounds the wait for the next message of an answer. A ROUTER socket drops messages
+	// while 1,000 wait for a connection, even the message that ends the answer.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )
@@ -261,7 +258,7 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 }
 
 // readReplayed reads one answer until its end or its first gap. more means that messages are
-// missing, so the caller sends the request again.
+// missing.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, end, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {

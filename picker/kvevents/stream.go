@@ -30,7 +30,7 @@ func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) 
 }
 
 // missing reports whether messages before number seq are missing, and the first missing number. If
-// the numbers start again from the beginning, the publisher has restarted with an empty cache.
+// the numbers start again, the publisher has restarted with an empty cache.
 func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	if s.started && seq < s.next && seq >= s.replayed {
 		s.forget()
@@ -41,7 +41,7 @@ func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	return s.next, seq > s.next
 }
 
-// message applies a message. After a gap it first drops the reports of earlier messages.
+// After a gap, message first drops the reports of earlier messages.
 func (s *stream) message(seq uint64, batch []byte) error {
 	if s.started && seq < s.next && seq < s.replayed {
 		return nil // already read

@@ -18,16 +18,15 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. That many blocks take about 200 MiB.
+// DefaultBlocks is the default of Config.Blocks. So many blocks take about 200 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config configures a Subscriber. A zero value means the default given.
+// Config configures a Subscriber.
 type Config struct {
 	Prefixes *prefix.Index // required
 	// Listener accepts publishers that dial; may be nil. Run closes it.
 	Listener net.Listener
-	// Blocks bounds the blocks that the Subscriber keeps for all servers together; default
-	// DefaultBlocks.
+	// Blocks bounds the blocks kept for all servers together; default DefaultBlocks.
 	Blocks int
 	// Load receives each published load (LoadSource); may be nil.
 	Load func(server netip.AddrPort, l Load)
@@ -63,8 +62,8 @@ type places struct {
 	conns int
 }
 
-// readers bounds the large messages that are read at a time; ownReaders bounds them for each
-// address.
+// readers bounds the large messages that are read at the same time, and ownReaders the large
+// messages of one address.
 const (
 	readers    = 16
 	ownReaders = 4
@@ -106,7 +105,7 @@ type Subscription struct {
 	sources    []*source
 }
 
-// Subscribe adds sources. Subscriptions share equal sources. Release ends their use.
+// Subscribe adds sources. Subscriptions share equal sources.
 func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +133,7 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription. Sources that no other subscription has are no longer read, and
-// their reports are dropped.
+// Release ends the subscription. It drops the reports of sources that no other subscription has.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -281,7 +279,6 @@ func (s *Subscriber) end(src *source) {
 	}
 }
 
-// keepConnected repeats connect until gone closes. It calls failed with each error of connect.
 func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -312,7 +309,6 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}
 }
 
-// pause waits; if ctx ends first, it returns ctx's error.
 func pause(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -339,8 +335,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket. The connection lasts until end is called or ctx ends. It accepts
-// messages of up to most bytes; 0 means zmtp.DefaultMessage.
+// The connection of dial lasts until end is called or ctx ends. most bounds a message, in bytes; 0
+// means zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	end func(), err error) {
 	if s.config.Never != nil {

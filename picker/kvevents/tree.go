@@ -40,8 +40,8 @@ type quota struct {
 	servers atomic.Int64
 }
 
-// take reserves room for another block of a server that has n blocks. A server has at most an equal
-// share.
+// take reserves room for one more block of a server that has n blocks. A server has at most an
+// equal share.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -56,7 +56,6 @@ func (q *quota) take(n int) bool {
 // maxBlockSize bounds an engine's block size, in tokens.
 const maxBlockSize = 1 << 16
 
-// It returns true if the server's cache is now empty.
 func (t *tree) apply(e *event) (cleared bool) {
 	if e.tag == allBlocksCleared {
 		t.clear()
@@ -143,9 +142,8 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 	return place, t.index.ReportSeed(adapter, 0), true, true
 }
 
-// mixExtra adds a block's extra keys to its prompt. The adapter's name is already in the seed. A
-// text in the first block is a cache salt, which is also part of a request's seed. Other keys, such
-// as hashes of images, match no request's tokens.
+// mixExtra mixes a block's extra keys into its prompt's seed. A text in the first block is a cache
+// salt, as in a request's seed. Other keys, such as hashes of images, match no request.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)

@@ -56,14 +56,12 @@ func parse(body []byte, limit int) ([]Model, error) {
 	return out, nil
 }
 
-// named reports whether text is a valid name: neither empty nor too long, without control
-// characters.
 func named(text string) bool {
 	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text),
 		func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// Encode returns a list as the response to GET /v1/models. If several models have one ID, the first
+// Encode returns a list as the response to GET /v1/models. Of several models with one ID, the first
 // counts.
 func Encode(list []Model) string {
 	list = slices.Clone(list)

@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// former maps a block without servers to its former home, the server that evicted the last copy.
-// Each block has one place in the table, so later blocks replace earlier ones. A place depends only
-// on the block, so simulations are equal in all processes. A client that makes blocks collide only
-// loses hints. An entry holds the upper bits of the block's place, and the server's ID plus 1; 0 is
-// an empty entry.
+// former maps a block without servers to the server that evicted its last copy. Each block has one
+// place in the table, so later blocks replace earlier blocks. The place depends only on the block,
+// so that simulations are equal in all processes. An entry holds the upper bits of the block's
+// place, and the server's ID plus 1.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -22,8 +21,7 @@ const (
 	formerIDs = 1 << 20
 )
 
-// held is the number of blocks of all servers. The table has up to twice as many places. A larger
-// table starts empty.
+// held is the number of blocks of all servers. A larger table starts empty.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -72,8 +70,7 @@ func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until in
 	return 0, 0, false
 }
 
-// formerEnd returns the last block after first with the same former home. A prompt's end is evicted
-// first, so such blocks are contiguous.
+// A prompt's end is evicted first, so blocks with the same former home are contiguous.
 func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	low, high := first, len(c)
 	for high-low > 1 {
@@ -87,8 +84,7 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	return low
 }
 
-// near returns the former home of a block or, if another block has replaced its entry, of one of
-// the next two blocks.
+// If another block has replaced a block's entry, near uses the next two blocks.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
 		id, ok = f.home(c[i])

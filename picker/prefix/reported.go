@@ -13,11 +13,12 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed: no reports, so prompts that picks sent there count as cached.
+	// Guessed means that there are no reports: prompts that picks sent there count as cached.
 	Guessed Knowledge = iota
-	// Partly: reports may be incomplete, so the larger number of reported and picked tokens counts.
+	// Partly means that reports may be incomplete: the larger number of reported and picked tokens
+	// counts.
 	Partly
-	// Reported: only reported blocks and recent picks count as cached.
+	// Reported means that only reported blocks and recent picks count as cached.
 	Reported
 )
 
@@ -27,15 +28,14 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached at a server with reports. The report follows
-	// when the server has read the prompt.
+	// pickedFor is how long a pick counts as cached at a server with reports: until its report
+	// arrives.
 	pickedFor = 2 * time.Second
-	// maxAdapters bounds the adapters of a server that have blocks of their own.
+	// maxAdapters bounds the adapters of one server.
 	maxAdapters = 256
 )
 
-// reported is a server's cache as its reports and recent picks describe it. These blocks have other
-// keys in the table of holders.
+// reported is a server's cache as its reports and recent picks describe it.
 type reported struct {
 	known    atomic.Int32
 	adapters atomic.Pointer[[]uint64] // hashes of names of adapters with blocks; replaced under Server.mu
@@ -55,8 +55,8 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys for an adapter (0 means the base model) and a cache
-// salt (0 means none). Both are hashes by NameHash.
+// ReportSeed returns the seed of reported keys. adapter and salt are hashes by NameHash; 0 means
+// the base model and no salt.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
@@ -96,8 +96,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s has blocks of an adapter. From then on, requests for a model of this
-// name match only the adapter's blocks at s.
+// NoteAdapter records that s has blocks of an adapter. Requests for this adapter then match only
+// its blocks at s.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -127,7 +127,7 @@ func (s *Server) ClearReports() {
 	s.clearHolds(true)
 }
 
-// clearHolds removes reported blocks and, unless keepPicks, picked blocks. s.mu is held.
+// s.mu is held.
 func (s *Server) clearHolds(keepPicks bool) {
 	for key, h := range s.reported.holds {
 		h.reports = 0
@@ -169,7 +169,7 @@ func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	return true
 }
 
-// setHold stores a hold, or removes a block that has neither reports nor a pick. s.mu is held.
+// s.mu is held.
 func (s *Server) setHold(key uint64, h hold) {
 	if h.reports > 0 || h.until > 0 {
 		s.reported.holds[key] = h
@@ -180,8 +180,7 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect makes a prompt that was just sent to a server with reports count as cached for two
-// seconds.
+// Expect makes a prompt that was just sent to a server with reports count as cached for pickedFor.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -210,7 +209,7 @@ func (s *Server) Picks() int {
 	return len(s.reported.picks)
 }
 
-// Expire ends picks older than two seconds.
+// Expire ends picks older than pickedFor.
 func (s *Server) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,9 +247,8 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports completes Match's result: cached[i] becomes the number of cached tokens that
-// servers[i] reports, if it sends reports. model is the request's model, possibly an adapter's
-// name.
+// MatchReports completes Match's result for servers that send reports. model is the request's
+// model, or an adapter's name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is the assumed cache size, in tokens, of a server that does not report it.
+// DefaultCapacity is the assumed size of an unreported cache, in tokens.
 const DefaultCapacity = 2_000_000
 
 // Server has one model server's blocks, as an LRU list.
@@ -24,8 +24,8 @@ type Server struct {
 	capacity int // in tokens
 	tokens   int // of all blocks
 
-	// nodes is the list. Node 0 is no block: its next node is the most recently used block, its
-	// previous node the block to evict next.
+	// Node 0 is no block: its next node is the most recently used block, its previous node the
+	// block to evict next.
 	nodes  []node
 	pieces []uint8 // size of each node's block, in pieces of 64 tokens
 	// uses counts, for each node, the picks that sent its block and were not denied, up to
@@ -65,8 +65,8 @@ const alwaysUsed = math.MaxUint8
 // longBytesPerToken is the length of a token in text whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt. tokens is the prompt's length at
-// BytesPerToken; if its tokens are long, it has fewer. A server denies prompts that do not fit.
+// Fits reports whether a server's cache can hold a prompt of this length at BytesPerToken. Its real
+// tokens may be longer. A server denies prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,9 +121,8 @@ func (s *Server) add(c Chain) {
 }
 
 // forget reverts one add of a chain. Blocks that other picks use stay. The counts of a block's
-// successors add up to at most the block's count, so the remaining blocks are closed under
-// prefixes. forget has no effect if the chain's end is evicted, because the counts may no longer
-// include the add.
+// successors add up to at most its own count, so the remaining blocks are closed under prefixes. If
+// the chain's end is evicted, forget has no effect: the counts may no longer include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +222,6 @@ func (s *Server) place(hash uint64) int {
 	return at
 }
 
-// unslot frees a node's slot, as table.delete does.
 func (s *Server) unslot(n uint32) {
 	mask := len(s.slots) - 1
 	at := s.place(s.nodes[n].hash)

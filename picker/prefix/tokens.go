@@ -2,9 +2,8 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the hash and the number of the tokens before it.
-// The zero value is the beginning. A Place may be after any token, so it can follow blocks of any
-// size.
+// Place is a position in a prompt of token IDs: the hash and the number of the tokens before it. A
+// Place may be after any token, so that it can follow blocks of any size.
 type Place struct {
 	hash   uint64
 	tokens uint32
@@ -67,9 +66,8 @@ func (t *Tokens) Len() int { return t.place.Tokens() }
 // Exact returns the prompt. It shares t's memory until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt with known token IDs: their hashes at the ends of a Chain's blocks, without a
-// seed. It is compared with servers' reports. Their seeds differ, because a server's model may have
-// another name and only some servers have an adapter.
+// Exact is a prompt with known token IDs: the hashes at the ends of a Chain's blocks, without a
+// seed, because servers' reports have different seeds.
 type Exact struct {
 	Ends   []uint64
 	Tokens int // of the prompt; 0 if unknown

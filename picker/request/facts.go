@@ -9,8 +9,8 @@ import (
 // Facts are the facts about a body that the picker uses.
 type Facts struct {
 	Kind Kind
-	// Model is the top-level "model", unescaped; "" if absent, not a string, or longer than 6,144
-	// bytes as written. As in model servers' JSON parsers, the last one counts.
+	// Model is the last top-level "model", unescaped; "" if absent, not a string, or longer than
+	// 6,144 bytes as written.
 	Model string
 	// Target, if not nil, replaces the model. Chain and Prompt are then computed for the target.
 	Target *Target
@@ -21,9 +21,9 @@ type Facts struct {
 	MaxTokens int
 	Size      int
 	// Tokens is the length of the prompt: a quarter of its bytes as written in JSON, or the number
-	// of token IDs if these are given. Images are not counted. It is 0 if the prompt is unknown.
+	// of given token IDs. Images count nothing. 0 means that the prompt is unknown.
 	Tokens int
-	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
+	// Spread is Spread.Sum; 0 if not computed.
 	Spread uint64
 	// Previous is the response that a Responses API request continues, or zero.
 	Previous ResponseID
@@ -33,12 +33,12 @@ type Facts struct {
 	Media bool
 	// Items are the distinct hashes of the first 32 media, valid until the Scanner's Release.
 	Items []uint64
-	// Route is the body's member "route". GivesRoute reports whether the member is a boolean.
+	// Route is Scanner.Route.
 	Route, GivesRoute bool
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
-	// Exact is the prompt if it is given as token IDs, valid until the Scanner's Release. Otherwise
-	// Exact only has the cache salt.
+	// Exact is the prompt if given as token IDs, valid until the Scanner's Release. Otherwise it
+	// only has the cache salt.
 	Exact  prefix.Exact
 	Prompt uint64
 }
@@ -46,7 +46,7 @@ type Facts struct {
 // Kind is a request's API.
 type Kind uint8
 
-// The kinds. The prompt of OtherKind is unknown.
+// The prompt of OtherKind is unknown.
 const (
 	OtherKind Kind = iota
 	ChatCompletions
@@ -61,7 +61,7 @@ const (
 	Rendered // the response of vLLM's render endpoints: token IDs
 )
 
-// Suffixes of a request's path. The path may begin with anything, as with several APIs on one host.
+// Suffixes of a request's path: one host may have several APIs.
 var paths = [...]struct {
 	path string
 	kind Kind
@@ -77,7 +77,6 @@ var paths = [...]struct {
 	{GRPCEmbedPath, GRPCEmbed},
 }
 
-// The methods of vLLM's gRPC API whose requests have a prompt.
 const (
 	GRPCGeneratePath = "/vllm.grpc.engine.VllmEngine/Generate"
 	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"

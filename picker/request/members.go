@@ -36,7 +36,7 @@ const (
 	asFront    // the bytes of any value, before the prompt
 	forFront   // like forContent, before the prompt
 	forStore   // a boolean
-	// A response's ID, whose text goes before the prompt.
+	// forPrevious is a response's ID, whose text goes before the prompt.
 	forPrevious
 )
 
@@ -135,8 +135,6 @@ func (k Kind) bodyUse(key []byte) use {
 	return unused
 }
 
-// opens returns the place for the members of an object or array, or nowhere if they are not read
-// one by one.
 func (u use) opens(bracket byte) place {
 	switch {
 	case u == forPrompt && bracket == '[':

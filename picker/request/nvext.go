@@ -2,7 +2,7 @@ package request
 
 import "google.golang.org/grpc/mem"
 
-// Dynamo's frontend reads the member nvext. A picker sets the workers and token IDs in it. The
+// Dynamo's frontend reads the member nvext. A picker sets the workers and token IDs in it; the
 // client sets its other members.
 
 func nvextUse(key []byte) use {
@@ -29,7 +29,7 @@ func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }
 var null = []byte("null")
 
 // RemoveWorkers makes Splices replace the workers and token IDs in nvext by null. It returns false
-// if there are too many of them.
+// if there are too many of these values.
 func (s *Scanner) RemoveWorkers() bool {
 	s.bare = true
 	return !s.nvext.removed.tooMany

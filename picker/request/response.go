@@ -8,11 +8,11 @@ import (
 	"net/url"
 )
 
-// ResponseID is a hash of a Responses API response's ID; zero means none. The ID itself suffices to
-// continue a client's conversation, so the picker does not store it.
+// ResponseID is a hash of the ID of a Responses API response; zero means none. The picker does not
+// store the ID itself, because anyone with the ID can continue the client's conversation.
 type ResponseID [16]byte
 
-// maxResponseID is in bytes. vLLM's IDs have 37, OpenAI's 55.
+// maxResponseID is in bytes. vLLM's IDs have 37 bytes, OpenAI's 55.
 const maxResponseID = 256
 
 // ResponseOf returns the ResponseID of an ID; zero if it is empty or longer than 256 bytes.

@@ -14,17 +14,16 @@ import (
 
 const (
 	maxKey = 6 * len("max_completion_tokens") // all characters as \uXXXX
-	// maxModel is 1,024 escaped bytes. The script that routes by the model (scan.lua in
-	// translator/envoy) has the same limit.
+	// The limit is 1,024 escaped bytes, as in the script that routes by the model
+	// (translator/envoy, scan.lua).
 	maxModel = 6 * 1024
-	// maxDepth bounds the depth at which objects and arrays are read member by member. Deeper
-	// values are hashed as written.
+	// Objects and arrays below maxDepth are hashed as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
 )
 
-// Separators of roles and messages in the prompt; no JSON text has these bytes.
+// No JSON text has these bytes.
 var (
 	endOfRole = []byte{0xff}
 	endOfText = []byte{0xfe}
@@ -104,12 +103,11 @@ type Scanner struct {
 	message     []byte        // of a gRPC request
 
 	chain [prefix.MaxBlocks]uint64
-	// The model of the scanner's previous request. Pools have few models, so this often saves a
-	// copy.
+	// Pools have few models, so the previous request's model often saves a copy.
 	lastRaw, lastModel string
 }
 
-// Each Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
+// A Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
 // maxKept is the size of the largest gRPC message whose memory is reused, in bytes.
@@ -185,7 +183,7 @@ func (s *Scanner) Facts() Facts {
 			f.Tokens = 1 // 0 would mean an unknown prompt
 		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
-		// Exact needs a prompt that is one list of token IDs, possibly within a list, without
+		// Exact requires a prompt that is one list of token IDs, possibly within a list, without
 		// images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
@@ -269,8 +267,7 @@ func (s *Scanner) endKey() {
 	}
 }
 
-// nested reads a value that is not read member by member, until a quote or the value's end. It
-// returns the number of bytes read.
+// nested reads a deep value until a quote or the value's end. It returns the number of bytes read.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
@@ -364,7 +361,7 @@ func (s *Scanner) close() {
 	s.happened(topEnd)
 }
 
-// reset drops the value of an earlier member of the same name.
+// Of several members with one name, the last member counts.
 func (s *Scanner) reset() {
 	switch s.use {
 	case forModel:
@@ -440,8 +437,7 @@ func (s *Scanner) begin(text bool) {
 		s.sink = digested
 		s.digest.Reset()
 	case forPrompt, forContent, forFront, forRole, forText:
-		// A value that is nested too deeply is also part of the prompt. If it is a scalar in place
-		// of a text, the server rejects the request.
+		// A value that is nested too deeply is also part of the prompt.
 		if text || s.depth == maxDepth {
 			s.sink = written
 		}

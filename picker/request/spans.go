@@ -1,12 +1,10 @@
 package request
 
-// maxSpans bounds the number of spans in one list.
 const maxSpans = 16
 
 type span struct{ start, end int }
 
-// spans are the positions of the values of a body's top-level "model". The picker uses the last
-// value; a server may use another one.
+// spans are the positions of the values of a body's top-level "model".
 type spans struct {
 	list    []span
 	start   int

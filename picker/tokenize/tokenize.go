@@ -24,23 +24,23 @@ import (
 )
 
 const (
-	// MaxBody bounds a body that is sent, in bytes. Prompts are not hashed beyond it either.
+	// MaxBody bounds a body that is sent, in bytes. Prompts are hashed up to the same bound.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
 	// maxResponse bounds a response: 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the cached token IDs, in bytes of text for all prompts together.
+	// maxIDs bounds the cached token IDs of all prompts together, in bytes.
 	maxIDs = 32 << 20
 
-	// After so many failures in a row, a pool's servers are not called for firstPause, which grows
-	// to lastPause.
+	// After this number of failures in a row, a pool's servers are not called for firstPause. Each
+	// further failure doubles the pause, up to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// Config configures a Renderer. Zero values mean the defaults given.
+// Config configures a Renderer.
 type Config struct {
-	// Transport calls the servers. By default, it keeps 16 connections to each.
+	// Transport calls the servers. The default keeps 16 connections to each server.
 	Transport  http.RoundTripper
 	Prompts    int // number of cached prompts, of up to 4 KiB each; default 4,096
 	Concurrent int // maximum of concurrent calls; default 64
@@ -148,8 +148,8 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. It queries the server at base, a URL without a path, and
-// waits at most wait. It returns false if there is no answer by then.
+// Tokens returns a prompt as token IDs. base is a URL without a path. It returns false if there is
+// no answer within wait.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
@@ -227,8 +227,7 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response: an object with token_ids, or a list with one such object. A response with
-// images also has features; its tokens are not comparable with events.
+// A response with images also has features; its tokens are not comparable with events.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

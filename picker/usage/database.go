@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// idleConnection is how long an unused connection stays open. Closing it frees SQLite's memory.
+	// Closing an unused connection after idleConnection frees SQLite's memory.
 	idleConnection = 30 * time.Second
-	// rowsAtOnce is the number of rows in one statement.
-	rowsAtOnce = 100
-	// maxFile bounds the SQLite file, in bytes. Beyond it, the oldest hours are dropped.
+	rowsAtOnce     = 100
+	// maxFile bounds the SQLite file, in bytes. Above this size, the oldest hours are dropped.
 	maxFile = 256 << 20
 	// MaxRows bounds the rows of one Answer.
 	MaxRows = 100_000
 )
 
-// schema is the same for SQLite and PostgreSQL, as are all statements.
+// SQLite and PostgreSQL have the same schema and statements.
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS penstock_usage (hour BIGINT NOT NULL, owner TEXT NOT NULL, model TEXT NOT NULL,
 pool TEXT NOT NULL, requests BIGINT NOT NULL, denied BIGINT NOT NULL, failed BIGINT NOT NULL,
@@ -37,7 +36,6 @@ gpu_seconds DOUBLE PRECISION NOT NULL, PRIMARY KEY (hour, owner, model, pool))`,
 sequence BIGINT NOT NULL, PRIMARY KEY (process, start))`,
 }
 
-// Columns of the table, in the order of Row's fields.
 var (
 	keyColumns   = []string{"hour", "owner", "model", "pool"}
 	countColumns = []string{"requests", "denied", "failed", "estimated", "input", "cached", "output", "gpu_seconds"}
@@ -46,13 +44,12 @@ var (
 // database is SQLite in a file, or PostgreSQL.
 type database struct {
 	file string // SQLite's
-	// url returns the URL of PostgreSQL; nil: SQLite. It may change between calls.
+	// url returns the URL of PostgreSQL; nil means SQLite. The URL may change.
 	url  func() (string, error)
 	used string // the URL in use
 	db   *sql.DB
 }
 
-// connect opens the database, which need not exist yet.
 func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	driver, source := "sqlite", ""
 	if d.url == nil {
@@ -88,7 +85,7 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes the tables unless they exist: the user may lack the permission to make them.
+// prepare makes missing tables. It does not try if they exist: the user may lack the permission.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -116,7 +113,7 @@ func (d *database) close() {
 	}
 }
 
-// apply adds a batch's rows, unless the batch is already applied.
+// apply has no effect on a batch that is already applied.
 func (d *database) apply(ctx context.Context, b Batch) error {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -144,7 +141,7 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return err // the batch is applied
 	}
-	// b.Rows is sorted: all transactions lock rows in one order, so none deadlocks.
+	// b.Rows is sorted, so all transactions lock rows in one order, and none deadlocks.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {
@@ -185,8 +182,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds its bound. If there is only one hour,
-// the new rows lose their names instead.
+// shrink drops the oldest hours of a SQLite file that exceeds sizeLimit. In the last hour, new rows
+// lose their names instead.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -218,7 +215,7 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 // sizeLimit is maxFile, except in tests.
 var sizeLimit int64 = maxFile
 
-// read returns the sums from an hour on, grouped by columns. first is the first hour in the
+// read returns the sums from the hour from on, grouped by columns. first is the first hour in the
 // database; 0 without rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
@@ -265,7 +262,6 @@ func (d *database) read(ctx context.Context, by []string, from int64) (out []Row
 	return out, begin.Int64, found.Err()
 }
 
-// applied reports whether the database is known to have a batch.
 func (d *database) applied(ctx context.Context, b Batch) bool {
 	if d.db == nil { // there is no database, or connecting failed
 		return false

@@ -40,8 +40,8 @@ type Answer struct {
 	From  int64 `json:"from"` // the first hour that the rows include
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
-	// Problem is why counts wait for the database, or why it could not be read. Late is how many
-	// seconds the oldest count has waited. Rows include this process's waiting counts.
+	// Problem is why counts wait for the database, or why it could not be read. Late is the age of
+	// the oldest waiting count, in seconds. Rows include this process's waiting counts.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`
@@ -91,7 +91,7 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 	return out
 }
 
-// pending returns this process's counts, from an hour on, that the database lacks. k.apply is held.
+// pending returns this process's counts that the database lacks. k.apply is held.
 func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	k.disk.Lock()
 	defer k.disk.Unlock()
@@ -100,7 +100,7 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 		list, _, _ = segments(k.journal.folder, "")
 	}
 	for _, path := range list {
-		// A kill between the commit and the removal of a segment leaves a segment that is applied.
+		// A kill between the commit and the removal of a segment leaves an applied segment.
 		if b, err := readSegment(path); err == nil && !k.database.applied(ctx, b) {
 			out = append(out, b.Rows...)
 		}
@@ -111,7 +111,6 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	return slices.DeleteFunc(out, func(r Row) bool { return r.Hour < from })
 }
 
-// only returns a key with only these columns.
 func (k Key) only(columns []string) (out Key) {
 	for _, c := range columns {
 		switch c {
@@ -151,7 +150,7 @@ func Merge(answers []Answer) (out Answer) {
 	return out
 }
 
-// ReadFolder answers a query from a folder whose process has ended. It changes nothing.
+// ReadFolder answers a query from a folder whose process has ended. It changes no file.
 func ReadFolder(ctx context.Context, folder string, q Query, now func() time.Time) (Answer, error) {
 	k := New(Config{Folder: folder, Now: now, Log: slog.New(slog.DiscardHandler)})
 	list, _, err := segments(k.journal.folder, "")

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the model or the owner of counts whose names were dropped because of a bound.
+// Other is the model or owner of counts above a bound of names.
 const Other = "other"
 
-// maxName bounds a name in a row, in bytes. Models are names that clients choose.
+// maxName bounds a name in a row, in bytes.
 const maxName = 256
 
 // Key identifies the counts of one row.
@@ -33,7 +33,7 @@ type Counts struct {
 	Denied    int64 `json:"denied"`    // requests that a gate denied
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
-	// Input counts the tokens of prompts, Cached the part of these that was in a server's cache,
+	// Input counts the tokens of prompts, Cached the part of Input that was in a server's cache,
 	// and Output the tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
@@ -55,23 +55,23 @@ func (c *Counts) add(o Counts) {
 	c.GPUSeconds += o.GPUSeconds
 }
 
-// valid reports whether the counts can be sums of add.
+// valid reports whether the counts can be sums.
 func (c *Counts) valid() bool {
 	return min(c.Requests, c.Denied, c.Failed, c.Estimated, c.Input, c.Cached, c.Output) >= 0 && c.GPUSeconds >= 0 &&
 		!math.IsInf(c.GPUSeconds, 0)
 }
 
-// Row is one row.
+// Row has one key's counts.
 type Row struct {
 	Key
 	Counts
 }
 
-// rows are counts by key. maxKeys bounds them.
+// maxKeys bounds the keys of rows.
 type rows map[Key]*Counts
 
-// maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; beyond
-// twice maxKeys, all their names are Other.
+// maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; above
+// twice maxKeys, all names of further keys are Other.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {
@@ -97,7 +97,6 @@ func (r rows) sorted() []Row {
 	return out
 }
 
-// clean makes a name that every database can store.
 func clean(name string) string {
 	if len(name) <= maxName && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 {
 		return name
