@@ -3,7 +3,7 @@ package endpoint
 import "sync/atomic"
 
 // recentAdapters holds the LoRA adapters that picks made a server load. Metrics pages list only
-// adapters with requests, but a server keeps other adapters until it needs their slots.
+// adapters with requests, but a server keeps others until it needs their slots.
 type recentAdapters struct {
 	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order; nil before the first
 	next atomic.Uint32
@@ -32,7 +32,7 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 }
 
 // HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick made it
-// load. adapter is the hash of its name; slots is the number of adapters that the server can hold.
+// load. adapter is the hash of its name; slots is the number of adapters that fit.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }

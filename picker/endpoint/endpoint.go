@@ -22,8 +22,8 @@ type Spec struct {
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	// Engine names the engine of servers without an engine label; "" is VLLM. The next five fields
-	// override the engine's values.
+	// Engine names the engine of servers without an engine label; "" is VLLM. Path, Port, Queue,
+	// Running and KVCache override the engine's values.
 	Engine  Engine
 	Path    string
 	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
@@ -32,8 +32,7 @@ type Metrics struct {
 	KVCache string // series of KV cache usage, 0 to 1
 	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
 	Off     bool   // read no page, for strategies that need none
-	// Protocol is for calls and for the page, except that a page at a port of its own is read over
-	// HTTP/1.1.
+	// Protocol is for calls and for the page. A page at another port is read over HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
@@ -46,7 +45,7 @@ type Endpoint struct {
 	earlyEvents bool    // see FirstEventIsEarly
 }
 
-// maxProblem bounds the text of a page's problem, in bytes, because it contains text of the server.
+// maxProblem bounds the text of a page's problem, in bytes: a server wrote it.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -66,8 +65,7 @@ func bounded(text string) string {
 // HasPage reports whether e's metrics page is read.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, what it ignored, or what the page lacks; "" without a
-// problem or a scrape.
+// Problem returns why the last scrape failed, or what it ignored or missed; "" without a problem.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -112,11 +110,10 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false if there is no usable scrape: none yet, several failures in a row, or too old.
-	// Queue, Running and KV are then the last known values, which a strategy must not use.
+	// Fresh is false without a scrape, after several failures in a row, or if the last scrape is
+	// too old. Strategies must not use Queue, Running and KV then.
 	Fresh bool `json:"fresh"`
 	// Idle means that scraping has stopped because the endpoint's pools had no pick for a while.
-	// The last scrape succeeded, and the next pick resumes scraping.
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
@@ -125,7 +122,7 @@ type State struct {
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to the endpoint since it became silent.
+	// requests sent to it since then.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
@@ -134,48 +131,45 @@ type State struct {
 	KV      float64 `json:"kvCache"` // KV cache usage at the last scrape, 0 to 1
 	// Adapters is nil if the last scrape shows no adapters.
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are the parts of Queue and Running that are requests of other
-	// clients.
+	// OthersQueue and OthersRunning are the parts of Queue and Running that other clients sent.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight includes peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests since the last scrape began. Queue and Running do not
-	// include them.
+	// Unseen counts this process's requests since the last scrape began, which Queue and Running do
+	// not include.
 	Unseen int64 `json:"unseen"`
 	// UnseenElsewhere is the growth of the peers' requests in flight since the last scrape began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is the number of uncached prompt tokens of all requests, including peers', whose first
-	// token is not reported. Confirmed is the part of Unread that is known to wait.
+	// Unread counts the uncached prompt tokens of all requests, including peers', whose first token
+	// is not reported. Confirmed is the part of Unread that is known to wait.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
-	// Reading is the time, in seconds, until the server has read all prompts sent to it, at the
-	// rates that were assumed when they were sent.
+	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
 	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is its source.
+	// Rate is the prefill rate in tokens a second, 0 if unknown.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is their number divided by the number
-	// that a Rate requires.
+	// Hint is the rate by the first samples, or 0. HintWeight is from 0 to 1: the share of the
+	// samples that a Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil until it is learned.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean number of uncached tokens of recent requests; 0 before the first.
+	// Prompt is the mean number of uncached tokens of recent requests, or 0.
 	Prompt float64 `json:"-"`
-	// Evicts is how many tokens the server must read again for each token read into its full cache,
-	// 0 to 8; 0 while the cache has room or its content is unknown.
+	// Evicts is Server.Evicts of package prefix; 0 if unknown.
 	Evicts float64 `json:"-"`
 }
 
 // Moment is nanoseconds since the process started, by the monotonic clock.
 type Moment int64
 
-// At converts a time. Callers that read many endpoints convert once.
+// At converts a time.
 func At(now time.Time) Moment { return Moment(now.Sub(processStart)) }
 
 // State returns e's load now.
@@ -235,8 +229,7 @@ type Snapshot struct {
 	used      atomic.Int64 // last time MarkUsed notified the scrapers, in nanoseconds since processStart
 }
 
-// Used returns the time of the pool's last pick, at most markEvery too early; the zero time if
-// there was no pick.
+// Used returns the time of the pool's last pick, at most markEvery too early; zero without a pick.
 func (s *Snapshot) Used() time.Time {
 	if at := s.used.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))

@@ -11,7 +11,7 @@ import (
 // Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// The engines. Any other value counts as VLLM.
+// Any other value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -70,7 +70,7 @@ var dialects = map[Engine]*dialect{
 		size:    parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
 		blocks:  parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
 	},
-	// llama.cpp serves metrics only with --metrics, and shows neither its KV cache nor adapters.
+	// llama.cpp serves metrics only with --metrics.
 	LlamaCPP: {
 		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"),
 		running:  parseSeries("llamacpp:requests_processing"),
@@ -79,8 +79,8 @@ var dialects = map[Engine]*dialect{
 	},
 }
 
-// forServer returns one server's metrics: with the engine that its labels name, if known, or else
-// the pool's. The translator reports unknown engines.
+// The engine that a server's labels name precedes the pool's engine. The translator reports unknown
+// engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)
@@ -93,7 +93,7 @@ func (m Metrics) forServer(labels map[string]string) Metrics {
 	return m
 }
 
-// dialect returns the engine's own dialect, which servers share, unless the metrics override it.
+// dialect returns the engine's dialect, which servers share, unless m overrides it.
 func (m *Metrics) dialect() *dialect {
 	engine, known := dialects[m.Engine]
 	if !known {

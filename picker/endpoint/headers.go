@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of the wait for a stream's headers. minHeadersLimit allows for a pause of a busy server.
+// The wait for a stream's headers is bounded. minHeadersLimit allows for a pause of a busy server.
 // MaxHeadersLimit is for prompt lengths with fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
@@ -20,21 +20,21 @@ const (
 )
 
 const (
-	// A server is known to send headers before it reads the prompt if in most of its recent
-	// responses, at least headersSeen, the headers precede the body by at least headersGap.
+	// A server is known to send headers before it reads the prompt if, in most of at least
+	// headersSeen recent responses, the headers precede the body by at least headersGap.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
-	// lengths is the number of prompt classes: powers of two of the prompts' tokens. Each class
-	// keeps its last headersKept samples, so that rare lengths have enough.
+	// Prompt classes are powers of two of the prompts' tokens. Each class keeps its last
+	// headersKept samples, so that rare lengths have enough.
 	lengths     = 21
 	headersKept = 128
-	// headersSteps is the number of time classes: eight for each doubling, from shortestStep on.
+	// There are headersSteps time classes: eight for each doubling, from shortestStep on.
 	headersSteps = 128
 	shortestStep = time.Millisecond
 )
 
-// HeaderLimits holds the facts that a process learned about a server's headers.
+// HeaderLimits holds what a process learned about a server's headers.
 type HeaderLimits struct {
 	// First means that the server sends headers before it reads the prompt.
 	First bool
@@ -83,7 +83,7 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// It returns true if the limits changed.
+// add returns true if the limits changed.
 func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	return true
 }
 
-// keep replaces the oldest sample of the class. mu is held.
+// h.mu is held.
 func (h *headers) keep(class int, step uint8) {
 	kept := &h.kept[class]
 	place := &kept.ring[kept.count%headersKept]
@@ -139,8 +139,8 @@ func (t *headersTook) limit() time.Duration {
 }
 
 // HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
-// another server. It is 0 unless the server is known to send headers before it reads the prompt. If
-// this process has seen too few responses, the limits of peers apply.
+// another server. It is 0 unless the server is known to send headers before it reads the prompt.
+// Limits of peers apply if this process has none.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -164,8 +164,8 @@ func (l *Load) headerLimits() *HeaderLimits {
 }
 
 // Answered records the times of the response's headers and of its body's first byte, both since the
-// server got the request. The caller calls it before Begun. Only the first call for a stream
-// counts, and only at the server that was picked.
+// server got the request. Call it before Begun. Only the first call for a stream counts, and only
+// at the picked server.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -197,7 +197,7 @@ func (lease *Lease) LimitHeaders(limit time.Duration) {
 }
 
 // Exceeds reports, at most once, whether the time to the headers exceeded the limit. passed means
-// that another server sent the headers; Frozen then returns true from now on.
+// that another server sent the headers.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, a successful request subtracts one. A
-	// server whose score is at least failing is suspect: after three failures in a row, or if in
-	// the long run more than one request in three fails.
+	// A failed request adds failed to a server's score, and a successful request subtracts 1. A
+	// server is suspect from the score failing on: after three failures in a row, or if more than
+	// one request in three fails.
 	failed, failing = 2, 6
-	// The first trial comes firstTrial after the last failure, each further trial after twice the
-	// time.
+	// The first trial comes firstTrial after the last failure. Each failed trial doubles the pause,
+	// up to lastTrial.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
@@ -27,9 +27,8 @@ type health struct {
 	trial  atomic.Bool  // a trial is in flight
 	// proven means that a request succeeded since the page became stale.
 	proven atomic.Bool
-	// good is the time of the last success, in nanoseconds since processStart; 0 means never.
-	good atomic.Int64
-	last atomic.Pointer[Failure] // nil if no request failed
+	good   atomic.Int64
+	last   atomic.Pointer[Failure] // nil if no request failed
 }
 
 // Failure is a request that a server did not serve.
@@ -90,8 +89,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns the time of the last successful response; the zero time if there was no
-// success.
+// Succeeded returns the time of the last successful response; zero without one.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -99,7 +97,7 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a dead server answers a probe again. No request has succeeded at it yet.
+// Revived records that a dead server answers a probe again.
 func (l *Load) Revived() { l.health.works() }
 
 // Died records that the server is dead. The server stays suspect until a request succeeds.

@@ -16,15 +16,15 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes, because another process wrote the ID.
+	// maxID bounds the ID of an adopted lease, in bytes: another process wrote the ID.
 	maxID = 64
 	// A lease can expire although its request continues, for example when its Envoy had no CPU for
-	// seconds. The next renewal resumes the lease, within resumable and for at most maxExpired
-	// leases. A later renewal may belong to a request that has ended.
+	// seconds. The next renewal resumes the lease within resumable, for at most maxExpired leases.
+	// A later renewal may belong to a request that has ended.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases, because a client with the Gateway's key may open any
-	// number. It is far above the number of a Gateway's requests in flight.
+	// MaxOpen bounds a Gateway's open leases. It is far above a Gateway's requests in flight, but a
+	// client with the Gateway's key may open any number.
 	MaxOpen = 1 << 16
 )
 
@@ -44,8 +44,8 @@ type Leases struct {
 	ledgers sync.Map // Gateway -> *ledger
 }
 
-// Holder identifies the Gateway and the pool of a lease's pick. Reports from other Gateways do not
-// change the lease.
+// Holder identifies the Gateway and the pool of a lease's pick. Other Gateways cannot change the
+// lease.
 type Holder struct {
 	Gateway string // "namespace/name"; "" if picker calls need no key
 	Pool    string // the pool's ID as text, as in access logs
@@ -69,10 +69,10 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint: it was picked, and is not known to have ended.
+// Lease is one request in flight at an endpoint.
 //
-// Open, Find, Resume and Adopt return a lease for use until Done. A released lease's memory is
-// reused after the last Done. A missing Done only leaves the memory to the garbage collector.
+// Open, Find, Resume and Adopt return a lease for use until Done. The memory of a released lease is
+// reused after the last Done.
 type Lease struct {
 	uses    atomic.Int32 // number of uses: by the table until Release, and by each user until Done
 	id      uint64
@@ -105,11 +105,11 @@ type Lease struct {
 	frozen       bool          // see Frozen
 }
 
-// untilEnd in Lease.renewed marks a lease that lives until Release.
+// In Lease.renewed, untilEnd marks a lease that lives until Release.
 const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner identifies this process in lease IDs, and contains no
-// dot. A lease that is not renewed for timeout expires.
+// dot. A lease expires if it is not renewed for timeout.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -130,11 +130,11 @@ func (l *Leases) ledger(gateway string) *ledger {
 	return found.(*ledger)
 }
 
-// Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
+// Bounded reports whether a Gateway has MaxOpen leases.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
 // Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
-// means no limit), or if the work is a trial and another trial is in flight.
+// means no limit), or if the work is a trial during another trial.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -185,9 +185,9 @@ func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease 
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease of this process if its request continues. at returns the address
-// that serves the pool's request, or nil. Resume returns nil for IDs of other processes and leases
-// of other Gateways.
+// Resume reopens an expired lease of this process, because its request continues. at returns the
+// address that serves the pool's request, or nil. Resume returns nil for IDs of other processes and
+// leases of other Gateways.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -214,8 +214,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts a request that was picked for by a process that has ended. If a lease with the ID
-// exists, Adopt returns it. It returns nil for an ID that no process can issue.
+// Adopt counts a request that an ended process picked for. It returns an existing lease with the
+// ID, and nil for an invalid ID or above MaxOpen.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -259,10 +259,10 @@ func (lease *Lease) Done() {
 	unused.Put(lease)
 }
 
-// Number identifies the lease within its process; 0 for an adopted lease.
+// Number identifies the lease within its process; 0 if adopted.
 func (lease *Lease) Number() uint64 { return lease.id }
 
-// ID returns the lease's name, as in a pick's metadata and in Find.
+// ID returns the lease's name in access logs.
 func (lease *Lease) ID() string {
 	if lease.adopted != "" {
 		return lease.adopted
@@ -270,7 +270,7 @@ func (lease *Lease) ID() string {
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owner returns the owner part of an ID; "" for text that is not an ID.
+// Owner returns the owner part of an ID; "" for other text.
 func Owner(id string) string {
 	owner, number, _ := strings.Cut(id, ".")
 	if number == "" {
@@ -279,7 +279,7 @@ func Owner(id string) string {
 	return owner
 }
 
-// Owns reports whether this process issued an ID, for an open lease or not.
+// Owns reports whether this process issued an ID.
 func (l *Leases) Owns(id string) bool { return Owner(id) == l.owner }
 
 func (l *Leases) number(id string) (uint64, bool) {
@@ -290,7 +290,7 @@ func (l *Leases) number(id string) (uint64, bool) {
 	return n, err == nil
 }
 
-// Find returns the open lease with this ID that was opened or adopted here, or nil.
+// Find returns the open or adopted lease with this ID, or nil.
 func (l *Leases) Find(id string) *Lease {
 	if !l.Owns(id) {
 		l.mu.Lock()
@@ -307,7 +307,6 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// The lock of the lease's table is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -315,7 +314,7 @@ func (lease *Lease) use() *Lease {
 	return lease
 }
 
-// Renew restarts the timeout, unless the lease lives until Release.
+// Renew restarts the timeout.
 func (lease *Lease) Renew(now time.Time) {
 	if lease.renewed.Load() != untilEnd {
 		lease.renewed.Store(sinceStart(now))
@@ -335,7 +334,7 @@ type Tag struct {
 	Asks           string // model sent to the server, if a 404 may be about the model; otherwise ""
 	Early          bool   // the response's first byte is not its first token
 	Tokens, Cached int    // tokens of the prompt, and how many of them are cached
-	// Line is the request's line in the recording, completed at the request's end; may be nil.
+	// Line is the request's line in the recording, until the request's end; may be nil.
 	Line *recording.Line
 	// Charge is the request's charge at a cluster of an import; may be nil.
 	Charge Charge
@@ -343,7 +342,7 @@ type Tag struct {
 	Unread *Unread
 }
 
-// Charge follows a request by the access log entries for it.
+// Charge follows a request by its access log entries.
 type Charge interface{ Follow(accesslog.Entry) }
 
 // SetTag stores a tag.
@@ -360,8 +359,8 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns the tag's prompt at its first call, and then nil. It also returns nil once the
-// prompt is read or the request has ended.
+// TakeUnread returns the tag's prompt once. It returns nil when the prompt is read or the request
+// has ended.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -370,12 +369,10 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the counters of the endpoint that was picked first; nil if the lease was adopted
-// or resumed.
+// Picked returns the counters of the endpoint that was picked first; nil if adopted or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease, and its request no longer counts. It returns false if the lease was
-// released before.
+// Release ends the lease. It returns false if the lease was released before.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load
@@ -413,8 +410,7 @@ func (lease *Lease) Release() bool {
 	return true
 }
 
-// MoveTo moves the request to the endpoint that serves it. After a retry this may not be the picked
-// endpoint.
+// MoveTo moves the request to the endpoint that serves it, such as after a retry.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
@@ -443,7 +439,7 @@ func (l *Leases) Len() int { return int(l.open.Load()) }
 
 func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
 
-// Run expires leases until ctx ends. Without open leases it does nothing.
+// Run expires leases until ctx ends.
 func (l *Leases) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.tick())
 	defer tick.Stop()
@@ -466,7 +462,7 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// expire releases the leases that were not renewed in time. now is the time since processStart.
+// now is the time since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
 	add := func(lease *Lease) time.Duration {

@@ -9,10 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load accounts for the requests to one address. Snapshots share a Load; it may exist longer than
-// each of them.
+// Load accounts for the requests to one address. Snapshots share it.
 type Load struct {
-	// Fields that every pick reads come first, in two cache lines.
+	// Every pick reads these fields, in two cache lines.
 	inFlight         atomic.Int64  // requests of this process
 	elsewhere        atomic.Int64  // requests of its peers
 	sent             atomic.Uint64 // number of picks; a scrape does not show the picks after it
@@ -63,8 +62,8 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 // Total returns the number of requests in flight of all processes, as far as known.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request. If limit requests are already in flight, including peers', it returns
-// false. A limit of 0 or less means no limit.
+// start counts a request, unless limit requests are in flight, including peers'. A limit of 0 or
+// less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -88,7 +87,7 @@ func (l *Load) end() {
 	l.changed(true)
 }
 
-// changed publishes the count. After a decrease, waiting picks of pools with a limit try again.
+// less means that the count decreased, so that waiting picks try again.
 func (l *Load) changed(less bool) {
 	l.markDirty()
 	if limited := l.limited.Load(); limited != nil && less {
@@ -98,30 +97,28 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts a served request. firstByte is the time to the first byte of its body; 0 if
-// unknown.
+// Record counts a served request. firstByte is the time to its body's first byte; 0 if unknown.
 func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
 	l.waited.Add(int64(firstByte))
 }
 
-// RecordFailed counts a request that the server did not serve. why describes the failure in a few
-// words.
+// RecordFailed counts a request that the server did not serve. why is a few words.
 func (l *Load) RecordFailed(why string, now time.Time) {
 	l.failed.Add(1)
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response. It is no evidence
+// RecordCanceled counts a request that its client canceled before a response. It shows nothing
 // about the server.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server began a successful response.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
-// Totals returns the requests served and failed since the endpoint was added, and the total time to
-// the first byte of the served ones.
+// Totals returns the requests served and failed, and the total time to the first byte of served
+// requests.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }

@@ -10,30 +10,28 @@ import (
 )
 
 // Metrics pages count the prompt tokens computed and the seconds taken. If the server reads one
-// prompt at a time, their quotient is the server's rate. If it reads several, each second counts
-// once for each prompt, and vLLM adds both numbers when a request ends. So a second rate must
-// agree: the tokens divided by the time in which this control plane had unread prompts there. It
-// misses other clients' prompts, and includes waits for a slot; then the two rates differ and the
-// earlier rate stays. A window lasts from one moment without requests to the next, or for
+// prompt at a time, their quotient is its rate. With several prompts, each second counts once for
+// each prompt. So a second rate must agree: the tokens divided by the time in which this control
+// plane had unread prompts there. If the rates differ, because of other clients or waits for a
+// slot, the earlier rate stays. A window lasts from one moment without requests to the next, or for
 // reportedWindow.
 //
 // Responses that are not streamed, and early events, hide the first token. Such a hidden prompt
 // counts as unread from when it was sent, for its share of the server's seconds, but at most until
-// its response ended. So both rates agree when prompts follow each other, and differ when prompts
-// overlap. Windows with hidden prompts must show no queue and no prompts of other clients.
+// its response ended. Windows with hidden prompts must show no queue and no prompts of other
+// clients.
 const (
 	reportedWindow = 30 * time.Second
-	// agreeing is the largest quotient of two rates that count as equal.
+	// Two rates are equal up to the factor agreeing.
 	agreeing = 1.3
 	// tokenizing is the largest plausible quotient of a prompt's token counts here and at a server.
 	tokenizing = 4
 	// reportedFor is how long a rate is valid.
 	reportedFor = 10 * time.Minute
-	// longFrom is the minimum mean number of tokens per request in a window. In a simulation of
-	// short questions about long documents, in which one request in 20 reads its document, with a
-	// mean of 600 tokens a server of 8,000 tokens a second looks like a server of 3,000.
+	// longFrom is the minimum mean number of tokens per request in a window. With fewer tokens,
+	// long prompts among many short prompts show too low a rate.
 	longFrom = 1024
-	// windows is the number of rates whose median is used.
+	// The rate is the median of this number of windows.
 	windows = 9
 )
 
@@ -48,9 +46,9 @@ const (
 // from and to are in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress is a server's total, by first tokens, of the time with unread prompts in nanoseconds, of
-// requests and of tokens. hidden counts requests without a visible first token. answered counts
-// requests with any prompt, short ones included.
+// progress sums up a server's first tokens: the time with unread prompts in nanoseconds, requests
+// and tokens. hidden counts requests without a visible first token, and answered requests with a
+// prompt of any length.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -64,8 +62,8 @@ type asked struct {
 	hidden bool
 }
 
-// spans add up to a progress. Responses are not reported in the order in which they begin, so the
-// last spans are kept separately.
+// spans add up to a progress. Responses are not reported in the order of their begins, so the last
+// spans are kept.
 type spans struct {
 	progress
 	last []span // disjoint, sorted
@@ -73,11 +71,11 @@ type spans struct {
 	prompts []asked
 }
 
-// maxSpans bounds spans.last. First tokens are reported at most 2 s late.
+// First tokens are reported at most 2 s late.
 const maxSpans = 32
 
-// maxAsked bounds spans.prompts. A window also ends when it has fewHidden hidden prompts and most
-// of its prompts are hidden, because under load there may be no moment without requests.
+// maxAsked bounds spans.prompts. A window also ends at fewHidden hidden prompts if most of its
+// prompts are hidden: under load there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
 func (s *spans) prompt(p asked) {
@@ -126,8 +124,8 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns a window's seconds with unread prompts, assuming that each hidden prompt took
-// its share of the page's seconds; 0 if unknown.
+// unreadBy returns a window's seconds with unread prompts, if each hidden prompt took its share of
+// the page's seconds; 0 if unknown.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,15 +180,14 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// SetReported sets the reported rate, for callers that know it from another source than the
-// server's page.
+// SetReported sets a reported rate from another source than the page.
 func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.rate.Store(math.Float64bits(rate))
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take records a page. quiet means that the server has no requests. crowd means that requests wait,
-// or that other clients send requests.
+// quiet means that the server has no requests. crowd means that requests wait, or that other
+// clients send requests.
 func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
@@ -224,7 +221,7 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// If the token counts differ by more than tokenizing, the assumed cached part was wrong.
+	// The assumed cached part was wrong.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

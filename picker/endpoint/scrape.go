@@ -15,7 +15,6 @@ import (
 	"unique"
 )
 
-// Limits of a metrics page, in bytes.
 const (
 	DefaultMaxPage = 1 << 20
 	LargestMaxPage = 8 << 20
@@ -26,8 +25,8 @@ const maxHeader = 64 << 10
 const markEvery = 100 * time.Millisecond
 
 // A scrape that takes longer than the fast interval is followed by a pause of a multiple of its
-// time. So a server that is slow, or fails once, keeps a fresh sample, and a stale server uses a
-// buffer for a sixteenth of the time.
+// time. So a slow server keeps a fresh sample, and a stale server uses a buffer for a sixteenth of
+// the time.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -41,7 +40,7 @@ type sourceKey struct {
 }
 
 type source struct {
-	// Fields that every pick reads come first, in one cache line.
+	// Every pick reads these fields, in one cache line.
 	sample     atomic.Pointer[sample]
 	failures   atomic.Int64 // failed scrapes in a row
 	staleAfter int64
@@ -65,14 +64,13 @@ type source struct {
 	refs int // guarded by Registry.mu
 }
 
-// scraper has the signals of a page that is not idle. Most pages of a large fleet are idle.
+// Only a page that is not idle has a scraper: most pages of a large fleet are idle.
 type scraper struct {
 	now     chan struct{} // triggers a scrape
 	gone    chan struct{} // closed when no Snapshot has the page
 	scraped chan struct{} // closed by the first scrape
 }
 
-// scrapeSoon triggers a scrape of a page that is not idle.
 func (src *source) scrapeSoon() {
 	if s := src.scraper.Load(); s != nil {
 		notify(s.now)
@@ -87,17 +85,16 @@ type sample struct {
 	othersQueue, othersRunning float64
 }
 
-// Scrape is one reading of an endpoint's page, in progress.
+// Scrape is a reading of an endpoint's page that is in progress.
 type Scrape struct {
-	src  *source
-	sent uint64 // Load.sent when the scrape began
-	ours int64  // requests in flight when the scrape began
-	// elsewhere is the part of ours that peers have in flight.
+	src       *source
+	sent      uint64 // Load.sent when the scrape began
+	ours      int64  // requests in flight when the scrape began
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page, for callers that get the page themselves. If e has no
-// metrics page, it returns the zero value, whose methods do nothing.
+// BeginScrape begins a reading of e's page by the caller. Without a metrics page, methods of the
+// result do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -111,7 +108,7 @@ func (src *source) begin() Scrape {
 }
 
 // Succeed stores a reading. The reading may include our requests that were in flight when the
-// scrape began, and requests that we sent during the scrape. All others belong to other clients.
+// scrape began, or sent during the scrape. All further requests belong to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -151,13 +148,13 @@ func (s Scrape) Fail(err error) {
 	}
 }
 
-// processStart is the origin of the monotonic nanoseconds in atomics.
+// processStart is the origin of nanoseconds in atomics.
 var processStart = time.Now()
 
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. Every pick calls
-// it; all but ten calls a second return at once.
+// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. All but ten calls a
+// second return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -175,8 +172,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes for a pool whose requests wait, because such a pool has no picks that
-// trigger them. It does not block.
+// ReadSoon triggers scrapes for a pool whose requests wait: without picks, nothing else triggers
+// them. It does not block.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -186,8 +183,7 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh scrapes a pool's idle pages, so that its endpoints can be shown. It returns when all
-// pages were scraped, or after timeout.
+// Refresh scrapes a pool's idle pages, and returns when all pages were scraped, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -294,8 +290,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 	return took, true
 }
 
-// interval returns the shortest and the longest wait until the next scrape. Picks make the wait
-// shorter, except while scrapes fail.
+// interval returns the shortest and the longest wait until the next scrape.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {
@@ -309,8 +304,7 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 }
 
 // aligned makes a wait longer so that many pages are read together: in a pool of 100 servers with
-// few picks, the wake-ups cost more than the reading. It does not change short waits, as with many
-// picks.
+// few picks, the wake-ups cost more than the reading.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -383,8 +377,7 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader returns an error after left bytes. With io.LimitedReader, a truncated page would
-// look complete.
+// With io.LimitedReader, a truncated page would look complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

@@ -11,33 +11,31 @@ import (
 // An engine that hangs behind a healthy API server accepts requests and sends headers but no
 // tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
 // their first token while the server shows no progress: no body byte of any request, and no change
-// of the token counters on its page. A long response changes the counters. Without counters, a
-// response that is not streamed shows nothing until its end. So only its predicted total time
-// counts for it, and while it runs, streams that wait show nothing. Reports of waiting requests
-// arrive every 2 s. Late ends of requests whose clients gave up count, too. A silent server is
-// probed (Registry.Silent). It serves again once a probe gets a token or the server shows progress.
+// of the token counters on its page. Without counters, a response that is not streamed shows no
+// progress until its end. Only its predicted total time then counts, and streams that wait beside
+// it show nothing. A silent server is probed (Registry.Silent). It serves again once a probe gets a
+// token or the server shows progress.
 const (
-	// beyond is the factor by which a wait must exceed the predicted time.
+	// A wait must exceed the predicted time by the factor beyond.
 	beyond = 4
-	// leastWait is the minimum wait. leastBlind is the minimum where no page has counters, because
-	// streams report their bytes only every 2 s.
+	// leastBlind is the minimum wait if no page has counters, because streams report their bytes
+	// only every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
 	// unknownWait is the wait without a prediction, while few first tokens were seen.
 	unknownWait = 20 * time.Second
-	// forgetWait is the longest gap between requests whose waits are added up.
+	// Requests whose waits are added up are at most forgetWait apart.
 	forgetWait = 30 * time.Second
-	// reportGap is the longest time between two reports of a request.
-	reportGap = 2500 * time.Millisecond
-	MaxGiven  = 3
+	reportGap  = 2500 * time.Millisecond
+	MaxGiven   = 3
 )
 
 // Silence is why an unresponsive server is suspect. It is immutable.
 type Silence struct {
 	// Since is when the server last showed progress.
 	Since time.Time `json:"since"`
-	// Headers means that the server sent headers and nothing else.
+	// Headers means that the server sent only headers.
 	Headers bool `json:"headersOnly,omitempty"`
-	// Probe is the outcome of the last probe; "" before the first.
+	// Probe is the outcome of the last probe, or "".
 	Probe string `json:"probe,omitempty"`
 
 	from int64
@@ -68,7 +66,7 @@ type motion struct {
 	moved  int64 // time at which the server last showed progress
 	proven int64 // time at which a probe last got a token
 	// Requests have waited between the times from and to, except for a gap. from is 0 if no request
-	// waited. limit is the longest wait that is allowed for one of them.
+	// waited. limit is the longest allowed wait of these requests.
 	from, to, limit int64
 	// overdue is when a request exceeds its own limit; reported is when that request was last in
 	// flight.
@@ -136,7 +134,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	}
 }
 
-// waits records that the request has no token yet. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) waits(p Progress, at int64) {
 	w := wait{
 		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400,
@@ -177,7 +175,7 @@ func (lease *Lease) waitsAt() []*Load {
 
 // longest is how long a request may wait for a token before the server is silent; 0 means forever.
 // first is the limit by the first token, whole the predicted time to the request's end. own means
-// that the server also generates the response, and not only reads the prompt.
+// that the server also generates the response.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -198,8 +196,7 @@ func (m *motion) stopped(since int64) bool {
 	return began != 0 && began >= since
 }
 
-// read compares two samples of a page. KV cache usage changes with the engine's steps, as token
-// counters do.
+// KV cache usage changes with the engine's steps, as token counters do.
 func (m *motion) read(l *Load, old, next *sample) {
 	if old == nil || !old.CountsTokens || !next.CountsTokens {
 		return
@@ -211,8 +208,7 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns the last sample of a page, if the sample is fresh and has token counters that
-// follow the bytes of streams; otherwise nil.
+// counts returns a fresh sample whose token counters follow the bytes of streams, or nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -340,7 +336,7 @@ func (l *Load) readSoon() {
 	}
 }
 
-// Suspect makes the server silent until it is probed, for tests of other packages.
+// Suspect makes the server silent until it is probed, for tests.
 func (l *Load) Suspect(now time.Time) {
 	if l.registry == nil {
 		return
@@ -370,7 +366,7 @@ func (l *Load) Model() string {
 	return l.motion.model
 }
 
-// Answers records that a probe got a token. The probe was sent at the time sent. The server serves.
+// Answers records that a probe, sent at the time sent, got a token.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))
@@ -380,8 +376,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe that got no token. denied means that the server denies all probes; then
-// single user requests are sent as trials, at growing intervals.
+// Probed records a probe that got no token. denied means that the server denies all probes. Single
+// user requests are then sent as trials, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -429,7 +425,7 @@ func (r *Registry) watch(l *Load) {
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
 // Silent judges the servers with waiting requests, and returns the silent servers that must be
-// probed. more means that servers are still watched, so the caller must call Silent again soon.
+// probed. more means that the caller must call Silent again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
@@ -451,7 +447,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether a server is still watched. A server outside all pools is not silent.
+// A server outside all pools is not silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()
