@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// after this many failures in a row, no calls are made for leftOut; then one call tries again
+	// After this number of failures in a row, no call is made for leftOut. Then one call tries
+	// again.
 	failures = 5
 	leftOut  = 2 * time.Second
 	maxIdle  = 64
@@ -76,8 +77,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Do calls the peer. Each error names the peer. Statuses from 500 on, except 503, and responses of
-// another release are errors.
+// Do calls the peer. Statuses from 500 on, except 503, and responses of another release are errors.
+// Each error names the peer.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {
@@ -115,7 +116,7 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 			fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs,
 				p.cfg.Release)
 	}
-	// 503 means that the router has no worker yet
+	// 503 means that the router has no worker yet.
 	if response.StatusCode >= 500 && response.StatusCode != http.StatusServiceUnavailable {
 		return nil, fmt.Errorf("status %d", response.StatusCode)
 	}
@@ -129,7 +130,6 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 	return &Response{Status: response.StatusCode, Body: body}, nil
 }
 
-// unwrapped removes the method and URL, which Do adds, from an error of http.Client.
 func unwrapped(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		return wrapped.Err

@@ -30,8 +30,7 @@ type ServerConfig struct {
 	Log       *slog.Logger         // default slog.Default()
 }
 
-// Server is the HTTP server of a program. It serves the paths that Handle adds, and GET /healthz,
-// /version and /metrics.
+// Server is the HTTP server of a program. It also serves GET /healthz, /version and /metrics.
 type Server struct {
 	cfg      ServerConfig
 	mux      *http.ServeMux
@@ -98,7 +97,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Open opens the socket, and returns its address. Run calls Open if the caller has not.
+// Open opens the socket, and returns its address. Run calls Open if needed.
 func (s *Server) Open() (string, error) {
 	l, err := ports.External.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// api contains the parts that differ between the APIs that generate text.
+// api has the parts in which the APIs that generate text differ.
 type api struct {
 	prefix string // prefix of answers' IDs
 	// prompt returns the text that the answer repeats, and the words of the whole prompt.
 	prompt func(*fields) (last string, words []string, err error)
-	// limit returns the maximum number of tokens in the answer; nil means no limit.
 	limit  func(*fields) (*int, error)
 	whole  func(*reply) any    // returns the JSON of an answer that is not streamed
 	events func(*reply) stream // returns the events of a streamed answer
@@ -24,7 +23,7 @@ type api struct {
 
 type object = map[string]any
 
-// reply is the answer to a valid request. Its usage is known once the request runs.
+// The usage of a reply is known once the request runs.
 type reply struct {
 	job
 	id      string
@@ -32,7 +31,7 @@ type reply struct {
 	tokens  usage
 }
 
-// stream holds functions that return the events of a streamed answer, one for each stage.
+// stream has a function for the events of each stage of a streamed answer.
 type stream struct {
 	queued func() []event // events before the request waits in the queue; may be nil
 	first  func() []event // events right before the first piece; may be nil
@@ -45,7 +44,7 @@ type event struct {
 	data any
 }
 
-// done is the event that ends a stream: [DONE] without quotes.
+// done ends a stream: [DONE] without quotes.
 var done = event{data: json.RawMessage("[DONE]")}
 
 type usage struct {
@@ -67,8 +66,7 @@ func (u *usage) cached() int {
 	return u.Details.CachedTokens
 }
 
-// generate returns the handler of an API. The handler reads a request, waits for a slot, and
-// generates the answer.
+// The handler of generate reads a request, waits for a slot, and generates the answer.
 func (s *Server) generate(a api) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		job, err := s.read(w, r, a)
@@ -113,8 +111,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 	}
 }
 
-// tokenize waits while the tokenizer works on earlier prompts, and then on this one. It returns an
-// error if the client leaves.
+// tokenize waits for earlier prompts, and then for this prompt. It returns an error if the client
+// leaves.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -128,8 +126,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request. Its argument err is not nil if the request is invalid. It returns the
-// request's number, and the error to respond with: err, a simulated failure, or nil.
+// count counts a request, which is invalid if err is not nil. It returns the request's number, and
+// err, a simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -138,13 +136,11 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// fails reports whether the n-th request, from 1, fails. Of the first n requests, n times FailRate
-// fail, rounded down.
+// Of the first n requests, n times FailRate fail, rounded down.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
-// running is a request whose first token is generated.
 type running struct {
 	cached *promptDetails // how many tokens of the prompt were cached; nil without prefix caching
 	leave  func()         // the caller calls it at the end of the answer
@@ -152,7 +148,7 @@ type running struct {
 	await func(ctx context.Context, had, tokens int) error
 }
 
-// enter waits until a request with a prompt of these tokens has its first token.
+// enter waits until a request with this prompt has its first token.
 func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (r running, err error) {
 	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize, answer: max(answer, 1)}
 	read := len(tokens)
@@ -211,7 +207,7 @@ func (s *Server) ended(tokens int, finish string) {
 	}
 }
 
-// stream sends the events of an answer: one for each token, when the token is generated.
+// stream sends an event for each token, when the token is generated.
 func (r *running) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
 	space := ""
 	for i, word := range words {
@@ -268,14 +264,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// failWith responds with err if it is an *apiError. Any other error means that the client has left.
+// An error other than *apiError means that the client has left.
 func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *apiError)) {
 	if failure := (*apiError)(nil); errors.As(err, &failure) {
 		fail(w, failure)
 	}
 }
 
-// writeError writes an error in OpenAI's form, as vLLM does.
+// OpenAI's form, as in vLLM.
 func writeError(w http.ResponseWriter, e *apiError) {
 	writeStatus(w, e.status, map[string]any{"error": map[string]any{
 		"message": e.message, "type": e.kind, "param": nil, "code": e.status,

@@ -1,6 +1,6 @@
 package modelserver
 
-// answer is the JSON of a completion, or of one chunk of a streamed completion, in OpenAI's form.
+// answer is a completion, or a chunk of a streamed completion, in OpenAI's form.
 type answer struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`
@@ -72,8 +72,6 @@ func (r *reply) completion(object string, c choice) answer {
 	return answer{ID: r.id, Object: object, Created: r.created, Model: r.model, Choices: []choice{c}, Usage: &r.tokens}
 }
 
-// completionEvents returns an event for each token, and then the finish reason, the usage if
-// requested, and [DONE].
 func (r *reply) completionEvents(object string, piece func(i int, text string) choice) stream {
 	chunk := func(choices []choice, tokens *usage) event {
 		return event{

@@ -18,7 +18,7 @@ type sequence struct {
 	running chan struct{} // closed when the sequence may run
 	read    bool          // the prompt is read
 
-	// Fields for an engine that serves in steps.
+	// An engine that serves in steps uses these fields.
 	answer    int           // number of tokens in the answer, at least 1
 	begin     func() int    // called when the sequence may run; returns how many prompt tokens are not cached
 	left      int           // prompt tokens that are still to be read
@@ -28,8 +28,8 @@ type sequence struct {
 	prefilled time.Duration // time from began to the first token
 }
 
-// engine schedules sequences like vLLM's scheduler without preemption. A sequence that starts
-// reserves all blocks that it may need, so no running sequence ever returns to the queue.
+// engine schedules sequences like vLLM's scheduler without preemption: a sequence reserves all
+// blocks that it may need before it starts.
 type engine struct {
 	slots, blocks, maxLoRAs int // limits
 	partial                 int // maximum of prompts that are read at a time; 0 means no limit
@@ -45,8 +45,7 @@ func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns
-// ctx's error, and seq holds nothing.
+// enter waits until seq may run; the caller then calls leave. After an error, seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
@@ -62,7 +61,6 @@ func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	}
 }
 
-// leave releases seq's slot and blocks, or its place in the queue.
 func (e *engine) leave(seq *sequence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,7 +73,7 @@ func (e *engine) leave(seq *sequence) {
 	e.changed()
 }
 
-// changed starts the sequences that can run now. An engine with steps starts them in its next step.
+// An engine with steps starts sequences in its next step.
 func (e *engine) changed() {
 	switch {
 	case e.steps == nil:
@@ -85,7 +83,7 @@ func (e *engine) changed() {
 	}
 }
 
-// prefilled records that the prompt of seq is read, so that the next prompt can be read.
+// prefilled records that the prompt of seq is read, so that another prompt can be read.
 func (e *engine) prefilled(seq *sequence) {
 	if e.partial == 0 {
 		return
@@ -96,7 +94,6 @@ func (e *engine) prefilled(seq *sequence) {
 	e.changed()
 }
 
-// reading reports whether as many prompts are being read as the limit allows.
 func (e *engine) reading() bool {
 	n := 0
 	for _, seq := range e.running {
@@ -107,8 +104,8 @@ func (e *engine) reading() bool {
 	return e.partial > 0 && n >= e.partial
 }
 
-// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. A
-// sequence that lacks a slot or blocks also stops all later ones, because otherwise large sequences
+// admit starts all sequences that can run, and skips a sequence whose adapter has no slot. A
+// sequence that lacks a slot or blocks stops all later sequences, because otherwise large sequences
 // might never run. With steps, the started sequences read at most budget prompt tokens in this
 // step. admit returns their number.
 func (e *engine) admit(budget int) (prompts int) {
@@ -150,7 +147,6 @@ func (e *engine) load() load {
 	}
 }
 
-// adapters returns the adapters of seqs, sorted, without duplicates.
 func adapters(seqs []*sequence) []string {
 	var names []string
 	for _, seq := range seqs {

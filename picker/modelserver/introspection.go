@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// shownBody is the number of bytes of a request's body that /debug/last shows. The length and the
-// hash on that page cover the whole body.
+// /debug/last shows this number of bytes of a body. The length and the hash there cover the whole
+// body.
 const shownBody = 64 << 10
 
-// vllmVersion is the version of vLLM whose endpoints the server implements. Routers recognize vLLM
-// by it.
+// Routers recognize vLLM by vllmVersion.
 const vllmVersion = "0.32.0"
 
 type received struct {
@@ -34,7 +33,7 @@ type received struct {
 
 func newReceived(r *http.Request, body []byte) *received {
 	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
-	// because every client may read this page
+	// Every client may read this page.
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} {
 		if values := headers[name]; len(values) > 0 {
 			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
@@ -55,8 +54,6 @@ func (s *Server) debugLast(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, last)
 }
 
-// models lists the base model and its adapters in vLLM's form, in which an adapter names its
-// parent.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type model struct {
 		ID      string  `json:"id"`
@@ -80,7 +77,6 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// metrics serves vLLM's metrics, under its names, in Prometheus's text format.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	now := s.engine.load()
 	var b strings.Builder
@@ -106,7 +102,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.loras()) > 0 {
-		// The value is the time, as in vLLM: readers use the series with the latest time.
+		// The value is the time, as in vLLM: readers use the latest series.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+
 				label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+

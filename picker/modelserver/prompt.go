@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// maxBody is the size of the largest request body, in bytes: twice Penstock's own limit.
+// maxBody is in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields has the fields of a request of any API. Other fields are ignored; most are sampling
-// options, which have no effect here.
+// fields has the fields of all APIs' requests. Other fields, such as sampling options, have no
+// effect.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -64,7 +64,7 @@ type job struct {
 	usage        bool // send the usage at the end of a stream
 }
 
-// apiError is an error response. Each API writes it in a form of its own.
+// Each API writes an apiError in its own form.
 type apiError struct {
 	status  int
 	kind    string
@@ -77,8 +77,8 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// decode reads a request's body into f, and keeps the body for /debug/last. An *apiError is the
-// response to an invalid request; any other error means that the client has left.
+// decode reads a request's body into f. An *apiError is the response to an invalid request; any
+// other error means that the client has left.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
@@ -94,7 +94,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error
 	return nil
 }
 
-// read makes a job of a request for text. It returns the same kinds of errors as decode.
+// Errors of read are errors of decode.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error) {
 	var f fields
 	if err := s.decode(w, r, &f); err != nil {
@@ -120,7 +120,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error
 	return j, err
 }
 
-// render responds with the token IDs of a prompt, as vLLM does, without running the prompt.
+// render responds with the token IDs of a prompt, as vLLM does.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, a api, show func(rendered) any) {
 	j, err := s.read(w, r, a)
 	if err != nil {
@@ -134,8 +134,8 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// servedModel returns the model that a request names; the default is the base model. lora is not
-// empty if the model is an adapter.
+// servedModel returns the model that a request names, or the base model. lora is not empty if the
+// model is an adapter.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
@@ -146,8 +146,7 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// job returns the job of a request. The answer repeats text, and has at most *limit tokens if limit
-// is not nil.
+// The job's answer repeats text, and has at most *limit tokens if limit is not nil.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
@@ -180,7 +179,6 @@ func atLeastOne(field string, limit *int) (*int, error) {
 	return limit, nil
 }
 
-// absent reports whether a request lacks a field.
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 func (f *fields) chatPrompt() (last string, words []string, err error) {
@@ -196,7 +194,6 @@ func (f *fields) chatPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-// contentText returns the text of a message's content: a string, null, or a list of parts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
 	if absent(raw) || json.Unmarshal(raw, &text) == nil {
@@ -216,7 +213,7 @@ func contentText(raw json.RawMessage) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a field with one prompt: a string, a list with one string, or token IDs.
+// promptText reads a string, a list with one string, or token IDs.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string

@@ -19,41 +19,39 @@ type Config struct {
 	Name  string // such as a pod's name; in answers and the header x-served-by; "" means "sim"
 	Model string // the name of the base model
 	LoRAs []string
-	// MaxLoRAs is the maximum number of active adapters. 0 means 1, vLLM's default.
+	// MaxLoRAs bounds the active adapters. 0 means 1, vLLM's default.
 	MaxLoRAs int
 
 	MaxNumSeqs    int // maximum of running requests; 0 means 256, vLLM's default on small GPUs
 	MaxPrefills   int // maximum of prompts that are read at a time (vLLM's max_num_partial_prefills); 0 means no limit
 	KVCacheTokens int // size of the KV cache, rounded down to blocks of 16 tokens; 0 means 65536
 
-	// TokenizerRate is the number of prompt tokens that are tokenized in a second. Prompts are
-	// tokenized one at a time, each before the headers of its answer. 0 means that tokenizing takes
-	// no time.
+	// TokenizerRate is in prompt tokens a second. Prompts are tokenized one at a time, before the
+	// headers of the answer. 0 means that tokenizing takes no time.
 	TokenizerRate    float64
 	TimeToFirstToken time.Duration // from when a request begins to run, after its time in the queue
-	// PrefillRate is the number of prompt tokens read in a second, before the first token; 0 means
-	// that reading takes no time.
+	// PrefillRate is in prompt tokens a second, before the first token; 0 means that reading takes
+	// no time.
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
 	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
 	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
-	// it for the prompt tokens of the step; StepTimePerSequence is added for each running request.
-	// A step computes up to MaxBatchedTokens prompt tokens (0 means 2048), and one token of each
-	// answer.
+	// it, plus StepTimePerSequence for each running request. A step computes up to MaxBatchedTokens
+	// prompt tokens (0 means 2048), and one token of each answer.
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
 	// PrefixCaching keeps the blocks of prompts. A prefix in common with an earlier prompt is not
-	// read again and does not add to the time to the first token.
+	// read again.
 	PrefixCaching bool
-	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
-	// ZeroMQ. KVEventsReplay is the host:port at which they are sent again. KVEventsConnect is the
-	// host:port of a subscriber that the server connects to.
+	// KVEvents is the host:port at which events of PrefixCaching are published over ZeroMQ, and
+	// KVEventsReplay the host:port at which they are sent again. The server connects to a
+	// subscriber at KVEventsConnect.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the token store for requests with a key in x-req-tokens-key; may be nil.
+	// Tokens is the token store for requests with TokensKeyHeader; may be nil.
 	Tokens TokenStore
 
 	FailRate float64 // share, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
@@ -65,8 +63,7 @@ type Config struct {
 	Log *slog.Logger // nil means slog.Default()
 }
 
-// Server is one simulated model server. It is an http.Handler. Run serves it at the sockets of
-// Config.Listen.
+// Server is one simulated model server. It is an http.Handler.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -195,7 +192,6 @@ func (s *Server) register() {
 	s.handle("GET /debug/last", s.debugLast)
 }
 
-// handle serves a pattern, "METHOD PATH".
 func (s *Server) handle(pattern string, f http.HandlerFunc) {
 	s.mux.HandleFunc(pattern, f)
 	_, path, _ := strings.Cut(pattern, " ")
@@ -212,7 +208,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// ServeHTTP adds the server's name and the address of the connection to every response, in headers.
+// ServeHTTP adds the server's name and the address of the connection to every response.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-served-by", s.cfg.Name)
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -221,8 +217,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Listen opens the sockets of Config.Listen and returns their addresses in the same order. Run
-// calls Listen if the caller has not.
+// Listen opens the sockets of Config.Listen and returns their addresses. Run calls Listen if
+// needed.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -240,9 +236,9 @@ func (s *Server) Listen() ([]string, error) {
 	return addresses, nil
 }
 
-// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. From then on /health
-// fails and no connection is accepted. Run returns nil when the requests in flight have ended, or
-// an error if some have not ended within Config.Grace.
+// Run serves HTTP/1.1 and cleartext HTTP/2 until ctx ends. Then /health fails, and Run returns when
+// the requests in flight have ended. It returns an error if some have not ended within
+// Config.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {

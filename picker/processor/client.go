@@ -25,28 +25,25 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// Path is where a service accepts requests.
+// Path is the default of Config.Path.
 const Path = "/process"
 
 // DefaultTimeout is how long a pick waits for an answer.
 const DefaultTimeout = time.Second
 
 const (
-	// maxCalls bounds a Client's calls in flight. Requests beyond it continue without a call.
+	// Above maxCalls calls in flight, requests continue without a call.
 	maxCalls = 256
 	// maxAnswer bounds an answer, in bytes: more than a million token IDs.
 	maxAnswer = 8 << 20
-	// largeBody is in bytes. A failure with a larger body does not count for the breaker. Otherwise
-	// one client could open the breaker for all clients, with bodies that exceed the service's
-	// timeout or that make it fail. A broken service also fails with small bodies.
-	largeBody = 1 << 20
-	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
-	// in bytes.
+	// A failure with a body of more than largeBody bytes does not count for the breaker. Otherwise
+	// one client's large bodies could open the breaker for all clients.
+	largeBody                     = 1 << 20
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// After this many failures in a row the breaker opens; after leftOut, one request tries the
-	// service again.
+	// The breaker opens after this number of failures in a row. After leftOut, one request tries
+	// the service again.
 	failures = 5
-	// maxAddresses of a service are used, maxAttempts of them for one request.
+	// A Client uses maxAddresses of a service, and maxAttempts of these for one request.
 	maxAddresses, maxAttempts = 16, 3
 	leftOut                   = 10 * time.Second
 )
@@ -55,12 +52,12 @@ const (
 type Config struct {
 	Host string
 	Path string // default: Path
-	// Addresses of the service. The first 16 are used in turn. Without an address no call succeeds.
+	// Addresses of the service. The first 16 are used in turn.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen receives the last call's error when the breaker opens; OnClose is called when the
-	// breaker closes. Both may be nil.
+	// OnOpen receives the last call's error when the breaker opens; OnClose is called when it
+	// closes. Both may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
 }
@@ -99,7 +96,6 @@ func New(c Config) (*Client, error) {
 	changed := func(_ string, from, to gobreaker.State) {
 		switch {
 		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil:
-			// A half-open breaker opens again.
 			c.OnOpen(*client.reason.Load())
 		case to == gobreaker.StateClosed && c.OnClose != nil:
 			c.OnClose()
@@ -118,7 +114,7 @@ func New(c Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Timeout returns the limit of Process's duration.
+// Timeout bounds the duration of Process.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
 // Open reports whether the breaker is open, so that the service is not called.
@@ -127,7 +123,7 @@ func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 // Outcome is how a call ended.
 type Outcome string
 
-// The outcomes.
+// A call ends with one of these outcomes.
 const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
@@ -140,9 +136,9 @@ const (
 
 // Request is a request to a service.
 type Request struct {
-	// Body is the client's JSON object as sent, with or without a member "route".
+	// Body is the client's JSON object as sent.
 	Body mem.BufferSlice
-	// Route requests a worker: it adds "route": true to a body that has no boolean member "route".
+	// Route adds "route": true to a body that has no boolean member "route".
 	Route   bool
 	Headers map[string]string
 	// TraceParent is the call's W3C trace context, or "".
@@ -210,8 +206,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 
 const maxReason = 200
 
-// Reason returns an error's text, limited to 200 bytes of printable characters because the service
-// chooses a part of the text.
+// Reason returns an error's text, limited to 200 bytes of printable characters: the service chooses
+// a part of it.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -225,8 +221,7 @@ func Reason(err error) string {
 	return text
 }
 
-// ask calls the service at one of its addresses. If no connection is made, it tries the next
-// address.
+// ask tries the next address if no connection is made.
 func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
 	err := errAbsent
 	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {
@@ -293,7 +288,6 @@ func (s *sent) Read(p []byte) (int, error) {
 	return s.parts.Read(p)
 }
 
-// It ends the use of the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,8 +295,7 @@ func (s *sent) Close() error {
 	return s.body.Close()
 }
 
-// encode returns {"request_body": ..., "headers": ...} and its size in bytes, without copying the
-// body.
+// encode returns {"request_body": ..., "headers": ...} and its size in bytes. It copies no body.
 func (q *Request) encode() (*sent, int64, error) {
 	headers, err := json.Marshal(q.Headers)
 	if err != nil {
@@ -314,8 +307,7 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The new member goes last: of two members with one name the last counts, and the client's
-		// is not a boolean.
+		// The new member goes last: of two members with one name the last counts.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after

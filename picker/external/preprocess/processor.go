@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: a gateway's largest body, and JSON around it. heldBodies
-	// bounds all at a time.
+	// maxBody is in bytes: a gateway's largest body, and JSON around it. heldBodies bounds all
+	// bodies.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
-	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
+	// maxText bounds the text of a prompt in bytes.
 	maxText, maxTokens = 4 << 20, 1 << 20
 )
 
@@ -130,7 +130,6 @@ func (p *Processor) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 var errNoRequest = errors.New("the body must be a JSON object with request_body, the client's request, and headers")
 
-// unreadable returns an error that names the field of a body that has the wrong type.
 func unreadable(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
 	switch {
@@ -150,8 +149,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
 }
 
-// process returns the answer to a request. An error other than *invalid means that the caller is
-// gone.
+// An error of process other than *invalid means that the caller is gone.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`
@@ -203,7 +201,7 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 	return &a, nil
 }
 
-// tokenize waits for its turn, because a long text takes some 100 ms of CPU.
+// tokenize waits for its turn: a long text takes some 100 ms of CPU.
 func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error) {
 	if len(text) > maxText {
 		return nil,
@@ -239,7 +237,6 @@ func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (
 	return found.Worker, nil
 }
 
-// observe counts failures of a peer. It logs the first failure, and the first success after it.
 func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	if ctx.Err() != nil {
 		return

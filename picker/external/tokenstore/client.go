@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// NewKey returns a key that cannot be guessed: 128 random bits.
+// NewKey returns 128 random bits.
 func NewKey() string {
 	var bits [16]byte
 	_, _ = rand.Read(bits[:]) // never fails (Go 1.24)
