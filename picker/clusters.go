@@ -19,17 +19,16 @@ import (
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
 	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
-	// charged to the first cluster until the Charge ends; charge is nil if there is no cluster.
+	// charged to the first cluster until the Charge ends; charge is nil without a cluster.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
-	// Sender returns this process's name for the clusters' pickers, which count each sender's
-	// requests.
+	// Sender returns this process's name for the clusters' pickers.
 	Sender() string
 }
 
 // Charge is a request that is charged to the first cluster of its pick, until End.
 type Charge interface {
 	FirstByte(after time.Duration)
-	// Declined means that another cluster serves the request, or no cluster does.
+	// Declined means that the first cluster does not serve the request.
 	Declined()
 	End()
 }
@@ -40,14 +39,14 @@ type ClusterPrompt struct {
 	Chain  prefix.Chain
 	// Stay is the cluster of the request's session, or "".
 	Stay string
-	// GRPC marks a gRPC request, which some clusters do not accept (Cluster.NoGRPC).
+	// GRPC marks a gRPC request (Cluster.NoGRPC).
 	GRPC bool
 }
 
-// ClusterCost is a request's cost at a cluster, in seconds. It is the sum of the wait there, three
-// times the time to read the request's uncached prompt, the round trip and, for clusters other than
-// the own one, the margin by which they must be cheaper. With Clusters.Latency, the wait is the
-// time to the first byte of the cluster's responses less the round trip, and prompts do not count.
+// ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait there, three times
+// the time to read the request's uncached prompt, the round trip and the margin for clusters other
+// than the own cluster. With Clusters.Latency, the wait is the time to the first byte of the
+// cluster's responses less the round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -59,8 +58,7 @@ type ClusterCost struct {
 	// Basis is the source of the wait: a report, own requests, responses, or a trial.
 	Basis  string `json:"basis"`
 	Barred string `json:"barred,omitempty"` // why the cluster comes last, or ""
-	// Session means that the request's session is at the cluster, so the cluster comes first unless
-	// barred.
+	// Session means that the request's session is at the cluster.
 	Session bool `json:"session,omitempty"`
 	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
 }
@@ -68,7 +66,7 @@ type ClusterCost struct {
 // SenderHeader holds the Sender of the process that chose this cluster.
 const SenderHeader = "penstock-peer-sender"
 
-// Headers of a request to a cluster of an import. Gateways remove them from clients' requests, and
+// Gateways remove these headers of a request to a cluster of an import from clients' requests, and
 // from requests to model servers.
 const (
 	// OthersHeader is the number of further clusters and spill targets that the route tries in
@@ -78,8 +76,8 @@ const (
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader holds the hop to the import's cluster of the request's session (sessionPersistence
-// of its route).
+// ClusterHeader holds the hop to the import's cluster of the request's session
+// (sessionPersistence).
 const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick lists clusters of an import, as hops
@@ -119,14 +117,13 @@ type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank orders all clusters by the request's cost, because the next one is tried if one declines.
+// rank orders all clusters, because the next cluster is tried if one declines.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
 func (k *pick) routeCluster() string {
 	return k.pool.Clusters.behind(string(k.request.Headers.Header(ClusterHeader)))
 }
 
-// behind returns the name of the cluster behind a hop; "" for other texts.
 func (c *Clusters) behind(hop string) string {
 	if i := slices.IndexFunc(c.List, func(c Cluster) bool { return c.Hop == hop }); i >= 0 && hop != "" {
 		return c.List[i].Name
@@ -168,7 +165,7 @@ func (k *pick) rankClusters(stay string) {
 	}
 }
 
-// isGRPC reports whether a content type is gRPC, as in Envoy: not gRPC-Web.
+// As in Envoy, isGRPC excludes gRPC-Web.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -216,8 +213,8 @@ type charged struct {
 	moved func(served string) // called when another hop serves the request; nil without a session
 }
 
-// An import's hops never move a request that a model server has begun. So the first cluster has
-// declined a request that another hop serves.
+// An import's hops never move a request that a model server has begun. If another hop serves the
+// request, the first cluster has declined it.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -230,13 +227,12 @@ func (c *charged) Follow(e accesslog.Entry) {
 	}
 }
 
-// The lease lives until the access log reports the request's end.
 type chosen struct {
 	lease *endpoint.Lease
 	pool  *pool
 }
 
-// With session affinity, it sets the session's token, which names the cluster that serves.
+// With session affinity, Response sets the session's token, which names the serving cluster.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -244,7 +240,6 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 	return c.pool.stayToken(r.Served, r.Token, time.Now())
 }
 
-// The access log reports the first byte.
 func (*chosen) Begun() {}
 
 func (c *chosen) End() { c.lease.Done() }
@@ -254,9 +249,9 @@ func anotherTakes(r *extproc.Request) bool {
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting returns how long another cluster's request is expected to wait at a pool, including flow
-// control, and how many blocks of prompts the pool's servers cache. ok is false unless this picker
-// picks from the pool by strategy "load".
+// Waiting returns how long another cluster's request is expected to wait at a pool, and how many
+// blocks of prompts the pool's servers cache. ok is false unless this picker picks from the pool by
+// strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

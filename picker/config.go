@@ -24,32 +24,30 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Config configures a Picker. A zero value means the default given.
+// Config configures a Picker.
 type Config struct {
 	Log        *slog.Logger // default: slog.Default()
 	Registerer prometheus.Registerer
 	// Tracer records sampled picks; may be nil.
 	Tracer trace.TracerProvider
 
-	// Reports may be nil.
 	Reports Reports
-	// Sharing may be nil.
 	Sharing Sharing
-	// Observer receives all prompts that this process and others (Learn) sent; may be nil.
+	// Observer receives all prompts that this process and others sent; may be nil.
 	Observer  Observer
 	Recording *recording.File
-	// Troubles receives failures. If it is nil, idle pools are not watched.
+	// Troubles receives failures. Without it, idle pools are not watched.
 	Troubles Troubles
 	// HeldBodies bounds the bodies held for picks, in bytes for all streams together; 0 means
-	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of this
-	// one.
+	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of
+	// HeldBodies.
 	HeldBodies int64
 	// KVEvents accepts model servers that publish KV events; may be nil. Run closes it.
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; may be nil.
 	Peers Peers
 	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
-	// its request; 0 means 100 ms. Then the pick takes the slot, because a peer may be frozen.
+	// its request; 0 means 100 ms. A peer may be frozen, so the pick then takes the slot.
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for the end of another request before its pool counts as
 	// full or chwbl passes over the key's endpoint; 0 means 15 ms. Envoy sends its access log every
@@ -61,19 +59,17 @@ type Config struct {
 	Stops Stops
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
-	// Permits reports whether API keys, as a gate names them, permit a pool (the text of an
-	// objectid.Target) or a model; nil permits nothing.
+	// Permits reports whether API keys, as a gate names them, permit a pool (an objectid.Target) or
+	// a model; nil permits nothing.
 	Permits func(keys, pool, model string) bool
 	// Keyed means that this cluster's Gateways send keys. A call without a key then comes from
-	// another cluster, or from a gateway that Penstock does not configure.
+	// elsewhere.
 	Keyed bool
 	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.
 	Chooser Chooser
-	// Learner is called before a relayed pick is answered. It is nil without relayed pools, or if
-	// Envoy connects to any address.
-	Learner  Learner
-	Protocol Protocol
-	// Addresses may be nil.
+	// Learner is called before a relayed pick is answered; nil if Envoy connects to any address.
+	Learner   Learner
+	Protocol  Protocol
 	Addresses Addresses
 }
 
@@ -105,17 +101,17 @@ func (c Config) withDefaults() Config {
 type Callers interface {
 	Gateway(context.Context) string
 	Member(context.Context) string
-	// Exported reports whether a member may pick from a pool. Member "" stands for every cluster
-	// whose connection proves no cluster.
+	// Exported reports whether a member may pick from a pool. "" stands for every cluster whose
+	// connection proves no cluster.
 	Exported(pool objectid.Target, member string) bool
 }
 
 // Reports receives facts from the access logs of gateways. It must not block.
 type Reports interface {
-	// Forward receives entries with a lease of another picker, because a gateway with several
-	// pickers may send an entry to any of them.
+	// Forward receives entries with a lease of another picker: a gateway may send an entry to any
+	// of its pickers.
 	Forward(accesslog.Entry)
-	// Attempt receives a request's outcome, including requests to exporting clusters of imports.
+	// Attempt receives a request's outcome.
 	Attempt(accesslog.Attempt)
 	// Used receives requests that a gate decided, each once.
 	Used([]accesslog.Used)
@@ -123,34 +119,32 @@ type Reports interface {
 
 // Sharing receives facts for the pickers of other processes. It must not block.
 type Sharing interface {
-	// Sent receives a prompt that a pick sent (Picker.Learn). It must not keep the Chain.
+	// Sent receives a prompt that a pick sent. It must not keep the Chain.
 	Sent(Sent)
-	// Session receives a pool's session (Picker.LearnSession).
+	// Session receives a pool's session.
 	Session(Session)
-	// Page receives a metrics page's reading (endpoint.Registry.Receive).
+	// Page receives a metrics page's reading.
 	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
 }
 
-// Observer receives the prompts that picks sent. It must not block, nor keep the Chain.
+// Observer receives the prompts that picks sent. It must neither block nor keep the Chain.
 type Observer interface{ Sent(Sent) }
 
 // Stops delays picks after a pause of this process.
 type Stops interface {
-	// Behind returns how long a new pick waits, because the process may have missed changes during
-	// the pause.
+	// Behind returns how long a new pick waits for changes that the process may have missed.
 	Behind(now time.Time) time.Duration
 }
 
 // Troubles receives failures. It must not call the Picker.
 type Troubles interface {
-	// Panicked receives a panic of a scrape, with the address of the page, or of a reader of KV
-	// events, with its server.
+	// Panicked receives a panic of a scrape (page), or of a reader of KV events (its server).
 	Panicked(page string, value any, stack []byte)
-	// RelayFailed receives the first failure of a pool's relayed picks. It receives the zero value
-	// when they succeed again, or when the pool is removed or replaced.
+	// RelayFailed receives the first failure of a pool's relayed picks, and the zero value when
+	// they succeed again or the pool is removed or replaced.
 	RelayFailed(pool objectid.Target, f RelayFailure)
-	// Unserved receives a pool that no server serves. It receives the zero value when a server
-	// serves again, or when the pool is removed.
+	// Unserved receives a pool that no server serves, and the zero value when a server serves again
+	// or the pool is removed.
 	Unserved(pool objectid.Target, u Unserved)
 }
 
@@ -158,7 +152,7 @@ type Troubles interface {
 type Addresses interface {
 	// Never returns the kind of an address whose page must not be read, or "".
 	Never(netip.Addr) string
-	// Outside returns why no remote picker may name an address, whatever its pool's ranges, or "".
+	// Outside returns why no remote picker may name an address, or "".
 	Outside(netip.Addr) string
 }
 
@@ -182,26 +176,23 @@ func (discarded) Unserved(objectid.Target, Unserved)        {}
 // Protocol configures gateways that Penstock does not configure.
 type Protocol struct {
 	extproc.Names
-	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their mode, as the protocol
-	// requires.
+	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their mode.
 	Duplex bool
-	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
+	// Upstream registers metrics with the names of llm-d's EPP.
 	Upstream bool
 	// OnePool fails health checks without a default pool, because gateways send no pool.
 	OnePool bool
 	// IgnoreSubset ignores the gateway's subset hint.
 	IgnoreSubset bool
 	// Conformance obeys the header test-epp-endpoint-selection and sends
-	// x-conformance-test-served-endpoint, for the inference extension's conformance suite. Any
-	// client can then choose its endpoint.
+	// x-conformance-test-served-endpoint. Any client can then choose its endpoint.
 	Conformance bool
 }
 
-// Sent is a prompt that a pick sent to a server, and the adapter that the request needs. Denied
-// reverts an earlier Sent, because the server has not read the prompt.
+// Sent is a prompt that a pick sent to a server. Denied reverts an earlier Sent.
 type Sent struct {
 	Pool objectid.Target // pool of the pick
-	// Sender is the other cluster's process that chose this one (SenderHeader), or "".
+	// Sender is SenderHeader of the request, or "".
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
@@ -210,16 +201,16 @@ type Sent struct {
 	Slots   int    // number of the server's slots for adapters
 }
 
-// Session is the endpoint of a pool's session or, for an import, its cluster. It can also be the
-// place of a response that a server stores.
+// Session is the endpoint of a pool's session, an import's cluster, or the place of a stored
+// response.
 type Session struct {
 	Pool objectid.Target `json:"p"`
 	ID   uint64          `json:"i"` // schedule.Session.ID
 	At   netip.AddrPort  `json:"a"`
 	// Cluster replaces At for an import.
 	Cluster string `json:"c,omitempty"`
-	// Response is a stored response; it is set instead of ID. Served is then set instead of At: its
-	// server, as in access logs.
+	// Response is a stored response, instead of ID. Served is its server, as in access logs,
+	// instead of At.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`
@@ -229,8 +220,8 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether the picker with this Owner exists. If it does not, the picker that
-	// receives the access log of its requests counts them.
+	// Alive reports whether the picker with this Owner exists. Otherwise the picker that receives
+	// the access log of its requests counts them.
 	Alive(owner string) bool
 	// Order returns the number of other pickers, and whether this picker is the first of all in
 	// their common order.
@@ -257,24 +248,21 @@ type Access interface {
 
 // Learner delivers a remote picker's endpoints to Envoy.
 type Learner interface {
-	// Learn returns nil once every Envoy that may ask has the addresses in the pool's cluster. If
-	// it returns an error, the request gets a 503.
+	// Learn returns nil once every Envoy that may ask has the addresses in the pool's cluster.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
-	// Isolated means that no Envoy is configured by this process, so Learn would wait in vain.
-	// Another picker must then handle the request.
+	// Isolated means that this process configures no Envoy, so that Learn would wait in vain.
+	// Another picker must handle the request.
 	Isolated() bool
 }
 
 // Body is a pool's need of request bodies.
 type Body string
 
-// The values of Body. They have no effect on the mode of a gateway that sends its mode, as Envoy
-// does.
+// Body has no effect on the mode of a gateway that sends its mode, as Envoy does.
 const (
-	// BodyNone picks when the headers arrive. A body that the gateway sends anyway passes.
+	// BodyNone picks when the headers arrive.
 	BodyNone Body = ""
-	// BodyBuffered picks after the body was read, so that traces and debug pages show the model. If
-	// a gateway does not send its mode, BUFFERED is assumed.
+	// BodyBuffered picks after the body was read, so that traces and debug pages show the model.
 	BodyBuffered Body = "Buffered"
 	// BodyPrompts reads the bodies of known APIs. For other requests it picks when the headers
 	// arrive.
@@ -288,26 +276,25 @@ const DefaultBodyLimit = 32 << 20
 const DefaultUserMessages = 2
 
 // Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an
-// import. It is immutable once passed to a Picker.
+// import. It is immutable.
 type Pool struct {
-	// ID is sent by gateways as text in x-penstock-pool.
 	ID objectid.Target
 	// Default makes this the pool of gateways that send no pool. Of several such pools, the first
 	// by name counts.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
-	// Shadow is a strategy that evaluates Strategy's picks, without effect on them. It reads the
-	// same parts of each request as Strategy. It may be "".
+	// Shadow is a strategy, or "", that evaluates Strategy's picks without effect on them. It reads
+	// the same parts of each request.
 	Shadow string
-	// Plugins is the profile of the strategy "plugins"; nil if invalid. An invalid profile leaves
-	// the pool its last valid strategy, or "load".
+	// Plugins is the profile of the strategy "plugins"; nil if invalid. The pool then keeps its
+	// last valid strategy, or "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
 	// Scorers are the processes for Plugins.External, in the same order.
 	Scorers   []Scorer
 	Processor *Processor
-	// Criticality of the pool's requests; "" means Standard.
+	// Criticality is for the pool's requests; "" means Standard.
 	Criticality schedule.Criticality
 	Models      *Models
 	FlowControl *FlowControl
@@ -319,42 +306,38 @@ type Pool struct {
 	Hashing      schedule.Hashing
 	UserMessages int
 	// ShedAfter is the predicted time to the first token above which a sheddable request is
-	// answered with 429; 0 disables it.
+	// answered with 429; 0 means no limit.
 	ShedAfter time.Duration
 	// SessionTTL is how long the strategy "session" keeps a session after its last request; 0 means
-	// DefaultSessionTTL. SessionCookie is the cookie with the session's ID; "" means
-	// DefaultSessionCookie.
+	// DefaultSessionTTL. SessionCookie has the session's ID; "" means DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
 	// Responses sends requests that name a stored response of the Responses API to the response's
-	// server or, for an import, to its cluster.
+	// server or cluster.
 	Responses bool
-	// Spills means that requests can be spilled when the pool is full. If a request was not spilled
-	// yet and has no spill targets, its route still lacks them: routes arrive late, and a body
-	// takes time. Such a request is picked for as if no endpoint were full.
+	// Spills means that requests can be spilled when the pool is full. A route that lacks its spill
+	// targets arrives late. Its requests are picked for as if no endpoint were full.
 	Spills bool
-	// Spill lists the spill targets that Envoys have. Picks use no other targets.
+	// Spill lists the spill targets that Envoys have.
 	Spill []string
-	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, which Envoy's retries use
-	// in order.
+	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, for Envoy's retries.
 	Fallbacks int
 	// NoHeadersLimit makes streams wait without a limit for their server's headers.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
-	// Gone means that no route leads to the pool any more. It serves picks for a while.
+	// Gone means that no route leads to the pool any more.
 	Gone bool
 	// Servers are the known model servers of a pool with a Relay, up to MaxServers. They are
 	// queried for models and health.
 	Servers []Server
 	// Clusters are the clusters of an import, which a pick ranks instead of endpoints; may be nil.
-	// With Clusters, of the other fields only Name, Body, BodyLimit and Responses have an effect.
+	// Only Name, Body, BodyLimit and Responses then have an effect.
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents // nil if the model servers publish no KV events
-	// LoadPort is the port of the PUB sockets that publish the model servers' load; consecutive
-	// ports are counted as for KVEvents.Port. 0 means no such sockets. Pages are read while no load
-	// arrives.
+	// LoadPort is the port of the PUB sockets that publish the model servers' load, or 0.
+	// Consecutive ports are counted as for KVEvents.Port.
 	LoadPort uint16
 	Body     Body
 	// BodyLimit is in bytes; 0 means DefaultBodyLimit.
@@ -366,17 +349,16 @@ type Pool struct {
 // Clusters are the choices of a pick for a whole import.
 type Clusters struct {
 	List []Cluster
-	// Further are hops to the import's spill targets, in order. They follow the clusters in every
-	// pick.
+	// Further are hops to the import's spill targets. They follow the clusters in every pick.
 	Further []string
-	// Margin is the cost by which another cluster must be cheaper than the own one.
+	// Margin is the cost by which another cluster must be cheaper than the own cluster.
 	Margin time.Duration
 	// Latency compares the clusters by their response times instead of their load.
 	Latency bool
 	// Blind makes picks ignore prompts, even if bodies are read.
 	Blind bool
 	// Sessions sends a session's requests to the cluster of its first request, while that cluster
-	// accepts requests (Pool.SessionTTL, SessionCookie).
+	// accepts requests.
 	Sessions bool
 }
 
@@ -416,13 +398,13 @@ type Scorer struct {
 	TLS       dial.TLS       // for addresses that are not Cleartext
 }
 
-// Relay is the external picker that chooses for a pool: the remote picker of a pool whose pods are
-// unknown here, or a local picker, which gateways that send it bodies call directly.
+// Relay is the external picker that chooses for a pool: a remote picker if the pods are unknown
+// here, or a local picker that receives no bodies from gateways.
 type Relay struct {
 	Pickers []dial.Address
 	// TLS is for addresses that are not Cleartext.
 	TLS dial.TLS
-	// Names are the names that the external picker uses; an empty name means the protocol's.
+	// Names are the names that the external picker uses; "" means the protocol's name.
 	Names extproc.Names
 	// Pool is the pool's name at an external picker with several pools; "" sends no name.
 	Pool string

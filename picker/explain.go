@@ -17,15 +17,14 @@ import (
 
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
-	Pool     string `json:"pool"`
-	Known    bool   `json:"known"` // false if this picker lacks the pool; the other fields are then unset
-	Strategy string `json:"strategy,omitempty"`
-	Choice   string `json:"choice,omitempty"`
-	Body     string `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
-	// Criticality of the request, if the strategy reads it.
+	Pool        string               `json:"pool"`
+	Known       bool                 `json:"known"` // false if this picker lacks the pool; the other fields are then unset
+	Strategy    string               `json:"strategy,omitempty"`
+	Choice      string               `json:"choice,omitempty"`
+	Body        string               `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the replacements of the request's model. The other fields are for the target with
-	// the greatest weight.
+	// Targets are the replacements of the request's model. The other fields are for the greatest
+	// weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
 	// Scored is the time of the recorded pick whose external scores are used, or nil.
 	Scored *time.Time `json:"scored,omitempty"`
@@ -33,12 +32,12 @@ type Explanation struct {
 	Processor *Prepares `json:"processor,omitempty"`
 	// Flow is the state of flow control, or nil. The other fields are for an admitted request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that choose; the other fields are then unset.
+	// Relay lists the remote pickers that choose. The other fields are then unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are the clusters of an import, best first, for a request without a prompt; the other
+	// Clusters are the clusters of an import, best first, for a request without a prompt. The other
 	// fields are then unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
-	// Endpoints is the list for Envoy. It is "" with a Status (429 or 503) and its Reason.
+	// Endpoints is the list for Envoy; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
@@ -64,8 +63,8 @@ type Held struct {
 
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns which endpoints the pool would choose for a request now. It opens no lease, keeps
-// the round-robin position, and calls no other picker. The names in headers are in lower case.
+// Explain returns which endpoints the pool would choose now. It has no effect on picks, and calls
+// no other picker. headers has names in lower case.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -173,8 +172,7 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns a pool's picks with verdicts, newest first. It keeps at most 64 picks, and at
-// most one for each 20 ms. It returns nil for an unknown pool.
+// History returns a pool's picks with verdicts, newest first; nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -183,7 +181,7 @@ func (p *Picker) History(name string) []*Record {
 	return pool.history.list()
 }
 
-// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks with verdicts as JSON or, without a
+// ServeHTTP serves /debug/picks?pool=NAME as JSON: the pool's picks with verdicts or, without a
 // pool, all pool names.
 func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any

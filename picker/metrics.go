@@ -31,8 +31,8 @@ type metrics struct {
 	upstream   *upstreamMetrics // nil without Protocol.Upstream
 }
 
-// poolMetrics are one pool's series. The first pick creates them, because otherwise most series on
-// the page would be of unused pools.
+// The first pick creates poolMetrics, because otherwise most series on the page would be of unused
+// pools.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec

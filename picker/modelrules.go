@@ -16,8 +16,7 @@ import (
 type Models struct {
 	Named map[string]ModelRule // by the model that the request names
 	Other *ModelRule           // for other models; may be nil
-	// Objectives maps objectives to priorities. Higher priorities go first; requests without an
-	// objective have 0.
+	// Objectives maps objectives to priorities. Higher priorities go first; 0 is the default.
 	Objectives map[string]int32
 }
 
@@ -59,10 +58,10 @@ type modelRule struct {
 
 // golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are distributed so evenly
 // that in any run of requests each target gets its share, within a few requests (Weyl's sequence;
-// Knuth, TAOCP 6.4). With random draws, one in 20 runs of 10,000 requests is off by 1 %.
+// Knuth, TAOCP 6.4).
 const golden = 0x9e3779b97f4a7c15
 
-// newModelRules calls start for the position at which each picker's sequences start.
+// start returns the position at which a picker's sequence starts.
 func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
@@ -121,7 +120,7 @@ func (m *modelRules) target(model string) *request.Target {
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 
-// The header of a request's objective in llm-d, and the same header without llm-d's name.
+// The second header has no name of llm-d.
 const (
 	objectiveHeader      = "x-llm-d-inference-objective"
 	plainObjectiveHeader = "x-gateway-inference-objective"
@@ -132,11 +131,10 @@ const (
 	prioritySheddable = -1
 )
 
-// priority returns a request's priority. It is the priority of the request's objective, if the pool
-// has that objective and either headers are trusted or a gate wrote them. Otherwise it follows from
-// the criticality of the request's model. The inference extension, whose models have no criticality
-// now, uses 0 for an unknown objective; here a misspelled header would then promote a Sheddable
-// model.
+// priority is the priority of the request's objective, if the pool has that objective and either
+// headers are trusted or a gate wrote them. Otherwise it follows from the criticality of the
+// request's model. The inference extension uses 0 for an unknown objective; a misspelled header
+// would then promote a Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }
 	return pool.priorityOf(trusted, r.Headers.Header, r.Facts.Model)

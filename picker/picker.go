@@ -33,8 +33,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. It picks as soon as it has pools. It scrapes metrics and expires
-// leases only during Run.
+// Picker picks for many pools. It scrapes metrics and expires leases only during Run.
 type Picker struct {
 	config   Config
 	stages   []stage
@@ -92,8 +91,7 @@ type poolSet struct {
 	byDefault *pool            // for gateways that send no pool; may be nil
 }
 
-// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state
-// that lasts.
+// A changed configuration makes a new pool, which takes over lasting state.
 type pool struct {
 	Pool
 	Name     string // text of ID, for records, messages and metrics
@@ -125,9 +123,8 @@ type pool struct {
 	storm       *storm
 }
 
-// leaseTimeout ends the lease of a request that is no longer reported, because its Envoy has ended.
-// Envoys report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms late, so
-// one report may be lost.
+// leaseTimeout ends the lease of a request whose Envoy has ended. Envoys report each request every
+// 2 s (translator/envoy, renewalInterval), at most 100 ms late, so one report may be lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -173,9 +170,8 @@ func New(c Config) (*Picker, error) {
 	return p, nil
 }
 
-// SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown
-// strategy, a duplicate name) is reported in the error. It keeps its last valid configuration, or
-// is omitted if it has none. The other pools take effect.
+// SetPools replaces all pools in one step and makes the picker ready. The error lists invalid
+// pools. Such a pool keeps its last valid configuration, or is omitted.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -219,7 +215,7 @@ func (p *Picker) Update(c Pool) error {
 	return nil
 }
 
-// Remove removes a pool. From then on requests for it are answered with 503.
+// Remove removes a pool. Requests for it are then answered with 503.
 func (p *Picker) Remove(id objectid.Target) {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -231,8 +227,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. Strategy (with its round-robin position), history and counters of
-// the old runtime are kept when other parts change.
+// build makes a pool's runtime. It keeps strategy (with its round-robin position), history and
+// counters of the old runtime where their configuration is the same.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -361,8 +357,7 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 }
 
 // swap makes next current. It releases the pools among changed that were replaced or removed. p.mu
-// is held. If one of ten thousand pools changes, it copies the map but does not visit the other
-// pools.
+// is held.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}
@@ -416,7 +411,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// pool returns the pool that a gateway's call names, or nil; "" means the default pool.
+// pool returns the pool that a gateway's call names, or nil. "" means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

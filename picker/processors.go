@@ -19,14 +19,13 @@ type Processor struct {
 	Addresses []dial.Address // called in turn; without an address the processor never answers
 	TLS       dial.TLS       // for addresses that are not Cleartext
 	Timeout   time.Duration  // 0 means processor.DefaultTimeout
-	// Headers are the names of the headers that the processor receives besides x-request-id, in
-	// lower case.
+	// Headers are further headers that the processor receives, in lower case.
 	Headers []string
 	// Route makes the processor choose endpoints, unless a body decides otherwise.
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor that Envoy's own timeout of a pick, 2 s, allows.
+// extendAbove is the longest wait for a processor within Envoy's own timeout of a pick, 2 s.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
@@ -75,7 +74,7 @@ type Processed struct {
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
 	Worker  string        `json:"worker,omitempty"` // worker that the processor chose
-	// Own is why the pool's strategy decided although the request asked for a worker.
+	// Own is processed.fallback.
 	Own   string `json:"fallback,omitempty"`
 	Error string `json:"error,omitempty"` // why the processor did not answer, in at most 200 bytes
 }

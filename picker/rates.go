@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Rate is a model server's prefill rate. It is in tokens a second, as this process counts tokens.
+// Rate is a model server's prefill rate, in tokens a second as this process counts tokens.
 type Rate struct {
 	Pool   objectid.Target     `json:"pool"`
 	Server string              `json:"server"`

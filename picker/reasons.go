@@ -24,5 +24,5 @@ const (
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )
 
-// maxEndpoints bounds a pick's list, so that many retries do not make a large header.
+// maxEndpoints bounds a pick's list: many retries must not make a large header.
 const maxEndpoints = 16

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// recordedBlock is the number of tokens for each hash in a trace, as in Mooncake's traces.
+	// A hash in a trace is for recordedBlock tokens, as in Mooncake's traces.
 	recordedBlock = 512
-	// tokenBytes is the size of a token in JSON, eventBytes its size in an event of a stream.
+	// tokenBytes is the size of a token in JSON, and eventBytes in an event of a stream.
 	tokenBytes, eventBytes = 4, 200
 	// maxRecordedTokens bounds a prompt and a response, as in package simulation.
 	maxRecordedTokens = 1 << 20
-	// maxRecordedName bounds the model in a line, in bytes.
+	// maxRecordedName is in bytes.
 	maxRecordedName = 256
 )
 
@@ -68,8 +68,8 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs for their
-// common beginning, as far as it is known. IDs for tokens beyond the chain's blocks are unique.
+// hashIDs returns an ID for each 512 tokens of a prompt. Prompts share the IDs of their common
+// beginning. IDs for tokens beyond the chain's blocks are unique.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key

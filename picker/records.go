@@ -14,19 +14,17 @@ import (
 )
 
 // Every pick is noted in a ring of fixed size: its comparison, and its outcome once the access log
-// reports it. A note is written in place, without allocation. In a pool of a thousand endpoints it
-// has the best endpoints. A sample of the picks also has verdicts on the endpoints (history.go).
+// reports it. A note is written in place, without allocation. A sample of the picks also has
+// verdicts (history.go).
 const (
-	// maxNotes bounds the notes of all pools, which take at most 12 MiB: 80 s at 100 picks a
-	// second.
+	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
 	maxNotes = 8192
-	// notesAtFirst is the initial size of the ring. The ring doubles when it is full.
+	// notesAtFirst is the initial size of the ring, which doubles when it is full.
 	notesAtFirst = 64
 	maxChoices   = 8 // maximum of endpoints in a note
-	// notedEndpoints is the number of endpoints that a note holds without a copy. By default, a
-	// pick has three.
+	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
 	notedEndpoints = 4
-	// maxNoted bounds a request's ID and model in a note, in bytes.
+	// maxNoted is in bytes.
 	maxNoted = 64
 )
 
@@ -80,28 +78,26 @@ type choice struct { // an endpoint that a pick compared
 	session  bool
 	reported bool // the rate is reported by the server
 	rate     float32
-	// Fields of a cluster, as in ClusterCost.
+	// ClusterCost has these fields of a cluster.
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string
 }
 
-// Choice is an endpoint or a cluster that a pick compared, with the values at that moment.
+// Choice is an endpoint or a cluster that a pick compared.
 type Choice struct {
 	Address string `json:"address"` // for a cluster, its name
 	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
-	// least-request. Score is for the strategy plugins. Other strategies have neither.
+	// least-request. Score is for the strategy plugins.
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
 	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or with Speed a slow one
 	Speed  bool     `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
 	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the prefill rate, in tokens a second. RateFrom is its source. Both are zero if
-	// unknown.
+	// Rate is the prefill rate, in tokens a second.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// Parts of a cluster's cost, the basis of the wait, and why the cluster comes last
-	// (ClusterCost).
+	// These fields are for clusters (ClusterCost).
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -118,7 +114,7 @@ type Outcome struct {
 	Status int    `json:"status,omitempty"`
 	// Headers (of the response), Begun (first body byte) and Took (end) are times since the
 	// request's arrival at Envoy. For a gateway that Penstock does not configure, they are times
-	// since the pick, and Begun is 0 unless the gateway sends response bodies here as they arrive.
+	// since the pick, and Begun may be 0.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
@@ -136,7 +132,7 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	// Only names are kept, because the pool may be replaced often.
+	// The pool may be replaced often, so only names are kept.
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
@@ -208,12 +204,12 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 type Picks struct {
 	Last int    `json:"last,omitempty"` // maximum number of picks, newest first; 0 means all
 	Pool string `json:"pool,omitempty"` // pool or import, see Of; "" means all
-	// Request is a request's ID (x-request-id). A spilled request has several picks.
+	// Request is x-request-id. A spilled request has several picks.
 	Request string `json:"request,omitempty"`
 }
 
 // Of reports whether the picks of a pool are selected. "namespace/name" also selects imports of
-// that name: picks among their clusters ("namespace/name@"), and picks for one of the clusters
+// that name: picks among their clusters ("namespace/name@"), and for one cluster
 // ("namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
@@ -331,8 +327,8 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps a pick's best candidates: first the ranked ones, then those with the lowest costs
-// or highest scores.
+// compare keeps a pick's best candidates: first the ranked candidates, then the lowest costs or
+// highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
@@ -379,8 +375,8 @@ func costOf(v *schedule.Verdict) float64 {
 }
 
 // trim keeps the verdicts that explain a pick: on its endpoints, on the best other endpoints, and
-// on a few excluded ones. rest counts the other verdicts by the filter that removed the endpoint,
-// or as candidates.
+// on a few excluded endpoints. rest counts the other verdicts by the filter that removed the
+// endpoint, or as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

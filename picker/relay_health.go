@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// RelayFailure is why relayed picks of a pool fail. The zero value means success; otherwise
-// NoAnswer or OutOfRange is set.
+// RelayFailure is why relayed picks of a pool fail. The zero value means success.
 type RelayFailure struct {
 	NoAnswer   string // why the remote picker gave no answer; the same text for the same cause
 	OutOfRange string // one of the remote picker's addresses outside the declared ranges
@@ -15,11 +14,11 @@ type RelayFailure struct {
 }
 
 const (
-	// minAnswerWait distinguishes canceled calls. After it, the gateway has given up on the remote
-	// picker; before it, the gateway has lost its client.
+	// A canceled call shows a failure of the remote picker only after minAnswerWait. An earlier
+	// cancellation shows that the gateway has lost its client.
 	minAnswerWait = time.Second
-	// outOfRangeHold is the time without an address out of range after which OutOfRange is
-	// resolved. If only some pods are outside the ranges, good and bad picks alternate.
+	// OutOfRange is resolved after outOfRangeHold without an address out of range: if only some
+	// pods are outside, good and bad picks alternate.
 	outOfRangeHold = 5 * time.Second
 )
 

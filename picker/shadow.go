@@ -12,8 +12,7 @@ import (
 )
 
 // A pool's shadow is a second strategy. It chooses for every request, before the pool's strategy
-// and from the same state. It has no effect: it opens no lease, and its choices only count in
-// metrics.
+// and from the same state. Its choices only count in metrics.
 
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {

@@ -10,13 +10,12 @@ import (
 )
 
 // recall finds the place of the stored response that a request names, in pools with Pool.Responses.
-// It waits at most 100 ms for an unknown response, because the server may have just sent it. It
-// sets k.keeper, and ends no pick.
+// It waits at most 100 ms for an unknown response, which the server may have just sent. It sets
+// k.keeper, and ends no pick.
 //
-// While that server accepts requests, the request goes only there, because any other server answers
-// it with 404. So this server takes precedence over the choice of a session, a processor and a
-// strategy. It also takes precedence over flow control and over limits that would send the request
-// to other pools. Only the gateway's subset takes precedence over it.
+// Any other server answers the request with 404. So this server takes precedence over sessions,
+// processors, strategies, flow control and limits. Only the gateway's subset takes precedence over
+// it.
 func recall(k *pick) {
 	if k.pool.responses == nil {
 		return
@@ -54,7 +53,7 @@ func (k *pick) keptHere() bool {
 	})
 }
 
-// It returns false if the response's server accepts no requests.
+// atKeeper returns false if the response's server accepts no requests.
 func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.keeper == "" || isHop(k.keeper) {
 		return false

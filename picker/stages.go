@@ -15,14 +15,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. The comment of its function states what the stage reads, what it may
-// change, and when it ends the pick.
+// stage is a step of a pick. Its function's comment states what it may change, and when it ends the
+// pick.
 type stage struct {
 	name string
 	at   moment
 	run  func(*pick)
-	// shown describes the stage's effect on a pick to users, or returns ""; it is nil if the stage
-	// decides nothing.
+	// shown describes the stage's effect on a pick to users, or returns ""; may be nil.
 	shown  func(*Record) string
 	always bool // runs even if a stage has ended the pick
 }
@@ -37,10 +36,7 @@ const (
 )
 
 // stages returns the stages of a pick, in order. A request for the list of models, or for an
-// unknown pool, ends in find.
-//
-// Restrict, rank, lease, spill and answer depend on the pick's target: a pool's model servers,
-// model servers with sessions, an import's clusters, or a remote picker.
+// unknown pool, ends in find. The pick's target implements some stages.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, shown: admitted},
@@ -62,7 +58,7 @@ func stages() []stage {
 	}
 }
 
-// maxStages bounds the number of stages: notes, pick.passed and note.passed have room for so many.
+// pick.passed and note.passed have room for maxStages stages.
 const maxStages = 32
 
 // pick is the state of one request in the stages, for one call of the gateway.
@@ -115,13 +111,12 @@ type pick struct {
 	at       time.Time
 	further  further
 	staged   bool // the profile handler of the pool has decided about further servers
-	// verdicts of a sampled pick are made after its rank and before its lease, because they
-	// describe the decision.
+	// verdicts of a sampled pick describe the state between rank and lease.
 	verdicts  []schedule.Verdict
 	lacks     Lacks         // set by the last choose
 	endWaited time.Duration // total time in awaitEnd
 	// contested is the number of requests in flight of all processes at the endpoint where this
-	// pick exceeded the limit; 0 if there was no such endpoint.
+	// pick exceeded the limit, or 0.
 	contested int64
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // the prompt sent to servers; nil without a lease or a prompt
@@ -176,7 +171,7 @@ func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
 	return k
 }
 
-// Pick answers a request that is admitted and read, by running the other stages.
+// Pick runs the other stages for a request that is admitted and read.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	k := p.begin(ctx, r)
 	defer k.End()
@@ -208,8 +203,8 @@ func (k *pick) End() {
 }
 
 // settle gives back a pick's place in the queue and its working memory. If its answer was not given
-// to the gateway, it also ends the pick's lease, charge or track, so that the request no longer
-// counts anywhere. A stage may undo its own part; only settle releases the rest.
+// to the gateway, it also ends the pick's lease, charge or track. A stage may undo its own part;
+// only settle releases the rest.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
 		k.queue.Placed() // the request has a lease now, or is not sent
@@ -243,7 +238,7 @@ func (k *pick) giveBack() {
 	}
 }
 
-// The time until the body has arrived counts for the stage that waits for the body.
+// The time until the body has arrived counts for the stage that waits for it.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// maxSubsets bounds the selectors of a pool whose endpoints are cached. Further selectors are
-	// evaluated for each request.
+	// Above maxSubsets, selectors of a pool are evaluated for each request.
 	maxSubsets = 64
-	// maxSelector bounds a selector, in bytes. Longer selectors match no endpoint.
+	// A selector of more than maxSelector bytes matches no endpoint.
 	maxSelector = 16 << 10
 )
 
-// subsets caches the endpoints that requests' label selectors match. When a pool's endpoints
-// change, a new pool replaces it.
+// subsets caches the endpoints that requests' label selectors match. It lasts as long as its pool's
+// endpoints.
 type subsets struct {
 	known sync.Map // selector -> map[netip.AddrPort]bool
 	count atomic.Int32

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Suspect is a suspect server. A silent server gets no requests, any other suspect server one at a
-// time.
+// Suspect is a suspect server. It gets one request at a time, or none if it is silent.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
 	Server string             `json:"server"`

@@ -58,8 +58,8 @@ func generates(k request.Kind) bool {
 	return false
 }
 
-// awaitEnd calls try whenever a request of the pool has ended, until try returns true. It reports
-// whether try did. All waits of a pick together last at most Config.EndWait.
+// awaitEnd calls try whenever a request of the pool has ended, until try returns true. All waits of
+// a pick together last at most Config.EndWait.
 func (k *pick) awaitEnd(try func() bool) bool {
 	began := time.Now()
 	defer func() { k.endWaited += time.Since(began) }()

@@ -14,9 +14,8 @@ import (
 )
 
 // tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
-// stream soon after the pick and reports the request's end in its access log. Other gateways send
-// no access log, but keep the stream until the response, as the protocol requires. The end of the
-// stream is then the best known end of the request.
+// stream soon after the pick and reports the request's end in its access log. Other gateways keep
+// the stream until the response, so the end of the stream is the best known end of the request.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
@@ -27,8 +26,8 @@ type tracker struct {
 	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // the texts in the answer
 
-	// Only with untilEnd: when the gateway was answered, the counters of the serving endpoint, and
-	// the entry that an access log would have.
+	// sent, served and entry are set with untilEnd: when the gateway was answered, the counters of
+	// the serving endpoint, and the entry that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -38,7 +37,7 @@ var trackers = sync.Pool{New: func() any { return new(tracker) }}
 
 func newTracker() *tracker { return trackers.Get().(*tracker) }
 
-// It moves the lease and the session to the serving endpoint.
+// Response moves the lease and the session to the serving endpoint.
 func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	status, served := r.Status, r.Served
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
@@ -59,7 +58,7 @@ func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// For headers, a response that is not streamed begins at its end.
+// A response that is not streamed sends its headers at its end.
 func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
 	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}
@@ -118,8 +117,8 @@ func (t *tracker) End() {
 	trackers.Put(t)
 }
 
-// Imported returns the number of other clusters' requests that this picker has sent to endpoints
-// and that are in flight.
+// Imported returns the number of other clusters' requests in flight that this picker sent to
+// endpoints.
 func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)

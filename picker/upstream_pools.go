@@ -21,7 +21,7 @@ type upstreamPools struct {
 	models, fairness *boundedLabel
 }
 
-// Gauges that are computed when the page is read, with their former names.
+// These gauges are computed when the page is read.
 var (
 	flowQueueLabels = []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	inFlightLabels  = []string{"endpoint_name", "namespace", "producer_name", "fairness_id", "priority"}
@@ -173,8 +173,7 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends a pool's saturation and queue. For autoscalers, a pool without flow control also has a
-// saturation, and an empty queue.
+// For autoscalers, a pool without flow control also has a saturation, and an empty queue.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {

@@ -7,7 +7,6 @@ const maxTail = 4 << 10
 
 type usageReader struct{ tail []byte }
 
-// Members with numbers of tokens, in OpenAI's and Anthropic's APIs.
 var (
 	usageOutput = []string{`"completion_tokens":`, `"output_tokens":`}
 	usageCached = []string{`"cached_tokens":`, `"cache_read_input_tokens":`}

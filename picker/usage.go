@@ -53,7 +53,7 @@ func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {
 	m.cached += uint64(max(min(tag.Cached, tag.Tokens), 0))
 }
 
-// find returns a model's sums, or the sums of otherModel. u.mu is held.
+// u.mu is held.
 func (u *usage) find(key modelKey, add bool) *modelUsage {
 	m := u.models[key]
 	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {
