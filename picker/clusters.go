@@ -57,7 +57,7 @@ type ClusterCost struct {
 	Margin    float64 `json:"margin"`
 	// Basis is the source of the wait: a report, own requests, responses, or a trial.
 	Basis  string `json:"basis"`
-	Barred string `json:"barred,omitempty"` // why the cluster comes last, or ""
+	Barred string `json:"barred,omitempty"` // why the cluster comes last
 	// Session means that the request's session is at the cluster.
 	Session bool `json:"session,omitempty"`
 	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
@@ -210,7 +210,7 @@ type charged struct {
 	Charge
 	hop   string
 	once  sync.Once
-	moved func(served string) // called when another hop serves the request; nil without a session
+	moved func(served string) // called when another hop serves; nil without a session
 }
 
 // An import's hops never move a request that a model server has begun. If another hop serves the

@@ -26,7 +26,7 @@ import (
 
 // Config configures a Picker.
 type Config struct {
-	Log        *slog.Logger // default: slog.Default()
+	Log        *slog.Logger
 	Registerer prometheus.Registerer
 	// Tracer records sampled picks; may be nil.
 	Tracer trace.TracerProvider
@@ -191,14 +191,14 @@ type Protocol struct {
 
 // Sent is a prompt that a pick sent to a server. Denied reverts an earlier Sent.
 type Sent struct {
-	Pool objectid.Target // pool of the pick
+	Pool objectid.Target
 	// Sender is SenderHeader of the request, or "".
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // the server denied the prompt; Adapter and Slots are not set
-	Adapter uint64 // hash of the adapter; 0 if none is needed
-	Slots   int    // number of the server's slots for adapters
+	Denied  bool   // Adapter and Slots are not set
+	Adapter uint64 // hash; 0 for none
+	Slots   int
 }
 
 // Session is the endpoint of a pool's session, an import's cluster, or the place of a stored
@@ -335,7 +335,7 @@ type Pool struct {
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics
-	KVEvents *KVEvents // nil if the model servers publish no KV events
+	KVEvents *KVEvents
 	// LoadPort is the port of the PUB sockets that publish the model servers' load, or 0.
 	// Consecutive ports are counted as for KVEvents.Port.
 	LoadPort uint16
@@ -366,23 +366,23 @@ type Clusters struct {
 type Cluster struct {
 	Name    string
 	Hop     string // as in Envoy: "envoy://hops/NAME"
-	Local   bool   // the own cluster
-	Servers int    // declared; 0 if unknown
-	NoGRPC  bool   // the cluster accepts no gRPC requests
+	Local   bool
+	Servers int // declared; 0 if unknown
+	NoGRPC  bool
 }
 
 // Server is one of Pool.Servers.
 type Server struct {
 	Addr      netip.AddrPort
 	Labels    map[string]string
-	Cleartext bool // called without TLS, whatever Metrics.Protocol is
+	Cleartext bool // whatever Metrics.Protocol is
 }
 
 // KVEvents configures where the model servers of a pool publish their cached blocks.
 type KVEvents struct {
 	Port       uint16 // port of each server's PUB socket; 0 if the servers connect to Config.KVEvents
-	ReplayPort uint16 // port of the server's socket for lost events; 0 if it has none
-	Topic      string // prefix of the topics to read
+	ReplayPort uint16 // port for lost events; 0 for none
+	Topic      string
 	Render     time.Duration
 }
 
@@ -394,7 +394,7 @@ type FlowControl struct {
 
 // Scorer locates an external scorer in another process.
 type Scorer struct {
-	Addresses []dial.Address // the first one that answers is used; without an address the scorer never answers
+	Addresses []dial.Address // the first that answers is used
 	TLS       dial.TLS       // for addresses that are not Cleartext
 }
 

@@ -58,7 +58,7 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 type further struct {
 	prefill *endpoint.Endpoint // reads the prompt; nil if the main server does
 	encode  []*endpoint.Endpoint
-	lacks   []string // stages for which no server is free
+	lacks   []string
 	leases  []*endpoint.Lease
 }
 

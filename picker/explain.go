@@ -18,10 +18,10 @@ import (
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
 	Pool        string               `json:"pool"`
-	Known       bool                 `json:"known"` // false if this picker lacks the pool; the other fields are then unset
+	Known       bool                 `json:"known"` // otherwise no other field is set
 	Strategy    string               `json:"strategy,omitempty"`
 	Choice      string               `json:"choice,omitempty"`
-	Body        string               `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
+	Body        string               `json:"body,omitempty"`
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Targets are the replacements of the request's model. The other fields are for the greatest
 	// weight.
@@ -42,8 +42,8 @@ type Explanation struct {
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
-	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
-	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // one for each endpoint, by address
+	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"`
+	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // by address
 	// Stages have the further servers, for requests that need them.
 	Stages []Stage `json:"stages,omitempty"`
 }
@@ -51,7 +51,7 @@ type Explanation struct {
 // Stage is a choice of further servers.
 type Stage struct {
 	Name      string             `json:"name"`
-	Endpoints string             `json:"endpoints,omitempty"` // "" if no server accepts requests
+	Endpoints string             `json:"endpoints,omitempty"`
 	Verdicts  []schedule.Verdict `json:"verdicts,omitempty"`
 }
 

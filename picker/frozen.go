@@ -32,7 +32,7 @@ const (
 
 type storm struct {
 	requests atomic.Uint64
-	until    atomic.Int64 // time at which the maximum limit ends; 0 if there was no storm
+	until    atomic.Int64 // 0 without a storm
 	mu       sync.Mutex
 	last     map[*endpoint.Load]endpoint.Moment
 }

@@ -20,7 +20,7 @@ type SentTo struct {
 	Details string `json:"details,omitempty"`
 	// There is the request's ID in the other cluster; "" if it is the same or unknown.
 	There   string `json:"there,omitempty"`
-	Spilled bool   `json:"spilled,omitempty"` // a pool spilled the request
+	Spilled bool   `json:"spilled,omitempty"`
 }
 
 // Record is one pick, or with Sent a request sent to another cluster.
@@ -98,7 +98,7 @@ const (
 	// thousandth of a core.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
-	maxVerdicts        = 16 // in a record
+	maxVerdicts        = 16
 )
 
 type history struct {

@@ -28,7 +28,7 @@ type metrics struct {
 	stages     *prometheus.CounterVec
 	lacking    *prometheus.CounterVec
 	processed  processMetrics
-	upstream   *upstreamMetrics // nil without Protocol.Upstream
+	upstream   *upstreamMetrics
 }
 
 // The first pick creates poolMetrics, because otherwise most series on the page would be of unused
@@ -38,7 +38,7 @@ type poolMetrics struct {
 	vec     *prometheus.CounterVec
 	waits   *prometheus.HistogramVec
 	name    string
-	results sync.Map // result -> prometheus.Counter
+	results sync.Map
 }
 
 var (

@@ -23,7 +23,7 @@ type Models struct {
 // ModelRule is the rule for a model.
 type ModelRule struct {
 	Criticality schedule.Criticality // "" means the pool's criticality
-	Targets     []ModelTarget        // one of them replaces the model; if empty, the model stays
+	Targets     []ModelTarget        // if empty, the model stays
 }
 
 // ModelTarget is a replacement model.
@@ -45,14 +45,14 @@ type modelRules struct {
 	models   *Models
 	named    map[string]*modelRule
 	other    *modelRule
-	rewrites bool                               // at least one rule has targets
-	draw     func(model string) *request.Target // see target
+	rewrites bool
+	draw     func(model string) *request.Target
 }
 
 type modelRule struct {
 	criticality schedule.Criticality
 	targets     []*request.Target
-	until       []uint64 // running sums of the targets' weights
+	until       []uint64 // sums of weights
 	drawn       atomic.Uint64
 }
 

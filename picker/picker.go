@@ -55,22 +55,22 @@ type Picker struct {
 type asks struct {
 	models   *models.Lister
 	liveness *liveness.Checker
-	runs     atomic.Bool // Run was called, so lists of models are read
+	runs     atomic.Bool // Run was called
 }
 
 type others struct {
-	nowhere  *endpoint.Load // counts the requests that no endpoint of a pool serves
+	nowhere  *endpoint.Load // requests that no endpoint serves
 	imported atomic.Int64   // requests in flight from other clusters
 }
 
 type pools struct {
 	mu      sync.Mutex // serializes changes; picks do not take it
-	leaving bool       // Leave was called
+	leaving bool
 	now     atomic.Pointer[poolSet]
 }
 
 type wire struct {
-	bodies, imports *extproc.Bodies // for this cluster's Gateways, and for other clusters
+	bodies, imports *extproc.Bodies // imports is for other clusters
 	calls           *extproc.Calls
 	uploads         upload.Ledger
 }
@@ -87,14 +87,14 @@ type records struct {
 }
 
 type poolSet struct {
-	byName    map[string]*pool // by the text of its ID, as gateways send it
-	byDefault *pool            // for gateways that send no pool; may be nil
+	byName    map[string]*pool
+	byDefault *pool // may be nil
 }
 
 // A changed configuration makes a new pool, which takes over lasting state.
 type pool struct {
 	Pool
-	Name     string // text of ID, for records, messages and metrics
+	Name     string // text of ID
 	target   target
 	options  schedule.Options
 	strategy *schedule.Strategy
@@ -103,23 +103,23 @@ type pool struct {
 	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
-	events      *kvevents.Subscription     // nil if the servers publish no KV events
-	loads       *kvevents.LoadSubscription // nil if the servers publish no load
+	events      *kvevents.Subscription
+	loads       *kvevents.LoadSubscription
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
 	subsets     subsets
-	rules       *modelRules                        // of Pool.Models; may be nil
-	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
-	stays       *schedule.Sessions[string]         // clusters of sessions; nil unless Clusters.Sessions
-	responses   *responses                         // nil without Pool.Responses
-	queue       *flow.Queue                        // nil without flow control
+	rules       *modelRules
+	sessions    *schedule.Sessions[netip.AddrPort] // may be nil
+	stays       *schedule.Sessions[string]         // nil unless Clusters.Sessions
+	responses   *responses
+	queue       *flow.Queue
 	slots       *endpoint.Slots
 	remote      *extproc.Remote
 	relayHealth *relayHealth
-	scorers     []*scoring.Client // clients of Pool.Scorers; nil for a scorer without an address
+	scorers     []*scoring.Client // nil for a scorer without an address
 	processor   *processor.Client
-	holders     *models.Holders // which servers lack a model
+	holders     *models.Holders
 	storm       *storm
 }
 

@@ -21,7 +21,7 @@ const (
 	maxNotes = 8192
 	// notesAtFirst is the initial size of the ring, which doubles when it is full.
 	notesAtFirst = 64
-	maxChoices   = 8 // maximum of endpoints in a note
+	maxChoices   = 8
 	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
 	notedEndpoints = 4
 	// maxNoted is in bytes.
@@ -31,14 +31,14 @@ const (
 type notes struct {
 	mu   sync.Mutex
 	ring []note
-	next uint64 // number of the next note, from 1
+	next uint64 // from 1
 }
 
 type note struct {
 	number             uint64
 	at                 time.Time
 	pool, strategy     string
-	kind               string // schedule.Strategy.Choice
+	kind               string
 	history            *history
 	gateway            string
 	result             string
@@ -59,12 +59,12 @@ type note struct {
 	follows            follows
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
-	took               [maxStages]float32 // time of each stage, in seconds
+	took               [maxStages]float32 // in seconds, by stage
 	passed             uint32             // passed stages, as bits
 	bytes              int
-	served             string // model that replaced the request's, or ""
+	served             string
 	outcome            Outcome
-	without            Lacks // servers that lack the model
+	without            Lacks
 }
 
 type choice struct { // an endpoint that a pick compared
@@ -76,7 +76,7 @@ type choice struct { // an endpoint that a pick compared
 	speed    bool
 	drawn    bool
 	session  bool
-	reported bool // the rate is reported by the server
+	reported bool
 	rate     float32
 	// ClusterCost has these fields of a cluster.
 	wait, prompt, roundTrip, margin float32
@@ -104,7 +104,7 @@ type Choice struct {
 	Margin    float64 `json:"margin,omitempty"`
 	Basis     string  `json:"basis,omitempty"`
 	Barred    string  `json:"barred,omitempty"`
-	Session   bool    `json:"session,omitempty"` // the request's session was at the cluster
+	Session   bool    `json:"session,omitempty"` // the cluster has the request's session
 }
 
 // Outcome is a request's outcome, as its latest access log entry reports it.
@@ -202,8 +202,8 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 
 // Picks selects records.
 type Picks struct {
-	Last int    `json:"last,omitempty"` // maximum number of picks, newest first; 0 means all
-	Pool string `json:"pool,omitempty"` // pool or import, see Of; "" means all
+	Last int    `json:"last,omitempty"` // newest first; 0 means all
+	Pool string `json:"pool,omitempty"` // see Of; "" means all
 	// Request is x-request-id. A spilled request has several picks.
 	Request string `json:"request,omitempty"`
 }

@@ -8,9 +8,9 @@ import (
 
 // RelayFailure is why relayed picks of a pool fail. The zero value means success.
 type RelayFailure struct {
-	NoAnswer   string // why the remote picker gave no answer; the same text for the same cause
-	OutOfRange string // one of the remote picker's addresses outside the declared ranges
-	Denied     string // why Config.Outside forbids that address, or ""
+	NoAnswer   string // the same text for the same cause
+	OutOfRange string // one address outside the declared ranges
+	Denied     string // by Config.Addresses.Outside, or ""
 }
 
 const (
@@ -23,10 +23,10 @@ const (
 )
 
 type relayHealth struct {
-	failure atomic.Pointer[RelayFailure] // nil on success
+	failure atomic.Pointer[RelayFailure]
 
-	mu         sync.Mutex // serializes changes
-	outOfRange time.Time  // when the remote picker last named an address outside the ranges
+	mu         sync.Mutex
+	outOfRange time.Time // time of the last address outside the ranges
 }
 
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {

@@ -30,7 +30,7 @@ type responses struct {
 	order   linked.List
 	clients map[uint64]*linked.List
 	waiting int
-	changed chan struct{} // closes when a response is added; nil without waiting picks
+	changed chan struct{} // nil without waiting picks
 }
 
 type keptResponse struct {
@@ -38,7 +38,7 @@ type keptResponse struct {
 	at     string
 	client uint64
 	on     time.Time
-	own    *linked.Element // element in the list of its client
+	own    *linked.Element
 }
 
 func (s *responses) find(id request.ResponseID, now time.Time) string {

@@ -65,7 +65,7 @@ type Out struct {
 
 type watch struct {
 	mu    sync.Mutex
-	set   *poolSet // the pools for which turns were made
+	set   *poolSet // pools of turns
 	turns map[string]*turn
 	// all has the turns of all pools, ring the turns of watched pools.
 	all, ring []*turn
@@ -77,12 +77,12 @@ type watch struct {
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
-	server int // index of the server for the next look
+	server int // index
 	looked time.Time
 	inRing bool
-	used   bool     // the pool had a pick, with this or an earlier snapshot
-	open   bool     // a look is in progress
-	found  Unserved // last report
+	used   bool // by this or an earlier snapshot
+	open   bool
+	found  Unserved
 }
 
 type watched struct {

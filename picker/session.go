@@ -94,13 +94,13 @@ type sessionBy uint16
 const (
 	bySessionID sessionBy = 1 << iota
 	bySessionCookie
-	bySessionToken    // takes precedence
-	sessionExpired    // the token is too old
-	sessionUnreadable // the token is invalid
-	sessionKnown      // the session is at an endpoint
-	sessionKept       // the pick goes to that endpoint
-	sessionPicked     // picked by strategy "session"
-	bySessionRoute    // SessionHeader, with another strategy
+	bySessionToken // takes precedence
+	sessionExpired
+	sessionUnreadable
+	sessionKnown   // the session is at an endpoint
+	sessionKept    // the pick goes to that endpoint
+	sessionPicked  // picked by strategy "session"
+	bySessionRoute // SessionHeader, with another strategy
 )
 
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {

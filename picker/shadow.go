@@ -32,7 +32,7 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 }
 
 type shadowed struct {
-	working *working // nil without a shadow
+	working *working
 	chosen  *endpoint.Endpoint
 	cost    float64
 }

@@ -64,7 +64,7 @@ func (p *Picker) exported(r *extproc.Request) bool {
 
 type gate struct {
 	began   time.Time
-	waiting atomic.Int64 // calls waiting for access
+	waiting atomic.Int64
 }
 
 // A process may lack exports for youngFor after its start. Members call a new process at once.

@@ -53,7 +53,7 @@ func process(k *pick) {
 	}
 	endProcessSpan(span, pool, d, err)
 	k.picker.metrics.processed.count(pool.Name, d)
-	k.started = time.Now() // the time of a pick excludes waits
+	k.started = time.Now()
 	if d.outcome == processor.Canceled {
 		k.decide(immediate(503, ReasonCanceled, "the request was canceled"), ReasonCanceled)
 		k.model, k.tokens = r.Facts.Model, r.Facts.Tokens

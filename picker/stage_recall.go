@@ -30,7 +30,7 @@ func recall(k *pick) {
 		return
 	}
 	k.keeper = k.pool.responses.await(k.ctx, id)
-	k.started = time.Now() // the time of a pick excludes waits
+	k.started = time.Now()
 }
 
 func recalled(r *Record) string { return r.Follows }

@@ -29,10 +29,10 @@ type stage struct {
 type moment uint8
 
 const (
-	atCall    moment = iota // the call's metadata, before any message
-	atHeaders               // the headers
-	atModel                 // a model in the body; in STREAMED it comes alone, after the answer
-	atRequest               // all parts of the request that the pick needs
+	atCall moment = iota // the call's metadata, before any message
+	atHeaders
+	atModel   // a model in the body; in STREAMED it comes alone, after the answer
+	atRequest // all parts of the request that the pick needs
 )
 
 // stages returns the stages of a pick, in order. A request for the list of models, or for an
@@ -67,28 +67,28 @@ type pick struct {
 	ctx     context.Context
 	request *extproc.Request
 
-	denied error          // set by admit: the call ends
-	over   bool           // a stage ended the pick: only stages with always follow
-	answer extproc.Answer // for the gateway
-	left   time.Time      // when the last stage ended
-	last   int            // the last stage before the body
+	denied error // set by admit
+	over   bool  // a stage ended the pick: only stages with always follow
+	answer extproc.Answer
+	left   time.Time
+	last   int // the last stage before the body
 	took   [maxStages]float32
-	passed uint32 // passed stages, as bits
+	passed uint32
 
 	policy extproc.BodyPolicy // set by read
 	rules  *modelRules        // set by read
 	asked  string             // the body's model, read by rewrite
 	drawn  *request.Target    // set by rewrite
 
-	pool    *pool  // set by find; a wait may replace the pool by its newer configuration
+	pool    *pool  // set by find; a wait may replace it by newer configuration
 	target  target // set by find; nil if the pick ended there
 	span    trace.Span
 	started time.Time // start of the time in metrics, which excludes waits for others
 
-	keeper  string // set by recall: place of the response that the request names; "" if unknown
+	keeper  string // set by recall: place of the named response
 	follows follows
 
-	queue     *flow.Queue // set by hold, if it admitted the request; may be nil
+	queue     *flow.Queue // set by hold; may be nil
 	waited    time.Duration
 	processed processed
 
@@ -99,8 +99,8 @@ type pick struct {
 	endpoints  []endpoint.Endpoint
 	sampled    bool // the pick is recorded with verdicts
 	holder     endpoint.Holder
-	query      schedule.Request // the request as strategies see it
-	*working                    // memory of restrict and later stages
+	query      schedule.Request
+	*working   // memory of restrict and later stages
 
 	ids    []byte // set by prompt: token IDs, as a JSON array
 	shadow shadowed
@@ -113,32 +113,32 @@ type pick struct {
 	staged   bool // the profile handler of the pool has decided about further servers
 	// verdicts of a sampled pick describe the state between rank and lease.
 	verdicts  []schedule.Verdict
-	lacks     Lacks         // set by the last choose
-	endWaited time.Duration // total time in awaitEnd
+	lacks     Lacks // by the last choose
+	endWaited time.Duration
 	// contested is the number of requests in flight of all processes at the endpoint where this
 	// pick exceeded the limit, or 0.
 	contested int64
 	lease     *endpoint.Lease
-	unread    *endpoint.Unread // the prompt sent to servers; nil without a lease or a prompt
+	unread    *endpoint.Unread // nil without a lease or a prompt
 
 	clusters  []ClusterCost        // set by rank, for an import
 	stay      uint64               // the request's session at the import
 	charge    *charged             // set by rank, for an import
 	remote    extproc.RemoteAnswer // set by rank, for a remote picker
-	names     []string             // addresses that the remote picker named
-	otherwise extproc.Answer       // answer if nothing accepts the request
+	names     []string
+	otherwise extproc.Answer // if nothing accepts the request
 
 	result     string
-	held       flow.Outcome  // outcome of flow control; Queued without flow control
-	entered    time.Duration // time until flow control decided
+	held       flow.Outcome
+	entered    time.Duration
 	tokens     int
 	model      string
 	candidates int
 	compared   int
 	choices    [maxChoices]choice
 	exceeded   []schedule.Excess // why the answer is 429
-	outOfRange []string          // the remote picker's addresses outside the declared ranges
-	problem    string            // why the remote picker did not answer
+	outOfRange []string
+	problem    string
 	session    sessionBy
 }
 

@@ -20,7 +20,7 @@ const (
 // subsets caches the endpoints that requests' label selectors match. It lasts as long as its pool's
 // endpoints.
 type subsets struct {
-	known sync.Map // selector -> map[netip.AddrPort]bool
+	known sync.Map
 	count atomic.Int32
 }
 

@@ -21,10 +21,10 @@ type tracker struct {
 	lease    *endpoint.Lease
 	untilEnd bool
 	shown    bool // set with untilEnd, if the gateway sends response bodies
-	imported bool // from another cluster
+	imported bool
 	pool     *pool
-	session  uint64               // schedule.Session.ID
-	texts    [maxEndpoints]string // the texts in the answer
+	session  uint64 // schedule.Session.ID
+	texts    [maxEndpoints]string
 
 	// sent, served and entry are set with untilEnd: when the gateway was answered, the counters of
 	// the serving endpoint, and the entry that an access log would have.

@@ -22,14 +22,14 @@ const (
 type usage struct {
 	mu     sync.Mutex
 	models map[modelKey]*modelUsage
-	names  int // number of names other than otherModel
+	names  int
 }
 
 type modelKey struct{ pool, model string }
 
 type modelUsage struct {
 	served, failed uint64
-	firstByte      time.Duration // total time to the first byte of served requests
+	firstByte      time.Duration // of served requests
 	input, cached  uint64
 	output         uint64
 }

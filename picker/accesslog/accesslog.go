@@ -24,12 +24,12 @@ import (
 // Entry is the access log's entry for one picked request.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // Gateway ("namespace/name") whose key the call has; "" if calls need no key
+	Gateway string `json:",omitempty"` // "namespace/name" of the Gateway whose key the call has; "" if calls need no key
 	Pool    string `json:"-"`
 	// Open marks a request in flight: Envoy logs these periodically.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
-	Status int    // response status that the client received; 0 without a response
+	Status int    // that the client received; 0 without a response
 	// Sent is the time from the request's start until its last byte was sent; 0 if it was not sent.
 	Sent time.Duration `json:",omitempty"`
 	// Headers is the time from the request's start to the response's headers, and FirstByte the
@@ -68,7 +68,7 @@ type Sink interface {
 
 // Config configures a Server.
 type Config struct {
-	Sink Sink // required
+	Sink Sink
 	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
 	Gateway func(context.Context) string
 	// Attempts receives the outcomes of requests. It is called concurrently, and may be nil.
@@ -100,7 +100,7 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
-			return nil // Envoy or this process ends; no client waits for a status
+			return nil // no client waits for a status
 		}
 		if id := batch.GetIdentifier(); id != nil { // in a stream's first message
 			name = id.GetLogName()

@@ -26,14 +26,14 @@ const (
 // maxText bounds each text of an Attempt, in bytes.
 const maxText = 1024
 
-const maxDetails = 160 // of Attempt.Details, in bytes
+const maxDetails = 160
 
 // Attempt is a request that ended at an exporting cluster of an import, or at another target of a
 // hop.
 type Attempt struct {
-	Gateway string          // Gateway ("namespace/name") whose key the call has; "" if calls need no key
+	Gateway string          // as Entry.Gateway
 	Member  objectid.Target // exporting cluster; zero behind a hop
-	Served  string          // endpoint that served (Entry.Served), possibly a hop
+	Served  string          // as Entry.Served
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
 	Request string
@@ -41,7 +41,7 @@ type Attempt struct {
 	// Request.
 	There  string
 	Began  time.Time
-	Status int // status of the response; 0 without a response
+	Status int
 	// Declined means that no server there has begun the request.
 	Declined bool
 	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".

@@ -22,15 +22,15 @@ type Used struct {
 	// (model.ClusterID), or "".
 	Pool, Cluster string
 	Kind          request.Kind
-	Model         string // that the request names; "" if unknown
+	Model         string // "" if unknown
 	// PromptTokens and PromptCached are the picker's estimates; 0 if it did not read the prompt.
 	// GPU is the picker's cost of the prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
-	Status                     int // of the response; 0 without one
+	Status                     int
 	Cut                        bool
-	Stream                     bool  // the response is a stream of events
-	Received, Sent             int64 // bytes of the bodies of the request and of the response
+	Stream                     bool
+	Received, Sent             int64
 	// Accounted means that the response reports Input, its part CacheRead, and Output, in tokens.
 	Accounted                bool
 	Input, CacheRead, Output uint64

@@ -13,7 +13,7 @@ const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
 	goodTime     = time.Hour
-	maxAttempts  = 1 << 16 // entries of each map
+	maxAttempts  = 1 << 16
 )
 
 // attempts counts failed attempts by IPv4 address, or by the /64 network of an IPv6 address.

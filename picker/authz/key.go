@@ -14,8 +14,8 @@ import (
 const KeyPrefix = "sk-ps-"
 
 const (
-	secretBytes   = 32 // random
-	checksumBytes = 4  // CRC-32 of the prefix and the random bytes
+	secretBytes   = 32
+	checksumBytes = 4 // CRC-32 of the prefix and the random bytes
 )
 
 // Hash is the SHA-256 hash of a whole key.

@@ -20,11 +20,11 @@ const ServiceName = "envoy.service.auth.v3.Authorization"
 
 // Keys of a gate's context extensions. The values are comma-separated lists, or "true".
 const (
-	PoliciesKey = "policies" // Request.Policies
-	AnyKey      = "any"      // Request.Any
-	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
-	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
-	FinalKey    = "final"    // an early answer may decide: all routes have these policies
+	PoliciesKey = "policies"
+	AnyKey      = "any"
+	PoolsKey    = "pools" // Request.Pools; absent if they are not known
+	ListsKey    = "lists" // our picker answers the route's requests for the list of models
+	FinalKey    = "final" // an early answer may decide: all routes have these policies
 )
 
 // The value of stageKey in a call's metadata is earlyStage if the route may still change.
@@ -85,7 +85,7 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 
 type call struct {
 	Request
-	path  string // with the query
+	path  string
 	grpc  bool
 	final bool
 	// preflight is set for an early call about a CORS preflight request. It passes: the filter cors

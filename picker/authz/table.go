@@ -22,13 +22,13 @@ type Key struct {
 	// Caller is the identity of requests with the key: "namespace/owner".
 	Caller    string
 	Groups    []string
-	Objective string // "" for none
+	Objective string
 	// Models are names that clients send, or prefixes that end in "*"; nil permits all.
 	Models []string
 	// Pools are "NAMESPACE/NAME" of an InferencePool, "NAMESPACE/NAME@" of an import; nil permits
 	// everything.
 	Pools    []string
-	Expires  time.Time // zero: never
+	Expires  time.Time // zero means never
 	Disabled bool
 }
 
@@ -61,7 +61,7 @@ type Table struct {
 	mu       sync.RWMutex
 	filled   bool
 	byName   map[string]*Key
-	byHash   map[Hash][]*Key // sorted; slices are immutable
+	byHash   map[Hash][]*Key // sorted; immutable slices
 	policies map[string]*Policy
 	removed  map[string]time.Time // policies that still decide
 }

@@ -17,7 +17,7 @@ import (
 // Address is the address of one picker.
 type Address struct {
 	netip.AddrPort
-	Cleartext bool // without TLS
+	Cleartext bool
 }
 
 // TLS configures the connections to addresses that are not Cleartext. The zero value accepts any

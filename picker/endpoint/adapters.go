@@ -5,7 +5,7 @@ import "sync/atomic"
 // recentAdapters holds the LoRA adapters that picks made a server load. Metrics pages list only
 // adapters with requests, but a server keeps others until it needs their slots.
 type recentAdapters struct {
-	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order; nil before the first
+	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order
 	next atomic.Uint32
 }
 

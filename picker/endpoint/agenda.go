@@ -15,7 +15,7 @@ const maxPage = 1 << 12
 // stays until it comes due.
 type agenda struct {
 	tick  time.Duration
-	last  int64 // last tick that func each has visited
+	last  int64
 	pages [agendaPages][]uint64
 }
 

@@ -38,7 +38,7 @@ type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // sent since the last call
 	Reading                     time.Duration // minimum, from peers whose earlier Sent is unknown
-	Rate                        float64       // rate that a peer has learned; 0 if unknown
+	Rate                        float64       // that a peer has learned; 0 if unknown
 }
 
 // Counted receives a value when Counts has a change.

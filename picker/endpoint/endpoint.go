@@ -15,9 +15,9 @@ import (
 // Spec identifies a model server.
 type Spec struct {
 	Addr     netip.AddrPort
-	Pod      string            // name of its pod or ModelServers object, for display; may be empty
+	Pod      string            // for display
 	Labels   map[string]string // immutable once passed to a Registry
-	Draining bool              // accepts no new requests
+	Draining bool
 }
 
 // Metrics describes a model server's metrics page.
@@ -27,10 +27,10 @@ type Metrics struct {
 	Engine  Engine
 	Path    string
 	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
-	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}, like the next two
-	Running string // series of running requests
-	KVCache string // series of KV cache usage, 0 to 1
-	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
+	Queue   string // series, as NAME or NAME{LABEL=VALUE}
+	Running string
+	KVCache string // usage, 0 to 1
+	MaxPage int64  // in bytes; 0 means DefaultMaxPage
 	Off     bool   // read no page, for strategies that need none
 	// Protocol is for calls and for the page. A page at another port is read over HTTP/1.1.
 	Protocol upstream.Protocol
@@ -39,10 +39,10 @@ type Metrics struct {
 // Endpoint is one model server in a Snapshot. Its fields never change.
 type Endpoint struct {
 	Spec
-	Text        string // Addr in the form that Envoy looks up
+	Text        string
 	load        *Load
-	source      *source // nil if metrics are not read
-	earlyEvents bool    // see FirstEventIsEarly
+	source      *source
+	earlyEvents bool
 }
 
 // maxProblem bounds the text of a page's problem, in bytes: a server wrote it.
@@ -126,9 +126,9 @@ type State struct {
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"`   // waiting requests at the last scrape
-	Running float64 `json:"running"` // running requests at the last scrape
-	KV      float64 `json:"kvCache"` // KV cache usage at the last scrape, 0 to 1
+	Queue   float64 `json:"queue"` // at the last scrape, like Running and KV
+	Running float64 `json:"running"`
+	KV      float64 `json:"kvCache"` // usage, 0 to 1
 	// Adapters is nil if the last scrape shows no adapters.
 	Adapters *Adapters `json:"adapters,omitempty"`
 	// OthersQueue and OthersRunning are the parts of Queue and Running that other clients sent.
@@ -225,8 +225,8 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 type Snapshot struct {
 	Endpoints []Endpoint
 	registry  *Registry
-	slots     *Slots       // nil if the pool does not limit requests in flight
-	used      atomic.Int64 // last time MarkUsed notified the scrapers, in nanoseconds since processStart
+	slots     *Slots
+	used      atomic.Int64 // last time MarkUsed notified the scrapers, since processStart
 }
 
 // Used returns the time of the pool's last pick, at most markEvery too early; zero without a pick.

@@ -28,7 +28,7 @@ type dialect struct {
 	lora                   series // one line for each set of adapters, listed in labels
 	shape                  series // labels contain the KV cache's shape
 	sizeLabel, blocksLabel string
-	size, blocks           series // the shape as numbers
+	size, blocks           series
 	tokens                 series // the KV cache's size in tokens
 	computed, seconds      series // counters: uncached prompt tokens, and the time in which they were read
 	prefills               series // counter: number of prompts whose time is in seconds
@@ -118,7 +118,7 @@ func (m *Metrics) dialect() *dialect {
 }
 
 type series struct {
-	name   string // "" matches no line
+	name   string
 	labels []selector
 }
 

@@ -52,7 +52,7 @@ func (l *HeaderLimits) valid() bool {
 }
 
 type headers struct {
-	limits atomic.Pointer[HeaderLimits] // nil if too few responses were seen
+	limits atomic.Pointer[HeaderLimits]
 
 	mu          sync.Mutex
 	seen, first float64 // number of responses, and number with clearly early headers; both decay
@@ -62,7 +62,7 @@ type headers struct {
 
 type lastHeaders struct {
 	ring  [headersKept]uint8
-	count int // number of all samples
+	count int
 }
 
 type headersTook struct {

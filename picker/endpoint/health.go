@@ -22,19 +22,19 @@ func (f *Failure) String() string {
 
 type health struct {
 	score  atomic.Int32
-	trials atomic.Int32 // failed trials in a row
-	next   atomic.Int64 // time of the next trial, in nanoseconds since processStart; valid only while failing
-	trial  atomic.Bool  // a trial is in flight
+	trials atomic.Int32
+	next   atomic.Int64 // since processStart; valid only while failing
+	trial  atomic.Bool
 	// proven means that a request succeeded since the page became stale.
 	proven atomic.Bool
 	good   atomic.Int64
-	last   atomic.Pointer[Failure] // nil if no request failed
+	last   atomic.Pointer[Failure]
 }
 
 // Failure is a request that a server did not serve.
 type Failure struct {
 	At  time.Time `json:"at"`
-	Why string    `json:"why"` // in a few words
+	Why string    `json:"why"`
 }
 
 func (h *health) succeed(now int64) {

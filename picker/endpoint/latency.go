@@ -37,7 +37,7 @@ var (
 // Features are the figures at a pick that predict a server's latency.
 type Features struct {
 	Prefill  float64 // seconds to read the prompts before this one, and this prompt
-	Queue    float64 // waiting requests
+	Queue    float64
 	InFlight float64
 }
 

@@ -41,14 +41,14 @@ type Leases struct {
 	adopted map[string]*Lease
 	expired map[uint64]expired
 	forget  []forget // expired leases, oldest first, including resumed ones
-	ledgers sync.Map // Gateway -> *ledger
+	ledgers sync.Map
 }
 
 // Holder identifies the Gateway and the pool of a lease's pick. Other Gateways cannot change the
 // lease.
 type Holder struct {
-	Gateway string // "namespace/name"; "" if picker calls need no key
-	Pool    string // the pool's ID as text, as in access logs
+	Gateway string // "" if picker calls need no key
+	Pool    string // text of the pool's ID
 }
 
 type ledger struct{ open atomic.Int64 }
@@ -74,35 +74,35 @@ type shard struct {
 // Open, Find, Resume and Adopt return a lease for use until Done. The memory of a released lease is
 // reused after the last Done.
 type Lease struct {
-	uses    atomic.Int32 // number of uses: by the table until Release, and by each user until Done
+	uses    atomic.Int32 // by the table until Release, and by each user until Done
 	id      uint64
 	adopted string // the ID, if another process opened the lease
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
-	picked  *Load // the picked endpoint; nil if adopted or resumed
+	picked  *Load
 	work    Work
-	reached int64        // when the request was sent or its first byte came, in nanoseconds since processStart
+	reached int64        // time of sending or of the first byte, since processStart
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd if it never expires
 
 	mu     sync.Mutex
-	load   *Load         // nil after Release
-	prompt promptState   // state of the prompt at load
+	load   *Load // nil after Release
+	prompt promptState
 	begun  bool          // the first token, or an event before the first token, was seen
-	first  time.Duration // time of that event; 0 if there was no event
+	first  time.Duration // time of that event, or 0
 	ahead  int64         // tokens that load reads before this prompt
-	trial  bool          // picked waits for the outcome of this trial
+	trial  bool
 	tag    Tag
 	parts  []*Lease // leases at other servers, which end with the first token
-	onEnd  func()   // called once after Release; may be nil
-	front  *Load    // address that passes requests on to the picked endpoint, or nil
-	sent   int64    // when load got the request, in nanoseconds since processStart
-	shown  int64    // when the last report came, in nanoseconds since processStart
-	bytes  int64    // bytes of the response at that report
-	plain  bool     // counted in load.motion.plain
+	onEnd  func()
+	front  *Load // address that passes requests on to the picked endpoint, or nil
+	sent   int64
+	shown  int64 // time of the last report, since processStart
+	bytes  int64 // of the response at that report
+	plain  bool  // counted in load.motion.plain
 
-	headersLimit time.Duration // until the headers arrive; see LimitHeaders
-	frozen       bool          // see Frozen
+	headersLimit time.Duration
+	frozen       bool
 }
 
 // In Lease.renewed, untilEnd marks a lease that lives until Release.
@@ -329,11 +329,11 @@ func (lease *Lease) Holder() Holder { return lease.holder }
 
 // Tag is data that the opener keeps with a lease.
 type Tag struct {
-	Number         uint64 // chosen by the opener; 0 for none
-	Model          string // model that the request names; "" if unknown
-	Asks           string // model sent to the server, if a 404 may be about the model; otherwise ""
-	Early          bool   // the response's first byte is not its first token
-	Tokens, Cached int    // tokens of the prompt, and how many of them are cached
+	Number         uint64
+	Model          string
+	Asks           string // model sent to the server, if a 404 may be about it
+	Early          bool
+	Tokens, Cached int
 	// Line is the request's line in the recording, until the request's end; may be nil.
 	Line *recording.Line
 	// Charge is the request's charge at a cluster of an import; may be nil.

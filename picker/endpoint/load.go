@@ -12,32 +12,32 @@ import (
 // Load accounts for the requests to one address. Snapshots share it.
 type Load struct {
 	// Every pick reads these fields, in two cache lines.
-	inFlight         atomic.Int64  // requests of this process
-	elsewhere        atomic.Int64  // requests of its peers
-	sent             atomic.Uint64 // number of picks; a scrape does not show the picks after it
+	inFlight         atomic.Int64
+	elsewhere        atomic.Int64
+	sent             atomic.Uint64 // number of picks
 	health           health
 	prefill          prefill
 	adapters         recentAdapters
-	latency          atomic.Pointer[latency]      // nil until a latency is learned
-	headers          atomic.Pointer[headers]      // nil until a response is seen
-	headersElsewhere atomic.Pointer[HeaderLimits] // learned by peers; may be nil
+	latency          atomic.Pointer[latency]
+	headers          atomic.Pointer[headers]
+	headersElsewhere atomic.Pointer[HeaderLimits] // of peers; may be nil
 	reported         reported
 	motion           motion
-	prefixes         *prefix.Server // nil if the process tracks no prefixes
+	prefixes         *prefix.Server
 
 	addr     netip.AddrPort
 	registry *Registry
 	served   atomic.Uint64
 	failed   atomic.Uint64
-	waited   atomic.Int64 // total nanoseconds to the first byte of served requests
+	waited   atomic.Int64 // nanoseconds to the first byte of served requests
 
-	limited    atomic.Pointer[[]*Slots]  // slots of pools that limit requests in flight; replaced under Registry.mu
-	sources    atomic.Pointer[[]*source] // the address's pages; replaced under Registry.mu
-	dirty      atomic.Bool               // the count must be published
-	newHeaders atomic.Bool               // the header limits must be published, too
-	gone       atomic.Bool               // no Snapshot contains the address
+	limited    atomic.Pointer[[]*Slots] // replaced under Registry.mu, like sources
+	sources    atomic.Pointer[[]*source]
+	dirty      atomic.Bool // the count must be published
+	newHeaders atomic.Bool
+	gone       atomic.Bool
 
-	refs int // references from Snapshots; guarded by Registry.mu
+	refs int // guarded by Registry.mu
 }
 
 // Registry.mu is held.

@@ -9,9 +9,9 @@ import (
 
 // Adapters are a model server's LoRA adapters by its metrics page. They are immutable.
 type Adapters struct {
-	Running []string `json:"running,omitempty"` // adapters with running requests
+	Running []string `json:"running,omitempty"`
 	Waiting []string `json:"waiting,omitempty"` // adapters with waiting requests only
-	Max     int      `json:"max"`               // maximum of adapters that run at a time; 0 if unknown
+	Max     int      `json:"max"`               // 0 if unknown
 }
 
 // Has reports whether the server has loaded an adapter, or is about to.

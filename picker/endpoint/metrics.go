@@ -18,8 +18,8 @@ var errNoSeries = errors.New("the page has none of the series that are read: " +
 // KV caches the fullest counts.
 type Reading struct {
 	Queue, Running, KV float64
-	Adapters           *Adapters // nil if the page has none
-	CacheTokens        int       // capacity of the KV cache; 0 if unknown
+	Adapters           *Adapters
+	CacheTokens        int // of the KV cache; 0 if unknown
 	// PrefillTokens counts the prompt tokens computed since the server's start, PrefillSeconds the
 	// time that this took. Both are 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`

@@ -19,7 +19,7 @@ type pageConn struct {
 	invalid error
 	address string
 	request []byte
-	conn    net.Conn    // may be nil
+	conn    net.Conn
 	stop    func() bool // detaches conn from the context
 	from    io.LimitedReader
 	in      *bufio.Reader

@@ -68,9 +68,9 @@ type Work struct {
 // server has read since, at its rate. W is stored as the time at which all tokens are read, so it
 // needs no timer.
 type prefill struct {
-	unread    atomic.Int64                             // this process's part of Q
-	confirmed atomic.Int64                             // part of unread that a report showed to wait
-	elsewhere struct{ unread, confirmed atomic.Int64 } // of peers
+	unread    atomic.Int64 // this process's part of Q
+	confirmed atomic.Int64 // part of unread that a report showed to wait
+	elsewhere struct{ unread, confirmed atomic.Int64 }
 	// readBy is when W is 0, in nanoseconds since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
@@ -80,8 +80,8 @@ type prefill struct {
 	sent   atomic.Int64  // nanoseconds that the server needs for all prompts of this process
 
 	mu     sync.Mutex
-	rates  []float64   // ring of samples
-	firsts []firstByte // ring of samples
+	rates  []float64
+	firsts []firstByte
 	count  int
 	early  atomic.Bool // first bytes come after a constant time, so they are early
 	spans  spans

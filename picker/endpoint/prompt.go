@@ -5,9 +5,9 @@ import "time"
 type promptState uint8
 
 const (
-	promptRead    promptState = iota // not counted
-	promptUnread                     // counted as unread
-	promptWaiting                    // counted as unread; a report confirmed that it waits
+	promptRead promptState = iota
+	promptUnread
+	promptWaiting // a report confirmed that the prompt waits
 )
 
 // lease.mu is held, or the lease is new.

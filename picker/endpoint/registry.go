@@ -19,12 +19,12 @@ import (
 type Config struct {
 	// Transport reads metrics pages without TLS, for tests.
 	Transport http.RoundTripper
-	Fast      time.Duration // shortest interval between scrapes; default 50 ms
+	Fast      time.Duration // default 50 ms
 	// Slow is the longest interval between scrapes without picks; default 1 s.
 	Slow      time.Duration
-	PerSecond int           // maximum of scrapes of all pages by all processes (see Share); default 1,000
-	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
-	Timeout   time.Duration // limit of a scrape; default 1 s
+	PerSecond int           // scrapes of all processes (see Share); default 1,000
+	IdleAfter time.Duration // after the last pick; default 1 minute
+	Timeout   time.Duration
 	// StaleAfter is the number of failures in a row after which an endpoint is stale; default 3.
 	StaleAfter int
 	// Concurrent bounds the running scrapes, each with a buffer of 8 KiB; default 256.
@@ -48,17 +48,17 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
-	peers   map[netip.AddrPort]Elsewhere     // peers' requests in flight
-	headers map[netip.AddrPort]*HeaderLimits // header limits that peers learned
+	peers   map[netip.AddrPort]Elsewhere
+	headers map[netip.AddrPort]*HeaderLimits
 	sources map[sourceKey]*source
-	resumed []*source     // sources that are no longer idle; Run starts their scrapers
-	changed chan struct{} // signals resumed
+	resumed []*source // idle no more; Run starts their scrapers
+	changed chan struct{}
 
 	buffers  chan *bufio.Reader
 	failures atomic.Uint64
 	budget   budget
 	running  atomic.Int64
-	freshFor atomic.Int64 // how long a sample is fresh, in nanoseconds
+	freshFor atomic.Int64 // in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load

@@ -39,7 +39,7 @@ const (
 type RateSource string
 
 const (
-	Reported RateSource = "reported" // by the metrics page
+	Reported RateSource = "reported"
 	Inferred RateSource = "inferred" // from first tokens
 )
 
@@ -152,10 +152,10 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 
 type reported struct {
 	rate atomic.Uint64 // in tokens as counted here; bits of a float64; 0 if unknown
-	at   atomic.Int64  // time at which both rates last agreed, in nanoseconds since processStart
+	at   atomic.Int64  // when both rates last agreed, since processStart
 
 	mu     sync.Mutex
-	page   *source // page that is used, if the server has several
+	page   *source
 	last   int64
 	begin  mark
 	crowd  bool      // the window shows a queue, or prompts of other clients
@@ -166,8 +166,8 @@ type reported struct {
 
 type mark struct {
 	at              int64
-	tokens, seconds float64 // as the page counts them
-	prefills        float64 // number of prompts whose time is in seconds; 0 if unknown
+	tokens, seconds float64
+	prefills        float64 // 0 if unknown
 	progress
 }
 

@@ -42,21 +42,21 @@ type sourceKey struct {
 type source struct {
 	// Every pick reads these fields, in one cache line.
 	sample     atomic.Pointer[sample]
-	failures   atomic.Int64 // failed scrapes in a row
+	failures   atomic.Int64 // in a row
 	staleAfter int64
-	freshFor   *atomic.Int64 // Registry.freshFor
+	freshFor   *atomic.Int64
 	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
 	// scraper is nil while the page is idle; written under Registry.mu.
 	scraper atomic.Pointer[scraper]
 
 	key       sourceKey
-	number    uint64       // Metrics.number
-	received  atomic.Int64 // when a peer last read the page, as sinceStart; 0 means never
+	number    uint64
+	received  atomic.Int64 // when a peer last read the page; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
-	names     *dialect          // shared by the servers of a Snapshot
+	names     *dialect
 	load      *Load
-	problem   atomic.Pointer[string] // problem of the last scrape; nil if it found everything
+	problem   atomic.Pointer[string] // nil if the last scrape found everything
 	// usedAt is the time of the pool's last pick, in nanoseconds since processStart, up to
 	// markEvery late.
 	usedAt atomic.Int64
@@ -66,7 +66,7 @@ type source struct {
 
 // Only a page that is not idle has a scraper: most pages of a large fleet are idle.
 type scraper struct {
-	now     chan struct{} // triggers a scrape
+	now     chan struct{}
 	gone    chan struct{} // closed when no Snapshot has the page
 	scraped chan struct{} // closed by the first scrape
 }
@@ -79,17 +79,17 @@ func (src *source) scrapeSoon() {
 
 type sample struct {
 	Reading
-	at                         int64  // in nanoseconds since processStart
-	sentBefore                 uint64 // Load.sent when the scrape began
-	elsewhere                  int64  // Load.elsewhere when the scrape began
+	at                         int64
+	sentBefore                 uint64 // when the scrape began, like elsewhere
+	elsewhere                  int64
 	othersQueue, othersRunning float64
 }
 
 // Scrape is a reading of an endpoint's page that is in progress.
 type Scrape struct {
 	src       *source
-	sent      uint64 // Load.sent when the scrape began
-	ours      int64  // requests in flight when the scrape began
+	sent      uint64 // when the scrape began, like ours
+	ours      int64  // in flight
 	elsewhere int64
 }
 

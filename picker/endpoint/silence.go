@@ -55,15 +55,15 @@ func (s *Silence) String() string {
 }
 
 type motion struct {
-	silence atomic.Pointer[Silence] // nil if not silent
-	given   atomic.Int64            // requests sent to the server since it is silent
-	plain   atomic.Int64            // number of requests in flight whose responses are not streamed
-	page    atomic.Int64            // time at which a page last showed progress
-	blind   atomic.Bool             // since then a stream progressed, but no page did
-	began   atomic.Int64            // when the last silence began; 0 means never
+	silence atomic.Pointer[Silence]
+	given   atomic.Int64 // since it is silent
+	plain   atomic.Int64 // requests in flight whose responses are not streamed
+	page    atomic.Int64 // time of the last progress on a page
+	blind   atomic.Bool  // since then a stream progressed, but no page did
+	began   atomic.Int64 // when the last silence began; 0 means never
 
 	mu     sync.Mutex
-	moved  int64 // time at which the server last showed progress
+	moved  int64 // time of the server's last progress
 	proven int64 // time at which a probe last got a token
 	// Requests have waited between the times from and to, except for a gap. from is 0 if no request
 	// waited. limit is the longest allowed wait of these requests.
@@ -72,8 +72,8 @@ type motion struct {
 	// flight.
 	overdue, reported int64
 	headers           bool
-	model             string // model of a waiting request
-	tries             int    // number of user requests sent as trials because probes are denied
+	model             string
+	tries             int // user requests sent as trials
 	denied            bool
 	retry             int64 // time from which the next trial may be sent
 	firsts            firstTokens
@@ -83,12 +83,12 @@ type motion struct {
 // Progress is a report of a request.
 type Progress struct {
 	Status   int
-	Bytes    int64         // of the response body
-	Sent     time.Duration // from the request's start until the server had the request; 0 if it does not have it yet
-	First    time.Duration // from then until the first body byte; 0 if unknown
+	Bytes    int64
+	Sent     time.Duration // until the server had the whole request; 0 before
+	First    time.Duration // from Sent until the first body byte; 0 if unknown
 	Streams  bool          // the headers arrived and allow a stream
 	Ended    bool
-	Canceled bool // by the client or by a timeout
+	Canceled bool
 }
 
 // Progress records a report of the request.

@@ -6,10 +6,10 @@ import "bytes"
 type Form uint8
 
 const (
-	OtherForm Form = iota // neither a text nor a list, or absent, or null
+	OtherForm Form = iota // neither a text nor a list
 	TextForm
 	TextsForm // a list whose first element is a text
-	ListForm  // any other list; it may be empty
+	ListForm
 )
 
 // FormOf returns the form of a JSON value by its first byte, and by the first element of a list.

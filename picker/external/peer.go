@@ -25,16 +25,16 @@ const (
 
 // PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
-	Name    string        // for errors, such as "router"
-	URL     string        // http://HOST:PORT or https://HOST:PORT
-	Timeout time.Duration // of a call; default 300 ms
-	Release string        // this program's release; default Release()
+	Name    string // for errors
+	URL     string
+	Timeout time.Duration // default 300 ms
+	Release string        // default Release()
 }
 
 // Peer calls another program, which may be absent, slow or of another release.
 type Peer struct {
 	cfg     PeerConfig
-	base    string // the URL without a slash at its end
+	base    string
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[*Response]
 }
@@ -67,8 +67,8 @@ func NewPeer(cfg PeerConfig) (*Peer, error) {
 type Call struct {
 	Method, Path string
 	Body         []byte
-	TraceParent  string // W3C trace context; "" for none
-	Limit        int64  // of the response, in bytes
+	TraceParent  string
+	Limit        int64 // of the response, in bytes
 }
 
 // Response is a Peer's response.

@@ -22,12 +22,12 @@ import (
 type ServerConfig struct {
 	Component string // processor, router or tokens
 	Listen    string // HOST:PORT; port 0 chooses one
-	Body      int64  // largest request body, in bytes
-	Bodies    int64  // limit of all bodies that are held at a time, in bytes
+	Body      int64  // in bytes
+	Bodies    int64  // all bodies at the same time, in bytes
 	Release   string // default Release()
 	Grace     time.Duration
 	Metrics   *prometheus.Registry // served at /metrics; nil: none
-	Log       *slog.Logger         // default slog.Default()
+	Log       *slog.Logger
 }
 
 // Server is the HTTP server of a program. It also serves GET /healthz, /version and /metrics.

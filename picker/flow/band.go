@@ -8,7 +8,7 @@ import (
 type band struct {
 	priority int
 	byID     map[string]*flow
-	order    *list.List // of *flow, by turn
+	order    *list.List
 	all      map[*Request]struct{}
 	bytes    int64
 }
@@ -23,7 +23,7 @@ const sharedID = "\x00"
 
 type flow struct {
 	id       string
-	at       *list.Element // in band.order
+	at       *list.Element
 	requests []*Request
 }
 

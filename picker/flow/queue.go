@@ -42,10 +42,10 @@ const (
 
 // Limits configures a Queue. Zero values mean the defaults.
 type Limits struct {
-	Requests int // requests that may wait in each band
+	Requests int // in each band
 	Bytes    int64
 	TTL      time.Duration // maximum wait
-	TTLs     []BandTTL     // replace TTL for some priorities
+	TTLs     []BandTTL
 	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
 	Order    Order
 }
@@ -81,7 +81,7 @@ func (l Limits) withDefaults() Limits {
 
 // Room is a pool's room at one moment.
 type Room struct {
-	Endpoints int // endpoints that accept requests
+	Endpoints int
 	// Requests is the number of further requests that the pool accepts. At most Sheddable of these
 	// may have a priority below 0.
 	Requests, Sheddable int
@@ -99,17 +99,17 @@ type Request struct {
 	Priority int // higher goes first; below 0 is sheddable
 	Fairness string
 	Bytes    int64
-	Deadline time.Time // zero if the request has none
+	Deadline time.Time // zero for none
 	Model    string
 
 	full    Waiting
 	state   Outcome // guarded by Queue.mu
 	result  chan struct{}
 	arrived time.Time
-	number  uint64 // number of its arrival
+	number  uint64
 	band    *band
 	flow    *flow
-	index   int // index in flow.requests
+	index   int
 }
 
 // Outcome is the outcome of a request.
@@ -133,27 +133,27 @@ func (o Outcome) String() string { return outcomes[o] }
 // Queue holds the waiting requests of one pool.
 type Queue struct {
 	waiting   atomic.Int64
-	room      atomic.Int64 // requests that may be admitted until the next measurement
+	room      atomic.Int64 // until the next measurement
 	sheddable atomic.Int64 // sheddable part of room
-	measured  atomic.Int64 // time in nanoseconds since begin
-	admitted  atomic.Int64 // total number of requests
-	placed    atomic.Int64 // number of calls of Placed
+	measured  atomic.Int64
+	admitted  atomic.Int64
+	placed    atomic.Int64
 	settings  atomic.Pointer[settings]
 	last      atomic.Pointer[Room]
 	begin     time.Time // monotonic: changes of the clock have no effect
 
 	mu      sync.Mutex
 	bands   []*band // non-empty, highest priority first
-	flows   int     // number of flows of all bands
+	flows   int
 	number  uint64
 	pumping bool
 	delay   time.Duration
 	emptyAt time.Time
 	granted mix   // room by the last measurement
 	usual   mix   // admissions of the last seconds
-	counted int64 // number of placed requests that lately contains
+	counted int64 // placed requests that lately contains
 	lately  [2]struct {
-		window int64 // number of the time window, of length lag, since begin
+		window int64 // number, since begin
 		placed int
 	}
 }
@@ -292,7 +292,7 @@ type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
 	Flows    int       `json:"flows"`
-	Bytes    int64     `json:"bytes"` // bytes of the requests' bodies
+	Bytes    int64     `json:"bytes"`
 	Oldest   time.Time `json:"oldest"`
 }
 

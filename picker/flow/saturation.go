@@ -22,7 +22,7 @@ const (
 type Saturation struct {
 	Queue    float64
 	KV       float64 // usage, 0 to 1
-	InFlight int64   // 0 means no limit
+	InFlight int64
 }
 
 // Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxConns  = 4096 // connections of all dialing publishers
-	maxOfHost = 32   // connections per address
+	maxConns  = 4096
+	maxOfHost = 32
 	// againAfter is how long a short connection still counts after its end, to limit connections
 	// with broken events.
 	againAfter = 5 * time.Second

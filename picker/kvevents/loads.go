@@ -19,16 +19,16 @@ import (
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
 	Server    netip.AddrPort // as in picks
-	Publisher netip.AddrPort // PUB socket
+	Publisher netip.AddrPort
 }
 
 // Load is a server's published load.
 type Load struct {
 	Running, Waiting int
-	Tokens, Fit      int // in the KV cache: tokens in use and capacity, 0 if unknown
+	Tokens, Fit      int // of the KV cache; 0 if unknown
 }
 
-const loadTopic = "load" // prefix of the topics to read
+const loadTopic = "load" // prefix of topics
 
 const maxLoad = 4 << 10
 
@@ -37,7 +37,7 @@ const maxCount = 1 << 40
 type loadSource struct {
 	LoadSource
 	refs    int
-	gone    chan struct{}          // closed when no subscription is left
+	gone    chan struct{}          // closed without subscriptions
 	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
 }
 

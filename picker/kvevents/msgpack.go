@@ -47,7 +47,7 @@ const (
 	invalid kind = iota
 	null
 	integer
-	text // text or binary data
+	text
 	array
 	mapping
 	other

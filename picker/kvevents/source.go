@@ -16,8 +16,8 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server    netip.AddrPort // address of the server in picks
-	Pod       string         // name of the server's pod; a topic may contain it instead of an address
+	Server    netip.AddrPort // as in picks
+	Pod       string         // a topic may have it instead of an address
 	Publisher netip.AddrPort
 	// Replay is the server's ROUTER socket, which sends lost messages again; zero without such a
 	// socket.
@@ -34,7 +34,7 @@ type source struct {
 
 	restart  atomic.Bool            // another source of the server ended; this dropped both sources' reports
 	problem  atomic.Pointer[string] // why no events arrive; nil while a connection is open
-	failures atomic.Uint64          // number of problems
+	failures atomic.Uint64
 	// unreplayed is why the last replay failed, or nil.
 	unreplayed atomic.Pointer[string]
 

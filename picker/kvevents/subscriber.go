@@ -23,7 +23,7 @@ const DefaultBlocks = 4 << 20
 
 // Config configures a Subscriber.
 type Config struct {
-	Prefixes *prefix.Index // required
+	Prefixes *prefix.Index
 	// Listener accepts publishers that dial; may be nil. Run closes it.
 	Listener net.Listener
 	// Blocks bounds the blocks kept for all servers together; default DefaultBlocks.
@@ -36,7 +36,7 @@ type Config struct {
 	// Retry is the initial pause between attempts to connect, which doubles up to 30 s; default 1
 	// s.
 	Retry time.Duration
-	Log   *slog.Logger // default: slog.Default()
+	Log   *slog.Logger
 	// OnPanic receives panics that occur while events are read; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
@@ -52,7 +52,7 @@ type Subscriber struct {
 	sources map[Source]*source
 	added   []*source
 	dialled map[netip.Addr][]*source // sources whose publishers dial, by address
-	own     map[netip.Addr]*places   // places for large messages, by address
+	own     map[netip.Addr]*places
 	loads   map[LoadSource]*loadSource
 	begun   []*loadSource
 }
@@ -283,7 +283,7 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // runs until ctx ends
+	go func() {
 		select {
 		case <-gone:
 			cancel()

@@ -16,11 +16,11 @@ type tree struct {
 	// inner maps an engine's block to the keys of the prefix blocks that end inside it, before its
 	// end.
 	inner   map[uint64][]uint64
-	dropped uint64 // blocks that were not recorded, because their parent is unknown or the quota is used
+	dropped uint64 // blocks with an unknown parent, or above the quota
 }
 
 type block struct {
-	seed  uint64 // seed of the block's prompt
+	seed  uint64 // of the block's prompt
 	end   prefix.Place
 	media media
 	held  bool // prefix.Server has the key of the block's end
@@ -31,7 +31,7 @@ type media uint8
 const (
 	gpu media = 1 << iota
 	cpu
-	elsewhere // for example on a disk
+	elsewhere
 )
 
 type quota struct {

@@ -41,7 +41,7 @@ type Checker struct {
 
 	mu      sync.Mutex
 	waiting int
-	servers map[netip.AddrPort]*server // servers with waiting requests
+	servers map[netip.AddrPort]*server
 }
 
 type server struct {

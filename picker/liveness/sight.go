@@ -14,17 +14,17 @@ const lookTime = 700 * time.Millisecond
 // Sight keeps the results of one server's probes. Its zero value is empty. It is not safe for
 // concurrent use.
 type Sight struct {
-	answered bool // the server answered a probe
+	answered bool
 	misled   bool // requests succeed although probes fail: only probes from this process fail
 	began    time.Time
-	why      string // why the last probe showed a dead server; "" if it showed a working one
+	why      string // "" if the last probe showed a working server
 	since    time.Time
 }
 
 // Shown is evidence from outside of probes that a server works.
 type Shown struct {
-	Good time.Time // time of the last successful request; zero means never
-	Read bool      // its metrics page was read
+	Good time.Time
+	Read bool
 }
 
 // Look probes a server once. take records the result in a Sight. up means that the Sight now shows

@@ -35,8 +35,8 @@ const (
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool  // the pool has at most one server, so there is no choice
-	next   atomic.Int64 // when lists are read again, in Unix nanoseconds
+	alone  atomic.Bool // at most one server: there is no choice
+	next   atomic.Int64
 
 	mu       sync.Mutex
 	pool     Pool
@@ -45,7 +45,7 @@ type Holders struct {
 	answers  []mark // successes with models that the server's list lacks, or that another server answers with 404
 	unlisted map[string]awaited
 	began    time.Time
-	reading  chan struct{} // closes at the end of the current reading; nil without one
+	reading  chan struct{} // nil without a reading
 }
 
 type holder struct {

@@ -14,11 +14,11 @@ type view struct {
 
 // Lacking lists the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // lacking servers by their lists, and by a 404
-	Strict             bool // all lacking servers are known to answer 404
+	Unlisted, NotFound int  // by a server's list, and by a 404
+	Strict             bool // all lacking servers answer 404
 	has                map[netip.AddrPort]bool
-	lacks              map[netip.AddrPort]bool // servers that answered 404
-	unknown            map[netip.AddrPort]bool // servers without a list; shared by all models
+	lacks              map[netip.AddrPort]bool
+	unknown            map[netip.AddrPort]bool // without a list; shared
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }

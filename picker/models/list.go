@@ -12,16 +12,16 @@ type Model struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
-	Parent  string `json:"parent,omitempty"` // base model of an adapter, as vLLM and SGLang report it
+	Parent  string `json:"parent,omitempty"` // base model of an adapter
 }
 
 // Limits of names, in bytes, and of the number of models.
 const (
 	maxName   = 256
-	maxAnswer = 256     // models in a server's answer; a gateway may list maxList
-	maxPool   = 4096    // models in a pool's kept answers
-	maxList   = 1000    // models in a list
-	maxBytes  = 1 << 20 // size of an answer
+	maxAnswer = 256  // of a server; a gateway may list maxList
+	maxPool   = 4096 // kept
+	maxList   = 1000
+	maxBytes  = 1 << 20
 )
 
 func parse(body []byte, limit int) ([]Model, error) {
@@ -73,7 +73,7 @@ func Encode(list []Model) string {
 		Data   []Model `json:"data"`
 	}{"list", list})
 	if err != nil {
-		return "" // unreachable: strings and numbers always marshal
+		return ""
 	}
 	return string(text)
 }

@@ -89,7 +89,7 @@ func (p *Pool) servers() []Server {
 type Server struct {
 	Addr      netip.AddrPort
 	Adapters  []string // on its metrics page
-	Cleartext bool     // called without TLS, whatever Pool.Protocol is
+	Cleartext bool     // whatever Pool.Protocol is
 }
 
 type pool struct {

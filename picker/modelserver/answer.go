@@ -12,12 +12,12 @@ import (
 
 // api has the parts in which the APIs that generate text differ.
 type api struct {
-	prefix string // prefix of answers' IDs
+	prefix string
 	// prompt returns the text that the answer repeats, and the words of the whole prompt.
 	prompt func(*fields) (last string, words []string, err error)
 	limit  func(*fields) (*int, error)
-	whole  func(*reply) any    // returns the JSON of an answer that is not streamed
-	events func(*reply) stream // returns the events of a streamed answer
+	whole  func(*reply) any
+	events func(*reply) stream
 	fail   func(http.ResponseWriter, *apiError)
 }
 
@@ -33,10 +33,10 @@ type reply struct {
 
 // stream has a function for the events of each stage of a streamed answer.
 type stream struct {
-	queued func() []event // events before the request waits in the queue; may be nil
-	first  func() []event // events right before the first piece; may be nil
+	queued func() []event // before the queue; may be nil
+	first  func() []event // before the first piece; may be nil
 	piece  func(i int, text string) event
-	last   func() []event // events after the last piece
+	last   func() []event // after the last piece
 }
 
 type event struct {
@@ -95,7 +95,7 @@ func (s *Server) generate(a api) http.HandlerFunc {
 		}
 		run, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
 		if err != nil {
-			return // the client left before the first token
+			return
 		}
 		defer run.leave()
 		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), run.cached}
@@ -105,7 +105,7 @@ func (s *Server) generate(a api) http.HandlerFunc {
 			w.Header().Set("content-type", "application/json")
 			err = json.NewEncoder(w).Encode(a.whole(answer))
 		}
-		if err == nil { // otherwise the client left during the answer
+		if err == nil {
 			s.ended(len(job.words), job.finish)
 		}
 	}
@@ -142,8 +142,8 @@ func (s *Server) fails(n uint64) bool {
 }
 
 type running struct {
-	cached *promptDetails // how many tokens of the prompt were cached; nil without prefix caching
-	leave  func()         // the caller calls it at the end of the answer
+	cached *promptDetails // nil without prefix caching
+	leave  func()         // at the end of the answer
 	// await waits until the number of the answer's tokens has grown from had to tokens.
 	await func(ctx context.Context, had, tokens int) error
 }

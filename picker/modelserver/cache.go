@@ -33,11 +33,11 @@ func tokenIDs(words []string) []uint32 {
 // cache is vLLM's prefix cache. It evicts the least recently used block first.
 type cache struct {
 	limit  int
-	events *kvEvents // may be nil
+	events *kvEvents
 
 	mu     sync.Mutex
-	blocks map[uint64]*list.Element // by hash
-	order  *list.List               // hashes, the most recently used in front
+	blocks map[uint64]*list.Element
+	order  *list.List // of hashes, the most recently used in front
 }
 
 func newCache(blocks int, e *kvEvents) *cache {

@@ -13,30 +13,30 @@ import (
 const blockSize = 16
 
 type sequence struct {
-	lora    string        // adapter that the request names; "" for the base model
-	blocks  int           // blocks of the KV cache for the prompt and the longest answer
-	running chan struct{} // closed when the sequence may run
-	read    bool          // the prompt is read
+	lora    string        // "" for the base model
+	blocks  int           // for the prompt and the longest answer
+	running chan struct{} // closed at the start
+	read    bool
 
 	// An engine that serves in steps uses these fields.
-	answer    int           // number of tokens in the answer, at least 1
-	begin     func() int    // called when the sequence may run; returns how many prompt tokens are not cached
-	left      int           // prompt tokens that are still to be read
-	tokens    atomic.Int64  // tokens of the answer generated so far
-	more      chan struct{} // receives after tokens has grown; room for 1
-	began     time.Time     // when the sequence began to run
+	answer    int          // at least 1 token
+	begin     func() int   // returns how many prompt tokens are not cached
+	left      int          // prompt tokens to read
+	tokens    atomic.Int64 // generated tokens
+	more      chan struct{}
+	began     time.Time
 	prefilled time.Duration // time from began to the first token
 }
 
 // engine schedules sequences like vLLM's scheduler without preemption: a sequence reserves all
 // blocks that it may need before it starts.
 type engine struct {
-	slots, blocks, maxLoRAs int // limits
-	partial                 int // maximum of prompts that are read at a time; 0 means no limit
+	slots, blocks, maxLoRAs int
+	partial                 int // prompts that are read at the same time; 0 means no limit
 	steps                   *steps
 
 	mu      sync.Mutex
-	waiting []*sequence // in order of arrival
+	waiting []*sequence
 	running []*sequence
 	used    int // blocks of running sequences
 }
@@ -133,7 +133,7 @@ func (e *engine) admit(budget int) (prompts int) {
 
 type load struct {
 	waiting, running           int
-	waitingLoRAs, runningLoRAs []string // sorted, without duplicates
+	waitingLoRAs, runningLoRAs []string // sorted
 	kvCache                    float64  // used share, 0 to 1
 }
 

@@ -26,13 +26,13 @@ const (
 // pooled generates no text. Each input takes one slot.
 type pooled struct {
 	model, lora, salt string
-	inputs            [][]string // words of each input
+	inputs            [][]string
 }
 
 type embedding struct {
 	Object    string `json:"object"`
 	Index     int    `json:"index"`
-	Embedding any    `json:"embedding"` // numbers, or their bytes in base64
+	Embedding any    `json:"embedding"` // []float32, or base64
 }
 
 type ranked struct {
@@ -137,7 +137,7 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled
 		})
 	}
 	if group.Wait() != nil {
-		return // the client went away
+		return
 	}
 	var tokens usage
 	for i, words := range p.inputs {

@@ -23,22 +23,22 @@ type fields struct {
 	StreamOptions       streamOptions   `json:"stream_options"`
 	MaxTokens           *int            `json:"max_tokens"`
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
-	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's option: generate until max_tokens
+	IgnoreEOS           bool            `json:"ignore_eos"` // generate until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
 	TokenIDs            []uint32        `json:"token_ids"` // replace the tokens of the prompt's words
 
-	Input              json.RawMessage `json:"input"` // in Responses and embeddings
+	Input              json.RawMessage `json:"input"`
 	Instructions       string          `json:"instructions"`
 	MaxOutputTokens    *int            `json:"max_output_tokens"`
 	PreviousResponseID string          `json:"previous_response_id"`
 
-	System json.RawMessage `json:"system"` // in Anthropic's messages: a string, or a list of parts
+	System json.RawMessage `json:"system"` // a string or a list of parts
 
-	Dimensions     *int   `json:"dimensions"` // of embeddings
+	Dimensions     *int   `json:"dimensions"`
 	EncodingFormat string `json:"encoding_format"`
 
-	Query     string            `json:"query"` // of rerank
+	Query     string            `json:"query"`
 	Documents []json.RawMessage `json:"documents"`
 	TopN      int               `json:"top_n"`
 }
@@ -49,19 +49,19 @@ type streamOptions struct {
 
 type message struct {
 	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"` // a string, or a list of parts
+	Content json.RawMessage `json:"content"` // a string or a list of parts
 }
 
 type job struct {
 	model        string
-	lora         string   // model, if it is an adapter
-	words        []string // the answer's tokens
+	lora         string
+	words        []string
 	promptTokens int
-	tokens       []uint32 // of the prompt
+	tokens       []uint32
 	salt         string
 	finish       string // "stop", or "length" if max_tokens cut the answer
 	stream       bool
-	usage        bool // send the usage at the end of a stream
+	usage        bool
 }
 
 // Each API writes an apiError in its own form.

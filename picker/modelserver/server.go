@@ -16,20 +16,20 @@ import (
 
 // Config describes one simulated model server. Only Model is required.
 type Config struct {
-	Name  string // such as a pod's name; in answers and the header x-served-by; "" means "sim"
-	Model string // the name of the base model
+	Name  string // in answers and x-served-by; "" means "sim"
+	Model string
 	LoRAs []string
 	// MaxLoRAs bounds the active adapters. 0 means 1, vLLM's default.
 	MaxLoRAs int
 
-	MaxNumSeqs    int // maximum of running requests; 0 means 256, vLLM's default on small GPUs
-	MaxPrefills   int // maximum of prompts that are read at a time (vLLM's max_num_partial_prefills); 0 means no limit
-	KVCacheTokens int // size of the KV cache, rounded down to blocks of 16 tokens; 0 means 65536
+	MaxNumSeqs    int // 0 means 256, vLLM's default on small GPUs
+	MaxPrefills   int // vLLM's max_num_partial_prefills; 0 means no limit
+	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
 
 	// TokenizerRate is in prompt tokens a second. Prompts are tokenized one at a time, before the
 	// headers of the answer. 0 means that tokenizing takes no time.
 	TokenizerRate    float64
-	TimeToFirstToken time.Duration // from when a request begins to run, after its time in the queue
+	TimeToFirstToken time.Duration // after the time in the queue
 	// PrefillRate is in prompt tokens a second, before the first token; 0 means that reading takes
 	// no time.
 	PrefillRate       float64
@@ -54,13 +54,13 @@ type Config struct {
 	// Tokens is the token store for requests with TokensKeyHeader; may be nil.
 	Tokens TokenStore
 
-	FailRate float64 // share, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
-	Status   int     // status of failed requests; 0 means 503
+	FailRate float64 // share of requests that fail with Status, 0 to 1; evenly spread
+	Status   int     // 0 means 503
 
-	Listen []string      // host:port of each socket that Run serves; port 0 means any free port
-	Grace  time.Duration // how long Run waits for requests in flight after its context ended; 0 means 30 s
+	Listen []string      // host:port; port 0 means any free port
+	Grace  time.Duration // for requests in flight after Run's context; 0 means 30 s
 
-	Log *slog.Logger // nil means slog.Default()
+	Log *slog.Logger
 }
 
 // Server is one simulated model server. It is an http.Handler.
@@ -68,23 +68,23 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	engine    *engine
-	cache     *cache    // nil without PrefixCaching
-	events    *kvEvents // nil if no events are published
+	cache     *cache
+	events    *kvEvents
 	mux       *http.ServeMux
-	paths     []string // paths that mux serves
+	paths     []string
 	listeners []net.Listener
 	started   time.Time
 
-	tokenizer        chan struct{} // holds a value while the tokenizer is in use
+	tokenizer        chan struct{}
 	adapters         atomic.Pointer[[]string]
 	draining         atomic.Bool
-	requests         atomic.Uint64 // number of requests to a model so far
+	requests         atomic.Uint64
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
-	prefillTokens    atomic.Uint64 // tokens of prompts that were not cached
+	prefillTokens    atomic.Uint64 // not cached
 	prefillTime      atomic.Int64  // nanoseconds
-	prefills         atomic.Uint64 // number of prompts in prefillTime
-	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and with "length"
+	prefills         atomic.Uint64 // in prefillTime
+	stopped, cut     atomic.Uint64 // by finish reason: "stop", "length"
 	last             atomic.Pointer[received]
 }
 

@@ -9,12 +9,12 @@ import (
 // computes a chunk of the prompts, and one token of each answer whose prompt is read. So prompts
 // delay other requests' answers.
 type steps struct {
-	least, perSequence time.Duration // shortest duration of a step, and the time added for each running sequence
-	rate               float64       // prompt tokens in a second; 0 means that they take no time
-	chunk              int           // maximum of prompt tokens in a step
+	least, perSequence time.Duration // of a step, and for each running sequence
+	rate               float64       // prompt tokens a second; 0 means no limit
+	chunk              int
 
 	running bool
-	ends    time.Time // end of the current step
+	ends    time.Time
 }
 
 // began is the end of the previous step. e.mu is held.

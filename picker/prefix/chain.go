@@ -47,7 +47,7 @@ type Builder struct {
 	size   int
 	hash   uint64 // of all pieces so far
 	pieces int
-	filled int // bytes in rest
+	filled int
 	hashes [maxPieces]uint64
 	rest   [pieceBytes]byte
 }

@@ -15,7 +15,7 @@ type shard struct {
 	mu sync.Mutex
 	// version is odd while entries move. A reader that sees version change starts again.
 	version atomic.Uint32
-	table   atomic.Pointer[table] // nil without entries
+	table   atomic.Pointer[table]
 }
 
 type table struct {

@@ -14,7 +14,7 @@ const DefaultBlocks = 4 << 20
 
 // Config configures an Index.
 type Config struct {
-	Blocks int // of all servers; default DefaultBlocks
+	Blocks int // default DefaultBlocks
 	// Seed is random, so that no server can choose tokens whose keys collide.
 	Seed uint64
 }
@@ -26,17 +26,17 @@ type Index struct {
 	holders   holders
 	former    former
 	count     atomic.Int64
-	held      atomic.Int64 // blocks of all servers, derived from picks
+	held      atomic.Int64
 	reported  atomic.Int64 // blocks of all servers, from reports
 	reporting atomic.Int64 // servers that are not Guessed
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
-	ids     []*Server     // by ID; nil means that the ID is free
-	cleared []*Server     // released servers whose blocks Run has to remove
+	ids     []*Server     // nil for a free ID
+	cleared []*Server     // released; Run removes their blocks
 	changed chan struct{} // signals cleared and pending
 
-	pending      map[netip.AddrPort][]byte // snapshots for Run to restore
+	pending      map[netip.AddrPort][]byte
 	pendingBytes int
 }
 

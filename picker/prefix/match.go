@@ -28,8 +28,8 @@ var matches = sync.Pool{New: func() any { return new(match) }}
 type match struct {
 	holders *holders
 	chain   Chain
-	first   uint32 // number of the first group
-	words   int    // number of words in a set
+	first   uint32 // first group's number
+	words   int
 	memory  []uint32
 	// search needs a set for the given servers, and two for each halving of the chain.
 	sets   [2 + 2*10][]uint32

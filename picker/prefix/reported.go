@@ -38,7 +38,7 @@ const (
 // reported is a server's cache as its reports and recent picks describe it.
 type reported struct {
 	known    atomic.Int32
-	adapters atomic.Pointer[[]uint64] // hashes of names of adapters with blocks; replaced under Server.mu
+	adapters atomic.Pointer[[]uint64] // hashes of names; replaced under Server.mu
 
 	// Server.mu guards the fields below.
 	holds map[uint64]hold
@@ -46,8 +46,8 @@ type reported struct {
 }
 
 type hold struct {
-	reports int32 // number of reports minus withdrawals
-	until   int64 // end of its last pick, in nanoseconds since the Unix epoch; 0 if not in picks
+	reports int32
+	until   int64 // since the Unix epoch; 0 if not in picks
 }
 
 type picked struct {

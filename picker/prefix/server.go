@@ -21,8 +21,8 @@ type Server struct {
 
 	mu       sync.Mutex
 	released bool
-	capacity int // in tokens
-	tokens   int // of all blocks
+	capacity int
+	tokens   int
 
 	// Node 0 is no block: its next node is the most recently used block, its previous node the
 	// block to evict next.
@@ -31,9 +31,9 @@ type Server struct {
 	// uses counts, for each node, the picks that sent its block and were not denied, up to
 	// alwaysUsed.
 	uses   []uint8
-	free   uint32 // first free node, linked by next; 0 if all are in use
+	free   uint32 // linked by next; 0 if all nodes are in use
 	blocks int
-	slots  []uint32 // hash table of nodes: a power of two; 0 means free
+	slots  []uint32 // hash table of nodes; 0 means free
 }
 
 type node struct {

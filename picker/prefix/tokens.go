@@ -46,7 +46,7 @@ func reportKey(hash, seed uint64) uint64 { return max(mix(hash, seed), 1) }
 type Tokens struct {
 	place  Place
 	blocks int
-	hashes [MaxBlocks]uint64 // hashes at the ends of blocks
+	hashes [MaxBlocks]uint64
 }
 
 // Reset prepares t for the next prompt.
@@ -70,7 +70,7 @@ func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks]
 // seed, because servers' reports have different seeds.
 type Exact struct {
 	Ends   []uint64
-	Tokens int // of the prompt; 0 if unknown
+	Tokens int // 0 if unknown
 	Salt   uint64
 }
 

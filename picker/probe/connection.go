@@ -54,7 +54,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}()
 	defer func() { <-healthy }() // followHealth runs until ctx ends, as ready does
 
-	var lost time.Time // time of the last loss
+	var lost time.Time // of the connection
 	closed := false    // the port was closed since then
 	down := func() {
 		if why := p.unreachable(ctx, conn); why != "" {

@@ -45,7 +45,7 @@ func (p *Prober) healthOf(name string) Health {
 
 type state struct {
 	sick string // why the picker reports that it does not serve, or ""
-	mute string // why a port over TLS does not report, or ""; always "" in cleartext
+	mute string // why a port over TLS does not report; "" in cleartext
 }
 
 func (p *Prober) followHealth(ctx context.Context, at address, results chan<- result) {

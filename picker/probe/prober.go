@@ -84,7 +84,7 @@ type Prober struct {
 	mu       sync.Mutex
 	wanted   map[string]Picker
 	health   map[string]Health
-	pending  map[string]bool // wanted pickers with an address that has not answered
+	pending  map[string]bool // not answered by an address
 	progress chan struct{}   // closed and replaced when pending shrinks
 }
 
@@ -192,10 +192,10 @@ type target struct {
 	at       Picker
 	stop     map[dial.Address]context.CancelFunc
 	answers  map[dial.Address]Answer // last answers, without Down
-	down     map[dial.Address]string // why addresses are unreachable
-	lost     map[dial.Address]bool   // addresses in down that are lost
-	health   map[dial.Address]state  // states of health ports
-	signs    map[dial.Address]sign   // signs of connected addresses
+	down     map[dial.Address]string
+	lost     map[dial.Address]bool // addresses in down that are lost
+	health   map[dial.Address]state
+	signs    map[dial.Address]sign // of connected addresses
 	reported Answer
 }
 

@@ -51,7 +51,7 @@ const (
 // Config configures a Client.
 type Config struct {
 	Host string
-	Path string // default: Path
+	Path string
 	// Addresses of the service. The first 16 are used in turn.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
@@ -66,7 +66,7 @@ type Config struct {
 type Client struct {
 	host      string
 	urls      []string
-	next      atomic.Uint64 // index into urls
+	next      atomic.Uint64
 	timeout   time.Duration
 	transport *http.Transport
 	calls     chan struct{}
@@ -415,7 +415,7 @@ func countTokens(list []byte) (n int, err error) {
 	if len(list) < 2 || list[0] != '[' || list[len(list)-1] != ']' {
 		return wrong(0)
 	}
-	digits, value, ended, comma := 0, uint64(0), false, false // of the current integer
+	digits, value, ended, comma := 0, uint64(0), false, false
 	for i, c := range list[1 : len(list)-1] {
 		switch {
 		case c >= '0' && c <= '9':

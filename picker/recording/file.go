@@ -20,7 +20,7 @@ import (
 type Line struct {
 	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
 	InputLength  int     `json:"input_length"`  // tokens of the prompt
-	OutputLength int     `json:"output_length"` // tokens of the response, estimated by its bytes
+	OutputLength int     `json:"output_length"` // estimated by bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`
@@ -29,14 +29,14 @@ type Line struct {
 	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
-	Cached  int    `json:"cached_tokens"` // cached tokens of the prompt, as assumed at the pick
+	Cached  int    `json:"cached_tokens"` // as assumed at the pick
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
 	// Took is ms from the arrival to the end; from the pick, if Penstock does not configure the
 	// gateway.
 	Took  float64 `json:"took"`
-	Bytes int64   `json:"output_bytes"` // of the response's body
+	Bytes int64   `json:"output_bytes"`
 }
 
 const (
@@ -127,7 +127,7 @@ func (f *File) Run(ctx context.Context) error {
 
 type output struct {
 	file   *File
-	to     *os.File // nil until opened
+	to     *os.File
 	buffer *bufio.Writer
 	size   int64
 	failed bool

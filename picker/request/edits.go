@@ -21,15 +21,15 @@ const (
 type topEvent uint8
 
 const (
-	topComma topEvent = 1 + iota // comma after a member
+	topComma topEvent = 1 + iota
 	topKey
 	topEnd
 )
 
 type topMember struct {
 	name    Member
-	ordinal int // number of the member among all members
-	comma   int // offset of the comma before the member; 0 for the first
+	ordinal int // among all members
+	comma   int // offset before the member; 0 for the first
 	key     int
 	end     int
 	next    int  // offset after the following comma; end without a comma
@@ -38,10 +38,10 @@ type topMember struct {
 
 type topMembers struct {
 	on      bool
-	options bool // FindStreamOptions was called
+	options bool
 	list    []topMember
 	count   int
-	now     topMember // the member being read
+	now     topMember
 	pending topEvent
 	tooMany bool
 }
@@ -175,7 +175,7 @@ func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 		return s.Splices()
 	}
 	removed := s.removed
-	var front []byte // new members at the beginning of the body
+	var front []byte
 	if len(e.TokenIDs) > 0 && s.top.on {
 		removed = append(slices.Clip(removed), MemberTokenIDs)
 		front = slices.Concat([]byte(`"token_ids":`), e.TokenIDs)

@@ -54,11 +54,11 @@ const (
 	Responses
 	Embeddings
 	Rerank
-	Messages     // Anthropic
-	Generate     // vLLM: token IDs
-	GRPCGenerate // vLLM's gRPC API
+	Messages // Anthropic
+	Generate
+	GRPCGenerate
 	GRPCEmbed
-	Rendered // the response of vLLM's render endpoints: token IDs
+	Rendered // response of vLLM's render endpoints
 )
 
 // Suffixes of a request's path: one host may have several APIs.

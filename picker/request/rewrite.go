@@ -66,7 +66,7 @@ func view(out mem.BufferSlice, buf mem.Buffer, from, to int) mem.BufferSlice {
 // Target is a model that replaces the model of a request.
 type Target struct {
 	Name   string
-	quoted []byte // JSON string
+	quoted []byte
 }
 
 // NewTarget returns a Target.

@@ -60,7 +60,7 @@ type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // number of bytes of the byte order mark read so far
+	marked int // read bytes of the byte order mark
 	expect expected
 	frames [maxDepth]frame
 	depth  int
@@ -69,7 +69,7 @@ type Scanner struct {
 	inString bool
 	escaped  bool // the last chunk ended in an odd run of backslashes
 	sink     sink
-	limit    int // of capture, in bytes
+	limit    int
 	capture  []byte
 	tooLong  bool
 	skipped  int // open brackets in a value that is not read member by member
@@ -77,18 +77,18 @@ type Scanner struct {
 	inScalar bool
 	first    byte
 	number   uint64
-	digits   bool // the scalar has only digits so far
+	digits   bool // so far
 
-	model       []byte // as written, without quotes
-	due         bool   // the last byte caused an event for settle
-	named       spans  // values of the body's "model"
+	model       []byte
+	due         bool // the last byte caused an event for settle
+	named       spans
 	nvext       nvext
-	bare        bool // RemoveWorkers was called
+	bare        bool
 	top         topMembers
-	removed     []Member // members that Splices removes
-	route       byte     // first byte of "route"; 0 without it
+	removed     []Member
+	route       byte // first byte; 0 for none
 	target      *Target
-	usage       []Splice // of IncludeUsage
+	usage       []Splice
 	stream      bool
 	unstored    bool
 	previous    ResponseID
@@ -96,11 +96,11 @@ type Scanner struct {
 	salt        uint64
 	digest      xxhash.Digest
 	front, rest prefix.Builder
-	ids         prefix.Tokens // the token IDs of the prompt
-	lists       int           // number of arrays in the prompt
-	media       bool          // the prompt has media
-	items       []uint64      // hashes of the media
-	message     []byte        // of a gRPC request
+	ids         prefix.Tokens
+	lists       int  // arrays in the prompt
+	media       bool // the prompt has media
+	items       []uint64
+	message     []byte
 
 	chain [prefix.MaxBlocks]uint64
 	// Pools have few models, so the previous request's model often saves a copy.

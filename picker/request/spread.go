@@ -21,7 +21,7 @@ type Spread struct {
 	kind      Kind
 	users     int
 	sum       hash.Hash
-	body, key []byte // body and key of a chat completion
+	body, key []byte
 }
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
@@ -123,10 +123,10 @@ func appendInt(b []byte, n int) []byte {
 type spreadReader struct {
 	b         []byte
 	depth     int
-	users     int // number of user messages wanted
+	users     int
 	hasSystem bool
 	system    []byte
-	found     [][]byte // user messages
+	found     [][]byte
 }
 
 func (r *spreadReader) space() {

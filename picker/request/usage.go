@@ -50,7 +50,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if string(options["include_usage"]) == "true" {
 		return
 	}
-	if options == nil { // null
+	if options == nil {
 		options = map[string]json.RawMessage{}
 	}
 	options["include_usage"] = json.RawMessage("true")

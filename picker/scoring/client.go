@@ -47,7 +47,7 @@ type Client struct {
 type target struct {
 	conn     *grpc.ClientConn
 	failures atomic.Int64
-	until    atomic.Int64 // end of the exclusion, in nanoseconds since start
+	until    atomic.Int64 // in nanoseconds since start
 }
 
 var start = time.Now()

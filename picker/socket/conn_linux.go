@@ -35,7 +35,7 @@ type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)
 	bytes []byte // from the caller, or from pool
-	n     int    // number of bytes moved
+	n     int
 	errno syscall.Errno
 
 	// Arguments of ReadOnReady.

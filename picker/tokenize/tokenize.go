@@ -42,8 +42,8 @@ const (
 type Config struct {
 	// Transport calls the servers. The default keeps 16 connections to each server.
 	Transport  http.RoundTripper
-	Prompts    int // number of cached prompts, of up to 4 KiB each; default 4,096
-	Concurrent int // maximum of concurrent calls; default 64
+	Prompts    int // of up to 4 KiB each; default 4,096
+	Concurrent int // calls; default 64
 }
 
 // Renderer renders the prompts of all pools.
@@ -52,8 +52,8 @@ type Renderer struct {
 	calls     chan struct{}
 
 	mu      sync.Mutex
-	prompts *lru.Cache // hash of a text -> *prompt
-	held    int        // bytes of the prompts' ids
+	prompts *lru.Cache
+	held    int // bytes of the prompts' ids
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
 }
@@ -69,7 +69,7 @@ type prompt struct {
 type Tokens struct {
 	Exact prefix.Exact
 	Count int
-	IDs   []byte // as a JSON array, if requested; immutable
+	IDs   []byte // JSON array, if requested; immutable
 }
 
 // New returns a Renderer.
@@ -93,7 +93,7 @@ type Pool struct {
 	client http.RoundTripper
 
 	mu     sync.Mutex
-	failed int // failures in a row
+	failed int
 	until  time.Time
 }
 
@@ -128,11 +128,11 @@ func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server)
 
 // Prompt is a prompt to render.
 type Prompt struct {
-	Key  uint64 // hash of the prompt's text
+	Key  uint64
 	Kind request.Kind
-	Body mem.BufferSlice // body of the whole request
+	Body mem.BufferSlice
 	Salt uint64
-	IDs  bool // Tokens.IDs are needed
+	IDs  bool
 }
 
 func path(k request.Kind) string {

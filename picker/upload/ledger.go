@@ -5,7 +5,7 @@ import "sync"
 // Proxy is one Envoy. Envoys of one Gateway with the same address count as one.
 type Proxy struct {
 	Gateway string
-	Address string // IP address from which the call came
+	Address string
 }
 
 // Ledger counts the bytes that each proxy holds. The zero value is ready to use.
@@ -24,7 +24,7 @@ type Upload struct {
 	proxy  Proxy
 	limit  int64
 	sent   int64
-	held   int64 // bytes counted for the upload
+	held   int64
 }
 
 // Open starts an upload through a proxy that may hold limit bytes in all. The caller calls Close.

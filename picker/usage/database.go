@@ -43,7 +43,7 @@ var (
 
 // database is SQLite in a file, or PostgreSQL.
 type database struct {
-	file string // SQLite's
+	file string
 	// url returns the URL of PostgreSQL; nil means SQLite. The URL may change.
 	url  func() (string, error)
 	used string // the URL in use

@@ -21,7 +21,7 @@ const (
 	readTimeout  = 3 * time.Second
 	// lateAfter is the age from which a waiting count is late.
 	lateAfter = time.Minute
-	hour      = 3600 // seconds
+	hour      = 3600
 )
 
 // Config configures a Keeper.
@@ -70,7 +70,7 @@ type Keeper struct {
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg, held: rows{}, wake: make(chan struct{}, 1)}
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // never fails
+	_, _ = rand.Read(random[:])
 	k.journal = journal{folder: filepath.Join(cfg.Folder, "journal"),
 		batch: Batch{Process: cfg.Process, Start: cfg.Now().UTC().Format("20060102T150405") + "-" +
 			hex.EncodeToString(random[:])}}

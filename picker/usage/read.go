@@ -13,7 +13,7 @@ import (
 
 // Query selects rows.
 type Query struct {
-	By    []string // any of owner, model, pool and hour; empty: one row
+	By    []string // of keyColumns; empty means one row
 	Since time.Duration
 }
 
@@ -37,7 +37,7 @@ func (q Query) Check() error {
 type Answer struct {
 	// Since is the first hour that has counts, in seconds since 1970; 0 without counts.
 	Since int64 `json:"since,omitempty"`
-	From  int64 `json:"from"` // the first hour that the rows include
+	From  int64 `json:"from"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
 	// Problem is why counts wait for the database, or why it could not be read. Late is the age of

@@ -16,8 +16,8 @@ const maxName = 256
 
 // Key identifies the counts of one row.
 type Key struct {
-	Hour  int64  `json:"hour,omitempty"`  // its begin, in seconds since 1970; 0: all hours
-	Owner string `json:"owner,omitempty"` // "namespace/owner"; "" if a denied request has none
+	Hour  int64  `json:"hour,omitempty"`  // seconds since 1970; 0 means all hours
+	Owner string `json:"owner,omitempty"` // "" if a denied request has none
 	Model string `json:"model,omitempty"`
 	Pool  string `json:"pool,omitempty"` // objectid.Target, or a Service
 }
@@ -29,8 +29,8 @@ func (k Key) compare(o Key) int {
 
 // Counts are sums over requests.
 type Counts struct {
-	Requests  int64 `json:"requests"`  // requests that a gate let in
-	Denied    int64 `json:"denied"`    // requests that a gate denied
+	Requests  int64 `json:"requests"`
+	Denied    int64 `json:"denied"`
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
 	// Input counts the tokens of prompts, Cached the part of Input that was in a server's cache,

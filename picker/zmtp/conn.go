@@ -31,9 +31,9 @@ const (
 	DefaultMessage = 16 << 20
 	defaultTimeout = 10 * time.Second
 
-	maxFrames  = 16       // frames of a message
-	maxCommand = 4 << 10  // bytes of a command
-	large      = 64 << 10 // bytes of a large message
+	maxFrames  = 16
+	maxCommand = 4 << 10
+	large      = 64 << 10
 	step       = 64 << 10 // bytes by which memory grows
 	buffer     = 4 << 10
 
@@ -56,8 +56,8 @@ var (
 
 // Limits bounds one or several connections. A zero value means the default given.
 type Limits struct {
-	Message int           // bytes of a message; default DefaultMessage
-	Timeout time.Duration // for the handshake, and for each message; default 10 s
+	Message int           // bytes; default DefaultMessage
+	Timeout time.Duration // of the handshake, and of each message; default 10 s
 	// Large has a place for each large message that is read at the same time, and Own a place for
 	// each large message of one peer. nil means no limit.
 	Large, Own chan struct{}

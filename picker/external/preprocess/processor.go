@@ -32,24 +32,24 @@ const (
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
 	Router   string        // URL; "" for none
-	Tokens   string        // URL of the token store; "": answers have the token IDs
-	Timeout  time.Duration // of a call of the router or the store; default 300 ms
-	Log      *slog.Logger  // default slog.Default()
+	Tokens   string        // URL; "": answers have the token IDs
+	Timeout  time.Duration // default 300 ms
+	Log      *slog.Logger
 }
 
 // Processor answers POST /process. All methods may be called concurrently.
 type Processor struct {
 	log      *slog.Logger
 	encode   func(text string) ([]uint32, error)
-	turns    *semaphore.Weighted // the right to tokenize
-	router   *external.Peer      // nil: none
-	tokens   *tokenstore.Client  // nil: none
+	turns    *semaphore.Weighted
+	router   *external.Peer
+	tokens   *tokenstore.Client
 	results  *prometheus.CounterVec
 	duration prometheus.Histogram
 	failures *prometheus.CounterVec
 
 	mu      sync.Mutex
-	failing map[string]bool // peers that fail, so that only changes are logged
+	failing map[string]bool // so that only changes are logged
 }
 
 // New checks cfg, and registers metrics.

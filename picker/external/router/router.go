@@ -41,17 +41,17 @@ const (
 // Config configures a Router. Workers or Service is required.
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
-	Service     string   // NAME:PORT; the name's addresses in DNS are workers, too; "" for none
-	CacheTokens int      // the KV cache of a worker, in tokens; default prefix.DefaultCapacity
+	Service     string   // NAME:PORT in DNS; "" for none
+	CacheTokens int      // of a worker; default prefix.DefaultCapacity
 	// Lookup resolves the name of Service. The default is the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	Log    *slog.Logger // default slog.Default()
+	Log    *slog.Logger
 }
 
 // Router chooses workers. All methods may be called concurrently.
 type Router struct {
 	cfg    Config
-	name   string // of Service
+	name   string
 	port   uint16
 	index  *prefix.Index
 	routed *prometheus.CounterVec

@@ -48,7 +48,7 @@ type entry struct {
 	key     string
 	list    []byte
 	expires time.Time
-	use     *list.Element // in Store.used
+	use     *list.Element
 }
 
 // New returns an empty Store, and registers its metrics.
@@ -125,7 +125,7 @@ func validList(text []byte) bool {
 			}
 		case strings.IndexByte("[], \t\r\n", c) >= 0:
 			value = 0
-		default: // a sign, a fraction, a text
+		default:
 			return false
 		}
 	}
