@@ -4,9 +4,10 @@
 //
 // The path of a request: extproc reads the wire, and a pick passes a table of stages (stages.go),
 // each in a file with its name. Ranking and leasing are in choose.go and take.go. A pick has a
-// target (target.go): a pool's model servers, model servers with sessions (session.go), the clusters
-// of an import (clusters.go, stays.go), or a remote picker (relay.go). The gateway's access log
-// renews, moves and releases the pick's lease (track.go). Package schedule has the strategies.
+// target (target.go): a pool's model servers, model servers with sessions (session.go), the
+// clusters of an import (clusters.go, stays.go), or a remote picker (relay.go). The gateway's
+// access log renews, moves and releases the pick's lease (track.go). Package schedule has the
+// strategies.
 //
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.

@@ -1,10 +1,10 @@
 // Package prefix records which beginnings of prompts each model server has in its KV cache, derived
 // from picks. Package request builds the chains, picker owns the Index, and schedule queries it.
 //
-// A prompt is a Chain of hashes. Each hash covers the prompt up to the end of its block. A Server is
-// an LRU list of a model server's blocks, as large as the server's cache. The table of holders maps
-// a block to its servers. Match reads only the table, and looks up tens of blocks for all servers.
-// former.go keeps the last server of a block that no server holds any more.
+// A prompt is a Chain of hashes. Each hash covers the prompt up to the end of its block. A Server
+// is an LRU list of a model server's blocks, as large as the server's cache. The table of holders
+// maps a block to its servers. Match reads only the table, and looks up tens of blocks for all
+// servers. former.go keeps the last server of a block that no server holds any more.
 //
 // Invariants:
 //   - A server's blocks are closed under prefixes: the last block of a chain is evicted first.

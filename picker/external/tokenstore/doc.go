@@ -6,6 +6,6 @@
 //	GET /tokens/KEY   -> the list; 404 if it was never stored, has expired or was evicted
 //
 // Invariants: a client without a prompt's random key cannot read the prompt. All lists together
-// take at most Config.Bytes. A list is dropped Config.TTL after it was stored, even if it is in use,
-// because it is a tenant's prompt.
+// take at most Config.Bytes. A list is dropped Config.TTL after it was stored, even if it is in
+// use, because it is a tenant's prompt.
 package tokenstore
