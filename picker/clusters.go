@@ -15,17 +15,17 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Chooser chooses among the clusters of imports, by cost. It is safe for concurrent use.
+// Chooser chooses among the clusters of imports. It is safe for concurrent use.
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
 	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
-	// charged to the first cluster until the Charge ends; charge is nil without a cluster.
+	// charged to the first cluster until the Charge ends.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender returns this process's name for the clusters' pickers.
 	Sender() string
 }
 
-// Charge is a request that is charged to the first cluster of its pick, until End.
+// Charge is a request that is charged to the first cluster of its pick.
 type Charge interface {
 	FirstByte(after time.Duration)
 	// Declined means that the first cluster does not serve the request.
@@ -37,16 +37,14 @@ type Charge interface {
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
-	// Stay is the cluster of the request's session, or "".
-	Stay string
-	// GRPC marks a gRPC request (Cluster.NoGRPC).
-	GRPC bool
+	Stay   string
+	GRPC   bool
 }
 
 // ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait there, three times
-// the time to read the request's uncached prompt, the round trip and the margin for clusters other
-// than the own cluster. With Clusters.Latency, the wait is the time to the first byte of the
-// cluster's responses less the round trip, and prompts do not count.
+// the time to read the uncached prompt, the round trip and, for other clusters, the margin. With
+// Clusters.Latency, the wait is the time to the first byte of the cluster's responses less the
+// round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -56,28 +54,25 @@ type ClusterCost struct {
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
 	// Basis is the source of the wait: a report, own requests, responses, or a trial.
-	Basis  string `json:"basis"`
-	Barred string `json:"barred,omitempty"` // why the cluster comes last
-	// Session means that the request's session is at the cluster.
-	Session bool `json:"session,omitempty"`
-	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
+	Basis   string `json:"basis"`
+	Barred  string `json:"barred,omitempty"` // why the cluster comes last
+	Session bool   `json:"session,omitempty"`
+	Cached  int    `json:"cached,omitempty"` // tokens of the prompt that were sent there before
 }
 
 // SenderHeader holds the Sender of the process that chose this cluster.
 const SenderHeader = "penstock-peer-sender"
 
-// Gateways remove these headers of a request to a cluster of an import from clients' requests, and
-// from requests to model servers.
+// Gateways remove these headers from clients' requests, and from requests to model servers.
 const (
 	// OthersHeader is the number of further clusters and spill targets that the route tries in
 	// turn.
 	OthersHeader = "penstock-peer-others"
-	// AttemptHeader is the number of the attempt, from 1, the default.
+	// AttemptHeader is the number of the attempt, from 1.
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader holds the hop to the import's cluster of the request's session
-// (sessionPersistence).
+// ClusterHeader holds the hop to the cluster of the request's session.
 const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick lists clusters of an import, as hops
@@ -213,8 +208,8 @@ type charged struct {
 	moved func(served string) // called when another hop serves; nil without a session
 }
 
-// An import's hops never move a request that a model server has begun. If another hop serves the
-// request, the first cluster has declined it.
+// If another hop serves the request, the first cluster has declined it: hops never move a request
+// that a model server has begun.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -250,7 +245,7 @@ func anotherTakes(r *extproc.Request) bool {
 }
 
 // Waiting returns how long another cluster's request is expected to wait at a pool, and how many
-// blocks of prompts the pool's servers cache. ok is false unless this picker picks from the pool by
+// blocks of prompts its servers cache. ok is false unless this picker picks from the pool by
 // strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]

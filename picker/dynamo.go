@@ -21,8 +21,6 @@ const (
 	modeDisaggregated = "disaggregated"
 )
 
-// dynamoHeaders names a request's workers: its main server, and the server that reads its prompt if
-// that is another server.
 func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.Endpoint) (out []extproc.Header) {
 	set := func(name, value string) {
 		for _, n := range p.Headers(name) {

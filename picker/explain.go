@@ -23,8 +23,8 @@ type Explanation struct {
 	Choice      string               `json:"choice,omitempty"`
 	Body        string               `json:"body,omitempty"`
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the replacements of the request's model. The other fields are for the greatest
-	// weight.
+	// Targets are the replacements of the request's model. The other fields are for the target with
+	// the greatest weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
 	// Scored is the time of the recorded pick whose external scores are used, or nil.
 	Scored *time.Time `json:"scored,omitempty"`
@@ -32,7 +32,7 @@ type Explanation struct {
 	Processor *Prepares `json:"processor,omitempty"`
 	// Flow is the state of flow control, or nil. The other fields are for an admitted request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that choose. The other fields are then unset.
+	// Relay lists the remote pickers. The other fields are then unset.
 	Relay []string `json:"relay,omitempty"`
 	// Clusters are the clusters of an import, best first, for a request without a prompt. The other
 	// fields are then unset.
@@ -44,8 +44,7 @@ type Explanation struct {
 	Reason     string             `json:"reason,omitempty"`
 	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"`
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // by address
-	// Stages have the further servers, for requests that need them.
-	Stages []Stage `json:"stages,omitempty"`
+	Stages     []Stage            `json:"stages,omitempty"`
 }
 
 // Stage is a choice of further servers.
@@ -63,8 +62,8 @@ type Held struct {
 
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns which endpoints the pool would choose now. It has no effect on picks, and calls
-// no other picker. headers has names in lower case.
+// Explain returns which endpoints the pool would choose now, without effect on picks. headers has
+// names in lower case.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {

@@ -21,42 +21,37 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is the access log's entry for one picked request.
+// Entry is the log entry of one picked request.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // "namespace/name" of the Gateway whose key the call has; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a request in flight: Envoy logs these periodically.
+	// Open marks a request in flight, which Envoy logs periodically.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
 	Status int    // that the client received; 0 without a response
-	// Sent is the time from the request's start until its last byte was sent; 0 if it was not sent.
+	// Sent is the time from the request's start until its last byte was sent; 0 before.
 	Sent time.Duration `json:",omitempty"`
-	// Headers is the time from the request's start to the response's headers, and FirstByte the
-	// time to the first byte of its body; 0 until then. Servers send a stream's headers before they
-	// read the prompt, so only FirstByte shows the first token. Earlier versions send Headers as
-	// FirstByte.
+	// Headers and FirstByte are the times from the request's start to the response's headers, and
+	// to the first byte of its body; 0 before. Servers send a stream's headers before they read the
+	// prompt, so only FirstByte shows the first token.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
 	// Whole means by its content type that the response is not streamed.
-	Whole bool `json:",omitempty"`
-	// Took is the time from the request's start to its end; 0 if not reported.
+	Whole    bool          `json:",omitempty"`
 	Took     time.Duration `json:",omitempty"`
 	Canceled bool          `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
-	// OutputTokens is the number of tokens that the response reports; 0 if not read.
+	// OutputTokens is the response's number of tokens; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response is the Responses API response that the server stores; zero if unknown. Client
-	// identifies the client's address.
+	// Response is the stored response of the Responses API, or zero. Client identifies the client's
+	// address.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the HTTP status for the error in a failed stream or gRPC call; 0 if unknown or not
-	// read.
-	Error int `json:",omitempty"`
-	// Cut means that the server's connection or stream ended before the response did.
-	Cut bool `json:",omitempty"`
+	// Error is the HTTP status for the error in a failed stream or gRPC call, or 0.
+	Error int  `json:",omitempty"`
+	Cut   bool `json:",omitempty"`
 	// Body means that the client received a part of the response's body.
 	Body bool `json:",omitempty"`
 }
@@ -69,12 +64,11 @@ type Sink interface {
 // Config configures a Server.
 type Config struct {
 	Sink Sink
-	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
+	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
-	// Attempts receives the outcomes of requests. It is called concurrently, and may be nil.
+	// Attempts is called concurrently, and may be nil. So is Usage.
 	Attempts func(Attempt)
-	// Usage receives the requests of UsageLog. It is called concurrently, and may be nil.
-	Usage func([]Used)
+	Usage    func([]Used)
 }
 
 // Server implements envoy.service.accesslog.v3.AccessLogService.
@@ -94,7 +88,7 @@ func New(c Config) *Server {
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { accesslogv3.RegisterAccessLogServiceServer(r, s) }
 
-// StreamAccessLogs receives one Envoy's entries until its stream ends.
+// StreamAccessLogs receives one Envoy's entries.
 func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
 	gateway, name := s.cfg.Gateway(stream.Context()), ""
 	for {
@@ -181,8 +175,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// If a request had two concurrent attempts, the metadata names the endpoint of the later attempt,
-// but the address is of the endpoint that sent headers first. Hops have no such address.
+// If a request had two concurrent attempts, named is the endpoint of the later attempt, but from is
+// the address of the endpoint that sent headers first. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -191,8 +185,8 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun is the time from the end of sending the request to the first byte of the response's body; 0
-// if unknown.
+// Begun is the time from the request's last byte to the first byte of the response's body; 0 if
+// unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -219,7 +213,6 @@ func Whole(contentType string) bool {
 
 const responseNamespace = "penstock.response"
 
-// IPv6 clients are identified by their /64 network.
 func client(address string) uint64 {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -264,8 +257,7 @@ func streamError(m *corev3.Metadata) int {
 }
 
 // kinds classifies errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the
-// Responses API. names holds parts of the error names, in lower case and without separators. The
-// first match counts.
+// Responses API. names holds parts of the error names, in lower case and without separators.
 var kinds = []struct {
 	status int
 	names  []string
@@ -280,8 +272,7 @@ var kinds = []struct {
 	}},
 }
 
-// statusOf returns the HTTP status for an error's name, or 0. An error of unknown kind counts
-// against no server, because its client may have caused it.
+// An error of unknown kind counts against no server, because its client may have caused it.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {
@@ -292,7 +283,6 @@ func statusOf(names string) int {
 	return 0
 }
 
-// cutDetails is the prefix of Envoy's details of a response that the server reset.
 const cutDetails = "upstream_reset_after_response_started"
 
 func grpcError(r *datav3.HTTPResponseProperties) int {

@@ -11,13 +11,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog is the name of the log of requests to exporting clusters of imports that have no
-// lease.
+// MembersLog is the log of requests without a lease to exporting clusters of imports.
 const MembersLog = "members"
 
-// declinedHeader marks the response of a hop or another cluster's gateway to a request that no
-// server has begun (docs/envoy.md). idHeader is the ID that another cluster's gateway gave the
-// request.
+// declinedHeader marks a response to a request that no server has begun (docs/envoy.md).
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"
@@ -37,8 +34,7 @@ type Attempt struct {
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
 	Request string
-	// There is the ID that the other cluster's gateway gave the request; "" if unknown or equal to
-	// Request.
+	// There is the request's ID at the other cluster's gateway; "" if unknown or equal to Request.
 	There  string
 	Began  time.Time
 	Status int
@@ -47,20 +43,18 @@ type Attempt struct {
 	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details  string
 	Canceled bool
-	// Headers, FirstByte (of the body) and Took (until the end) are times since the request's
-	// start.
+	// Headers, FirstByte and Took are times since the request's start.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	// Leased means that our picker or its relay picked for the request.
-	Leased bool
-	// At is the server or gateway that responded, or zero. Reached means that At responded itself,
-	// and not this gateway.
+	Leased                   bool
+	// At is the server or gateway that responded, or zero. Reached means that At, not this gateway,
+	// responded.
 	At      netip.AddrPort
 	Host    string
 	Reached bool
 }
 
-// mayBeAttempt is a cheap check before attempt, which takes a microsecond.
+// attempt takes a microsecond, so mayBeAttempt excludes most entries.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")

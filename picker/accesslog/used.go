@@ -18,20 +18,21 @@ const UsageLog = "usage"
 type Used struct {
 	Caller string // "namespace/owner"; "" if no policy let the request in
 	Denied bool   // by a gate
-	// Pool is the pool that was picked from (objectid.Target), or "". Cluster is Envoy's cluster
+	// Pool is the picked pool (objectid.Target), or "". Cluster is Envoy's cluster
 	// (model.ClusterID), or "".
 	Pool, Cluster string
 	Kind          request.Kind
 	Model         string // "" if unknown
-	// PromptTokens and PromptCached are the picker's estimates; 0 if it did not read the prompt.
-	// GPU is the picker's cost of the prompt.
+	// PromptTokens, PromptCached and GPU are the picker's estimates; 0 if it did not read the
+	// prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
 	Status                     int
 	Cut                        bool
 	Stream                     bool
 	Received, Sent             int64
-	// Accounted means that the response reports Input, its part CacheRead, and Output, in tokens.
+	// Accounted means that the response reports Input, CacheRead (a part of Input) and Output, in
+	// tokens.
 	Accounted                bool
 	Input, CacheRead, Output uint64
 }
@@ -43,7 +44,6 @@ const (
 	modelHeader   = "x-gateway-model-name"
 )
 
-// used returns false for requests that no gate decided.
 func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	common, response := logged.GetCommonProperties(), logged.GetResponse()
 	switch common.GetAccessLogType() {

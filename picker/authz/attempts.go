@@ -7,8 +7,8 @@ import (
 )
 
 // An address may make attemptBurst failed attempts at once, and regains one each attemptEvery.
-// Well-formed keys are not limited: they have 256 random bits. A credential that was valid from the
-// address within goodTime always passes, because many clients may share an address.
+// Well-formed keys have 256 random bits, so they are not limited. A credential that was valid from
+// the address within goodTime passes: many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -16,7 +16,6 @@ const (
 	maxAttempts  = 1 << 16
 )
 
-// attempts counts failed attempts by IPv4 address, or by the /64 network of an IPv6 address.
 type attempts struct {
 	mu     sync.Mutex
 	failed map[netip.Prefix]failures

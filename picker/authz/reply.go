@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// Keys of the answer's metadata, in Envoy's namespace envoy.filters.http.ext_authz.
+// These keys are in Envoy's metadata namespace envoy.filters.http.ext_authz.
 const (
 	// MetadataDecided lists the policies that let the request in. The route's lock requires it.
 	MetadataDecided = "decided"
 	// MetadataCaller is the caller, for access logs. Answers with 403 have it, too.
 	MetadataCaller = "caller"
-	// MetadataGroups lists the caller's groups, if it has any.
+	// MetadataGroups lists the caller's groups.
 	MetadataGroups = "groups"
 	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
 )
@@ -31,8 +31,8 @@ const (
 const (
 	// CallerHeader has the caller for our picker, across hops.
 	CallerHeader = "x-penstock-caller"
-	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body from which
-	// every server reads the same model.
+	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body that is
+	// unambiguous for every server.
 	ModelHeader = "x-penstock-model"
 	// KeysHeader has the restricted keys of a request for the list of models (Table.Permits).
 	KeysHeader      = "x-penstock-keys"
@@ -72,8 +72,8 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// reply encodes a decision. An early answer that lets a request pass is empty unless it is final:
-// the late gate still needs the key.
+// An early answer that lets a request pass is empty unless it is final: the late gate still needs
+// the key.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
 	final := c.Early && c.final && len(d.Restricted) == 0
 	switch {

@@ -18,7 +18,7 @@ import (
 // ServiceName is the gRPC service of gates.
 const ServiceName = "envoy.service.auth.v3.Authorization"
 
-// Keys of a gate's context extensions. The values are comma-separated lists, or "true".
+// A gate's context extensions have these keys. The values are comma-separated lists, or "true".
 const (
 	PoliciesKey = "policies"
 	AnyKey      = "any"
@@ -33,10 +33,9 @@ const stageKey, earlyStage = "x-penstock-stage", "early"
 // Config configures a Server.
 type Config struct {
 	Table *Table
-	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove their Gateway.
+	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove it.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy. Calls about other policies are
-	// denied.
+	// Gates reports whether a route of a Gateway has a policy. Other calls are denied.
 	Gates func(gateway, policy string) bool
 	Now   func() time.Time
 }
@@ -88,8 +87,8 @@ type call struct {
 	path  string
 	grpc  bool
 	final bool
-	// preflight is set for an early call about a CORS preflight request. It passes: the filter cors
-	// or the late gate answers the request.
+	// preflight marks an early call about a CORS preflight request. It passes: the filter cors or
+	// the late gate answers the request.
 	preflight bool
 }
 
@@ -119,7 +118,6 @@ func (c *call) asksForModels(method string) bool {
 		(length == "" || length == "0") && c.header(chunkedHeader) == "" && c.header("upgrade") == ""
 }
 
-// header joins several values by commas.
 func (c *call) header(name string) (value string) {
 	for _, h := range c.Headers {
 		switch {

@@ -19,14 +19,14 @@ type Key struct {
 	Labels          labels.Set
 	Created         time.Time // zero in folders
 	Hashes          []Hash
-	// Caller is the identity of requests with the key: "namespace/owner".
+	// Caller is "namespace/owner".
 	Caller    string
 	Groups    []string
 	Objective string
-	// Models are names that clients send, or prefixes that end in "*"; nil permits all.
+	// Models are names, or prefixes that end in "*"; nil permits all.
 	Models []string
 	// Pools are "NAMESPACE/NAME" of an InferencePool, "NAMESPACE/NAME@" of an import; nil permits
-	// everything.
+	// all.
 	Pools    []string
 	Expires  time.Time // zero means never
 	Disabled bool
@@ -53,10 +53,10 @@ func (p *Policy) selects(k *Key) bool {
 	return slices.Contains(p.Namespaces, k.Namespace) && p.Selector.Matches(k.Labels)
 }
 
-// policyGrace is how long a removed policy still decides, because Envoys may still have its routes.
+// policyGrace is how long a removed policy still decides: Envoys may still have its routes.
 const policyGrace = 10 * time.Minute
 
-// Table has all keys and policies. Its methods are safe for concurrent use.
+// Table has all keys and policies. It is safe for concurrent use.
 type Table struct {
 	mu       sync.RWMutex
 	filled   bool
@@ -78,8 +78,7 @@ type Change struct {
 	Policies map[string]*Policy
 }
 
-// Apply applies a whole change at the time now. The first change, which may be empty, opens the
-// Table.
+// Apply applies a whole change at the time now. The first change opens the Table.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +126,7 @@ func (t *Table) setKey(name string, k *Key) {
 }
 
 // Permits reports whether all keys in a comma-separated list of "namespace/name" permit a pool and
-// a model. An empty pool or model is not checked. An unknown key permits nothing.
+// a model; "" is not checked. An unknown key permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -140,7 +139,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Sharing returns the names ("namespace/name") of other keys that share a hash with the named key.
+// Sharing returns the names of other keys that share a hash with the named key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -158,7 +157,7 @@ func (t *Table) Sharing(name string) (names []string) {
 	return names
 }
 
-// WithModels returns the names of the keys that permit only some models.
+// WithModels returns the names of keys that permit only some models.
 func (t *Table) WithModels() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -170,8 +169,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns the policies that select the named key, if it permits only some models, but whose
-// routes do not read the model of a request. They are sorted.
+// Unread returns the policies that select the named key, which permits only some models, but whose
+// routes do not read the model of a request.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -20,26 +20,26 @@ type Address struct {
 	Cleartext bool
 }
 
-// TLS configures the connections to addresses that are not Cleartext. The zero value accepts any
-// certificate: many pickers have self-signed ones.
+// TLS configures connections. The zero value accepts any certificate: many pickers have self-signed
+// certificates.
 type TLS struct {
 	ServerName string  // SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
-	// Certificate and Key, in PEM, are presented to the picker; may be nil.
+	// Certificate and Key, in PEM, authenticate the client; may be nil.
 	Certificate, Key []byte
 }
 
 // Verify lists the requirements on a picker's certificate.
 type Verify struct {
-	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Without a certificate in Roots
-	// that are not nil, every connection fails.
+	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Roots that hold no certificate
+	// make every connection fail.
 	Roots []byte
-	// SANs and URIs are names, of which the certificate must have at least one. A wildcard matches
+	// SANs and URIs are names. The certificate must have at least one of them. A wildcard matches
 	// any first label.
 	SANs, URIs []string
 }
 
-// Connect returns a connection to a picker, which opens at its first call. The caller closes it.
+// Connect returns a connection that opens at its first call. The caller closes it.
 func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !a.Cleartext {

@@ -7,12 +7,11 @@ import (
 
 const agendaPages = 32
 
-// maxPage is the largest capacity that an empty page of the agenda keeps.
 const maxPage = 1 << 12
 
-// agenda lists the IDs of a shard's leases by expiry, because visiting 25,000 open leases took 1.5
-// us of a pick. A renewed lease is entered again when it comes due. The ID of a released lease
-// stays until it comes due.
+// agenda lists the IDs of a shard's leases by expiry: visiting 25,000 open leases took 1.5 us of a
+// pick. A renewed lease is entered again when it comes due. A released lease stays until it comes
+// due.
 type agenda struct {
 	tick  time.Duration
 	last  int64
@@ -21,7 +20,6 @@ type agenda struct {
 
 const never = time.Duration(math.MinInt64)
 
-// t is negative in tests with their own clock.
 func (a *agenda) at(t time.Duration) int64 {
 	if t < 0 {
 		return int64((t+1)/a.tick) - 1

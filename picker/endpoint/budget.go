@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// budget limits the rate of scrapes after a burst: the first pick from a pool must not scrape all
-// its idle servers at once.
+// budget limits the rate of scrapes after a burst: a pool's first pick must not scrape all idle
+// servers at once.
 type budget struct {
 	every time.Duration // time between two scrapes of all processes together
 	share atomic.Int64  // of processes; 0 counts as 1

@@ -7,8 +7,7 @@ import (
 )
 
 // Each process publishes its counts by address, and adds its peers' counts. A count is a state, not
-// an event, so the next publication corrects a late, repeated or partial count. A peer's count may
-// lack the picks of the last milliseconds.
+// an event, so the next publication corrects a late, repeated or partial count.
 
 // Count is this process's Share at an address.
 type Count struct {
@@ -23,11 +22,11 @@ type Count struct {
 type Share struct {
 	InFlight int64
 	// Unread counts the uncached prompt tokens of requests whose first token is not reported.
-	// Confirmed is the part of Unread that is known to wait.
+	// Confirmed is the part that is known to wait.
 	Unread, Confirmed int64
-	// Sent is the server's estimated time for all prompts that the process has sent so far.
+	// Sent is the server's estimated time for all prompts sent so far.
 	Sent time.Duration
-	// Reading is the estimated time until the server has read the prompts of all processes.
+	// Reading is the estimated time until the server has read all processes' prompts.
 	Reading time.Duration
 	// Rate is the reported or else the inferred prefill rate; 0 if unknown.
 	Rate float64
@@ -98,8 +97,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets the header limits that peers learned for an address. If limits is nil,
-// its endpoint keeps earlier limits.
+// SetHeadersElsewhere sets the header limits that peers learned for an address. With nil, its
+// endpoint keeps earlier limits.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return

@@ -11,7 +11,7 @@ import (
 // for any prompt length.
 
 // FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
-// has read the prompt. vLLM does; unknown engines count as vLLM.
+// has read the prompt, as vLLM does.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
 // If a server reads prompts first, the times to first bytes grow in proportion to the prompts.
@@ -30,9 +30,8 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant reports whether the times to first bytes do not depend on prompt lengths. It compares
-// the second fastest quarter of the shorter prompts with the same quarter of the longer prompts:
-// the fastest prompts may be cached, and slower prompts wait for other requests.
+// constant compares the second fastest quarter of the shorter prompts with the same quarter of the
+// longer prompts: the fastest prompts may be cached, and slower prompts wait for other requests.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before

@@ -22,8 +22,8 @@ type Spec struct {
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	// Engine names the engine of servers without an engine label; "" is VLLM. Path, Port, Queue,
-	// Running and KVCache override the engine's values.
+	// Engine is for servers without an engine label; "" is VLLM. Path, Port, Queue, Running and
+	// KVCache override the engine's values.
 	Engine  Engine
 	Path    string
 	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
@@ -45,7 +45,7 @@ type Endpoint struct {
 	earlyEvents bool
 }
 
-// maxProblem bounds the text of a page's problem, in bytes: a server wrote it.
+// maxProblem is in bytes. A server wrote the text of the problem.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -65,7 +65,7 @@ func bounded(text string) string {
 // HasPage reports whether e's metrics page is read.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, or what it ignored or missed; "" without a problem.
+// Problem returns why the last scrape failed, or what it ignored or missed, or "".
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -76,7 +76,7 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh although no scrape failed; "" if it is fresh.
+// Staleness returns why e's load is not fresh although no scrape failed, or "".
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -94,8 +94,7 @@ func (e *Endpoint) Staleness(at Moment) string {
 // PageRead reports whether the metrics page was ever read.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns the time of the last successful scrape or response; the zero time if there was no
-// success.
+// Shown returns the time of the last successful scrape or response, or the zero time.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -113,11 +112,11 @@ type State struct {
 	// Fresh is false without a scrape, after several failures in a row, or if the last scrape is
 	// too old. Strategies must not use Queue, Running and KV then.
 	Fresh bool `json:"fresh"`
-	// Idle means that scraping has stopped because the endpoint's pools had no pick for a while.
+	// Idle means that scraping stopped because no pool of the endpoint had a pick for a while.
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more
+	// Failing means that requests often fail, and Trial that a suspect endpoint may get one more
 	// request.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
@@ -126,24 +125,21 @@ type State struct {
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"` // at the last scrape, like Running and KV
-	Running float64 `json:"running"`
-	KV      float64 `json:"kvCache"` // usage, 0 to 1
-	// Adapters is nil if the last scrape shows no adapters.
+	Queue    float64   `json:"queue"` // at the last scrape, like Running and KV
+	Running  float64   `json:"running"`
+	KV       float64   `json:"kvCache"` // usage, 0 to 1
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are the parts of Queue and Running that other clients sent.
+	// OthersQueue and OthersRunning are other clients' parts of Queue and Running.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight includes peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests since the last scrape began, which Queue and Running do
-	// not include.
+	// Unseen counts this process's requests since the last scrape began.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is the growth of the peers' requests in flight since the last scrape began.
+	// UnseenElsewhere is the growth of peers' requests in flight since then.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread counts the uncached prompt tokens of all requests, including peers', whose first token
-	// is not reported. Confirmed is the part of Unread that is known to wait.
+	// Unread is as in Share, for all processes.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
@@ -154,15 +150,15 @@ type State struct {
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is from 0 to 1: the share of the
-	// samples that a Rate requires.
+	// Hint is the rate by the first samples, or 0. HintWeight is the share, 0 to 1, of the samples
+	// that a Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
-	// Latency predicts the server's latency; nil until it is learned.
+	// Latency is nil until it is learned.
 	Latency *Latency `json:"-"`
 	// Prompt is the mean number of uncached tokens of recent requests, or 0.
 	Prompt float64 `json:"-"`
-	// Evicts is Server.Evicts of package prefix; 0 if unknown.
+	// Evicts is prefix.Server.Evicts; 0 if unknown.
 	Evicts float64 `json:"-"`
 }
 
@@ -237,7 +233,7 @@ func (s *Snapshot) Used() time.Time {
 	return time.Time{}
 }
 
-// Find returns the counters of an address, or nil if the pool lacks it.
+// Find returns the counters of an address, or nil.
 func (s *Snapshot) Find(addr netip.AddrPort) *Load {
 	i, ok := slices.BinarySearchFunc(s.Endpoints, addr,
 		func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })

@@ -93,7 +93,7 @@ func (m Metrics) forServer(labels map[string]string) Metrics {
 	return m
 }
 
-// dialect returns the engine's dialect, which servers share, unless m overrides it.
+// Servers share their engine's dialect, unless m overrides it.
 func (m *Metrics) dialect() *dialect {
 	engine, known := dialects[m.Engine]
 	if !known {

@@ -6,12 +6,11 @@ import "time"
 // take. Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes. A
 // server with too few first tokens is compared with the slowest other server of its pool.
 const (
-	// A server keeps its last keptFirsts first tokens. enoughFirsts are required.
 	keptFirsts, enoughFirsts = 32, 5
 	// A prompt is compared with prompts of at least 1/longer of its length. All prompts of up to
 	// shortPrompt tokens count as equal.
 	longer, shortPrompt = 4, 64
-	// slower is the factor by which a server may be slower than the pool's slowest other server.
+	// slower is the factor by which a server may be slower than the slowest other server.
 	slower = 4
 )
 
@@ -27,8 +26,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many first tokens are comparable with a prompt, and their longest time. The
-// time is scaled to all tokens: of the prompt, and of the prompts read with it.
+// slowest returns the number of first tokens that are comparable with a prompt, and their longest
+// time, scaled to all tokens: of the prompt, and of the prompts read with it.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +59,6 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen returns the time that the slowest servers need to read the prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The wait for a stream's headers is bounded. minHeadersLimit allows for a pause of a busy server.
-// MaxHeadersLimit is for prompt lengths with fewer than headersEnough samples.
+// minHeadersLimit allows for a pause of a busy server. MaxHeadersLimit is for prompt lengths with
+// fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
@@ -26,7 +26,7 @@ const (
 	headersSeen = 20
 
 	// Prompt classes are powers of two of the prompts' tokens. Each class keeps its last
-	// headersKept samples, so that rare lengths have enough.
+	// headersKept samples.
 	lengths     = 21
 	headersKept = 128
 	// There are headersSteps time classes: eight for each doubling, from shortestStep on.
@@ -36,7 +36,6 @@ const (
 
 // HeaderLimits holds what a process learned about a server's headers.
 type HeaderLimits struct {
-	// First means that the server sends headers before it reads the prompt.
 	First bool
 	// Of is the limit for each prompt class; 0 if too few responses were seen.
 	Of [lengths]time.Duration
@@ -83,7 +82,6 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// add returns true if the limits changed.
 func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +138,6 @@ func (t *headersTook) limit() time.Duration {
 
 // HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
 // another server. It is 0 unless the server is known to send headers before it reads the prompt.
-// Limits of peers apply if this process has none.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -188,8 +185,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 }
 
-// LimitHeaders records the time without headers after which the gateway tries another server; 0 if
-// it tries none.
+// LimitHeaders records the time without headers after which the gateway tries another server, or 0.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

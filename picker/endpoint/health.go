@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, and a successful request subtracts 1. A
-	// server is suspect from the score failing on: after three failures in a row, or if more than
-	// one request in three fails.
+	// A failed request adds failed to a server's score, and a successful request subtracts 1. From
+	// failing on, a server is suspect: after three failures in a row, or if more than one request
+	// in three fails.
 	failed, failing = 2, 6
 	// The first trial comes firstTrial after the last failure. Each failed trial doubles the pause,
 	// up to lastTrial.
@@ -25,7 +25,6 @@ type health struct {
 	trials atomic.Int32
 	next   atomic.Int64 // since processStart; valid only while failing
 	trial  atomic.Bool
-	// proven means that a request succeeded since the page became stale.
 	proven atomic.Bool
 	good   atomic.Int64
 	last   atomic.Pointer[Failure]
@@ -81,7 +80,7 @@ func (l *Load) Failing(at Moment) bool {
 	return failing
 }
 
-// LastFailure returns the last request that the server did not serve, or the zero value.
+// LastFailure returns the last failure, or the zero value.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last
@@ -89,7 +88,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns the time of the last successful response; zero without one.
+// Succeeded returns the time of the last successful response, or zero.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -100,7 +99,7 @@ func (l *Load) Succeeded() time.Time {
 // Revived records that a dead server answers a probe again.
 func (l *Load) Revived() { l.health.works() }
 
-// Died records that the server is dead. The server stays suspect until a request succeeds.
+// Died makes a dead server suspect until a request succeeds.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

@@ -14,10 +14,10 @@ const (
 )
 
 const (
-	// decay is a sample's weight divided by the next sample's weight, so about the last 50 samples
+	// decay is the quotient of the weights of two successive samples, so about the last 50 samples
 	// count.
 	decay = 0.98
-	// Clients and servers send these numbers, so they are bounded.
+	// Clients and servers send these numbers.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
 	// maxLatency bounds a sample, in seconds: a hanging request must not outweigh all others.
@@ -29,8 +29,8 @@ var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
-	// confidence is the prior's weight, in samples. It is low for tokens, so that time which two
-	// terms would explain is attributed to tokens.
+	// confidence is the prior's weight, in samples. It is low for tokens, so that ambiguous time is
+	// attributed to tokens.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
@@ -76,10 +76,9 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// latency learns from the access log how long responses take. One linear regression fits the time
-// to the first byte, another the time after the first byte. Older samples count less. For servers
-// with early events, the terms of the second regression without tokens belong to the time to the
-// first token.
+// One linear regression fits the time to the first byte, another the time after the first byte.
+// Older samples count less. For servers with early events, the terms of the second regression
+// without tokens belong to the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64
@@ -89,7 +88,6 @@ type latency struct {
 	early       float64 // share of responses whose first byte came too early for the prompt to have been read
 }
 
-// Most servers of a process that picks for few pools need no latency.
 func (l *Load) learner() *latency {
 	if learned := l.latency.Load(); learned != nil {
 		return learned
@@ -130,7 +128,7 @@ func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	l.learn(&l.first, row, after)
 }
 
-// sentRest records the time from the first byte to the end of a response. tokens is at least 1.
+// tokens is at least 1.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()
@@ -153,10 +151,9 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 }
 
 type regression struct {
-	prior *[restTerms]float64
-	a     [restTerms][restTerms]float64 // sums of products of each two terms
-	b     [restTerms]float64            // sums of products of each term with the result
-	// count and weight are sums over the samples. The prior has their mean weight.
+	prior         *[restTerms]float64
+	a             [restTerms][restTerms]float64 // sums of products of each two terms
+	b             [restTerms]float64            // sums of products of each term with the result
 	count, weight float64
 }
 

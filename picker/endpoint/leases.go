@@ -20,11 +20,9 @@ const (
 	maxID = 64
 	// A lease can expire although its request continues, for example when its Envoy had no CPU for
 	// seconds. The next renewal resumes the lease within resumable, for at most maxExpired leases.
-	// A later renewal may belong to a request that has ended.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases. It is far above a Gateway's requests in flight, but a
-	// client with the Gateway's key may open any number.
+	// MaxOpen bounds a Gateway's open leases: a client with the Gateway's key may open any number.
 	MaxOpen = 1 << 16
 )
 
@@ -108,8 +106,8 @@ type Lease struct {
 // In Lease.renewed, untilEnd marks a lease that lives until Release.
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner identifies this process in lease IDs, and contains no
-// dot. A lease expires if it is not renewed for timeout.
+// NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
+// lease expires if it is not renewed for timeout.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -178,16 +176,15 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt counts a request at an address that this process did not pick. Release calls onEnd, which
-// must not block.
+// OpenAt counts a request that this process did not pick. Release calls onEnd, which must not
+// block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease of this process, because its request continues. at returns the
-// address that serves the pool's request, or nil. Resume returns nil for IDs of other processes and
-// leases of other Gateways.
+// Resume reopens an expired lease of this process. at returns the address that serves the pool's
+// request, or nil. Resume returns nil for IDs of other processes and leases of other Gateways.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -334,11 +331,9 @@ type Tag struct {
 	Asks           string // model sent to the server, if a 404 may be about it
 	Early          bool
 	Tokens, Cached int
-	// Line is the request's line in the recording, until the request's end; may be nil.
-	Line *recording.Line
-	// Charge is the request's charge at a cluster of an import; may be nil.
+	// Line is the request's line in the recording; may be nil.
+	Line   *recording.Line
 	Charge Charge
-	// Unread is the request's prompt until TakeUnread; may be nil.
 	Unread *Unread
 }
 
@@ -359,8 +354,7 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns the tag's prompt once. It returns nil when the prompt is read or the request
-// has ended.
+// TakeUnread returns the tag's prompt once; nil if the prompt is read or the request has ended.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -369,10 +363,10 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the counters of the endpoint that was picked first; nil if adopted or resumed.
+// Picked returns the counters of the picked endpoint; nil if the lease was adopted or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease. It returns false if the lease was released before.
+// Release ends the lease. It returns false if the lease was already released.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load
@@ -462,7 +456,6 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// now is the time since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
 	add := func(lease *Lease) time.Duration {

@@ -53,17 +53,17 @@ func (l *Load) setSources(change func([]*source) []*source) {
 // Load returns the counters of e's address.
 func (e *Endpoint) Load() *Load { return e.load }
 
-// Prefixes returns the prompt prefixes cached by the server; nil if the process tracks none.
+// Prefixes returns the prompt prefixes that the server has cached, or nil.
 func (l *Load) Prefixes() *prefix.Server { return l.prefixes }
 
-// InFlight returns the number of requests that this process has in flight.
+// InFlight returns this process's number of requests in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
-// Total returns the number of requests in flight of all processes, as far as known.
+// Total returns all processes' number of requests in flight, as far as known.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request, unless limit requests are in flight, including peers'. A limit of 0 or
-// less means no limit.
+// start returns false if limit requests are in flight, including peers'. A limit of 0 or less means
+// no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -97,7 +97,7 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts a served request. firstByte is the time to its body's first byte; 0 if unknown.
+// Record counts a served request. firstByte is the time to its body's first byte, or 0.
 func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
@@ -110,15 +110,15 @@ func (l *Load) RecordFailed(why string, now time.Time) {
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response. It shows nothing
+// RecordCanceled counts a request that its client canceled before a response, which shows nothing
 // about the server.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server began a successful response.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
-// Totals returns the requests served and failed, and the total time to the first byte of served
-// requests.
+// Totals returns the numbers of served and failed requests, and the total time to the first byte of
+// served requests.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }

@@ -20,21 +20,21 @@ type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters
 	CacheTokens        int // of the KV cache; 0 if unknown
-	// PrefillTokens counts the prompt tokens computed since the server's start, PrefillSeconds the
-	// time that this took. Both are 0 if unknown.
+	// PrefillTokens and PrefillSeconds count the prompt tokens computed since the server's start,
+	// and the time for them; 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
 	Prefills       float64 `json:",omitempty"` // number of prompts whose time is in PrefillSeconds
 	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first ignored value, and missing series, in at most maxProblem bytes.
+	// Problem describes ignored and missing series, in at most maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads a dialect's series from a page in Prometheus's text format. It fails without the
-// queue's series, or if the queue, the running requests or the KV cache usage is invalid: with
-// zeros instead, a broken server would look idle. It skips lines longer than page's buffer.
+// parsePage reads a dialect's series from a page. It fails without the queue's series, or if the
+// queue, the running requests or the KV cache usage is invalid: with zeros instead, a broken server
+// would look idle. It skips lines longer than page's buffer.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {
@@ -134,7 +134,6 @@ func (p *pageParser) result() (Reading, error) {
 	return p.Reading, nil
 }
 
-// value reads a series that does not describe the load.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -146,11 +145,9 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// A value may exceed its maximum by the factor slack, because blocks are counted twice for a
-// moment.
+// A value may exceed its maximum by the factor slack: blocks are counted twice for a moment.
 const slack = 1.1
 
-// most is the maximum of the value.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
@@ -180,7 +177,7 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// endOfLabels returns the offset after the closing brace. Quoted values may contain braces.
+// Quoted values may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {

@@ -25,7 +25,6 @@ func (lease *Lease) takeParts() []*Lease {
 	return parts
 }
 
-// after is the time to the first token; 0 if unknown.
 func endParts(parts []*Lease, after time.Duration) {
 	for _, part := range parts {
 		if after > 0 {

@@ -20,8 +20,7 @@ const (
 	// first byte is mostly one step of the engine.
 	learnFrom = 256
 	// step is the shortest possible time from a request to its first token.
-	step = 20 * time.Millisecond
-	// samples is the number of kept rates. A rate is known from enough samples on.
+	step            = 20 * time.Millisecond
 	samples, enough = 31, 5
 )
 
@@ -29,7 +28,7 @@ const (
 type Work struct {
 	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
-	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if none.
+	// Rate is the prefill rate that the pick assumed, in tokens a second, or 0.
 	Rate float64
 	// Stream means that the server sends each token at once.
 	Stream bool
@@ -37,14 +36,14 @@ type Work struct {
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the response has tokens. Requests of other APIs show no progress.
+	// Generates means that the response has tokens.
 	Generates bool
 	// First is the predicted time to the first token, and Whole to the end of a response that is
-	// not streamed; 0 if unknown. Held is how long the picker held the request before.
+	// not streamed, or 0. Held is how long the picker held the request before.
 	First, Whole, Held time.Duration
 	// Slowest is the time to the first token at the lowest plausible rate, if First assumes a rate.
 	// The first tokens of the servers in Pool then decide whether the server is silent. Prompt is
-	// the prompt's length in tokens, including cached tokens; 0 if unknown.
+	// the prompt's length in tokens, including cached tokens, or 0.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
@@ -56,11 +55,8 @@ type Work struct {
 	// TokenBytes is the size of a token in a streamed response, and MaxTokens the maximum number of
 	// tokens; 0 if unknown.
 	TokenBytes, MaxTokens int
-	// Trial marks a request to a server that is suspect, or that relearns its speed. A server has
-	// one such request in flight at most.
-	Trial bool
-	// Relearn is set for Endpoint.Outdated.
-	Relearn bool
+	Trial                 bool
+	Relearn               bool
 }
 
 // prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
@@ -71,7 +67,7 @@ type prefill struct {
 	unread    atomic.Int64 // this process's part of Q
 	confirmed atomic.Int64 // part of unread that a report showed to wait
 	elsewhere struct{ unread, confirmed atomic.Int64 }
-	// readBy is when W is 0, in nanoseconds since processStart. It is valid only while Q > 0.
+	// readBy is when W is 0, since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
 	hint   atomic.Uint64 // rate by fewer than enough samples
@@ -91,7 +87,7 @@ const (
 	// meanOver is the window of prefill.mean, in requests. It also bounds a prompt as a multiple of
 	// the mean, so that no prompt more than doubles the mean.
 	meanOver = 32
-	// firstMean bounds the first mean, in tokens.
+	// firstMean is in tokens.
 	firstMean = 4096
 )
 
@@ -178,8 +174,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// ring replaces the oldest of the last size values; count is the number of earlier values. Most of
-// thousands of servers may be idle, so a ring grows with its values.
+// Most of thousands of servers may be idle, so a ring grows with its values. count is the number of
+// earlier values.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)
@@ -188,10 +184,10 @@ func ring[T any](values []T, count, size int, value T) []T {
 	return values
 }
 
-// learn records the time from a request to its first token, and the number of tokens that the
-// server read in that time. The rate is the 70th percentile of the last samples: the median would
-// be too low, because most errors are requests that other clients' prompts delayed. No rate is
-// learned while the percentile is above the limit, as with early events.
+// learn records the time from a request to its first token, and the tokens that the server read in
+// that time. The rate is the 70th percentile of the last samples: most errors are requests that
+// other clients' prompts delayed. No rate is learned while the percentile is above the limit, as
+// with early events.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

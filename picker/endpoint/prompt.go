@@ -37,8 +37,8 @@ func (lease *Lease) endTrial() {
 	}
 }
 
-// Begun records the response's first token. after is the time since the server got the request; 0
-// if unknown.
+// Begun records the response's first token. after is the time since the server got the request, or
+// 0.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	if lease.work.Early && after > 0 {
@@ -69,7 +69,7 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the response is not streamed, although the request may ask for a stream.
+// Whole records that the response is not streamed.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -90,12 +90,12 @@ func (lease *Lease) Early() bool {
 	return lease.work.Early
 }
 
-// measured reports whether the lease has a prediction for the serving server. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records the end of a response of this size, and its duration after the first byte.
+// Wrote records the end of a response of this size. took is the time after the first byte.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -25,18 +25,16 @@ type Config struct {
 	PerSecond int           // scrapes of all processes (see Share); default 1,000
 	IdleAfter time.Duration // after the last pick; default 1 minute
 	Timeout   time.Duration
-	// StaleAfter is the number of failures in a row after which an endpoint is stale; default 3.
+	// After StaleAfter failures in a row an endpoint is stale; default 3.
 	StaleAfter int
 	// Concurrent bounds the running scrapes, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped, and "" for others; nil allows
-	// all.
-	Never func(netip.Addr) string
-	// Prefixes tracks the servers' cached prefixes; may be nil.
+	// Never returns why an address must not be scraped, or ""; may be nil.
+	Never    func(netip.Addr) string
 	Prefixes *prefix.Index
 	Jitter   func() float64
-	// Read receives the reading of each scrape, for other processes (Receive). It must not block;
-	// may be nil.
+	// Read receives each scrape's reading, for other processes (Receive). It must not block; may be
+	// nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
 	// OnPanic receives the panic of a scrape of page; may be nil.
 	OnPanic func(page string, value any, stack []byte)
@@ -69,7 +67,7 @@ type Registry struct {
 	waits    chan struct{}
 }
 
-// pageBuffer is the maximum length of a line in a metrics page, in bytes.
+// pageBuffer bounds a line in a metrics page, in bytes.
 const pageBuffer = 8 << 10
 
 // NewRegistry returns an empty Registry.
@@ -109,8 +107,8 @@ func NewRegistry(c Config) *Registry {
 // ScrapeFailures returns the number of failed scrapes since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot returns a pool's list. It holds references to shared loads and scrapers until Release.
-// Of several specs with one address the first counts. slots may be nil.
+// Snapshot returns a pool's list, which holds references to shared loads and scrapers until
+// Release. Of several specs with one address the first counts. slots may be nil.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -144,7 +142,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// A new scraper is idle. dialects has the dialects of the Snapshot. r.mu is held.
+// A new scraper is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
@@ -217,7 +215,7 @@ func (l *Load) leave() {
 	}
 }
 
-// Find returns the counters of an address, or nil if no Snapshot has it.
+// Find returns the counters of an address, or nil.
 func (r *Registry) Find(addr netip.AddrPort) *Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,8 +244,8 @@ func (r *Registry) scraperOf(src *source) *scraper {
 	return s
 }
 
-// finishScrape runs after each scrape. It returns true if the page has become idle, so that its
-// scraper ends. MarkUsed sets usedAt before it takes the lock, so no pick is missed.
+// finishScrape returns true if the page has become idle, so that its scraper ends. MarkUsed sets
+// usedAt before it takes the lock, so no pick is missed.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

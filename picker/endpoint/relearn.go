@@ -6,9 +6,9 @@ import "time"
 // server that was slow once would get no requests and stay slow forever.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request may measure e's speed again. s is e's state. e must be idle as
-// far as known, have no trial in flight, and have learned nothing for relearnAfter times the number
-// of processes, because each process learns by itself.
+// Outdated reports whether a request may measure e's speed again. s is e's state. e must be idle,
+// have no trial in flight, and have learned nothing for relearnAfter times the number of processes,
+// because each process learns by itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	if !s.Trial || s.InFlight > 0 || s.Fresh && s.Queue+s.Running > 0 {
 		return false
@@ -32,8 +32,7 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole relearns the speed from a response that is not streamed. Its first token came earlier,
-// so only a time below the prediction counts.
+// The first token came earlier, so only a time below the prediction counts.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

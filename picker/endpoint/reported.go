@@ -31,8 +31,7 @@ const (
 	// longFrom is the minimum mean number of tokens per request in a window. With fewer tokens,
 	// long prompts among many short prompts show too low a rate.
 	longFrom = 1024
-	// The rate is the median of this number of windows.
-	windows = 9
+	windows  = 9
 )
 
 // RateSource is the source of a server's rate.
@@ -62,20 +61,19 @@ type asked struct {
 	hidden bool
 }
 
-// spans add up to a progress. Responses are not reported in the order of their begins, so the last
-// spans are kept.
+// Responses are not reported in the order of their begins, so the last spans are kept.
 type spans struct {
 	progress
 	last []span // disjoint, sorted
-	// prompts is a ring of the last prompts; the index is their number in progress.requests.
+	// prompts is a ring, indexed by progress.requests.
 	prompts []asked
 }
 
 // First tokens are reported at most 2 s late.
 const maxSpans = 32
 
-// maxAsked bounds spans.prompts. A window also ends at fewHidden hidden prompts if most of its
-// prompts are hidden: under load there may be no moment without requests.
+// A window also ends at fewHidden hidden prompts if most of its prompts are hidden: under load
+// there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
 func (s *spans) prompt(p asked) {
@@ -125,7 +123,7 @@ func (p *prefill) progress() progress {
 }
 
 // unreadBy returns a window's seconds with unread prompts, if each hidden prompt took its share of
-// the page's seconds; 0 if unknown.
+// the page's seconds, or 0.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +169,6 @@ type mark struct {
 	progress
 }
 
-// read returns 0 if the rate is unknown.
 func (r *reported) read(now int64) float64 {
 	bits := r.rate.Load()
 	if bits == 0 || now-r.at.Load() > int64(reportedFor) {

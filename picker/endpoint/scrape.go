@@ -57,8 +57,7 @@ type source struct {
 	names     *dialect
 	load      *Load
 	problem   atomic.Pointer[string] // nil if the last scrape found everything
-	// usedAt is the time of the pool's last pick, in nanoseconds since processStart, up to
-	// markEvery late.
+	// usedAt is the time of the pool's last pick, since processStart, up to markEvery late.
 	usedAt atomic.Int64
 
 	refs int // guarded by Registry.mu
@@ -85,7 +84,7 @@ type sample struct {
 	othersQueue, othersRunning float64
 }
 
-// Scrape is a reading of an endpoint's page that is in progress.
+// Scrape is an open reading of an endpoint's page.
 type Scrape struct {
 	src       *source
 	sent      uint64 // when the scrape began, like ours
@@ -93,8 +92,8 @@ type Scrape struct {
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page by the caller. Without a metrics page, methods of the
-// result do nothing.
+// BeginScrape begins a reading of e's page by the caller. Without a page, methods of the result do
+// nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -107,8 +106,8 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores a reading. The reading may include our requests that were in flight when the
-// scrape began, or sent during the scrape. All further requests belong to other clients.
+// Succeed stores a reading, which may include our requests that were in flight when the scrape
+// began, or sent during the scrape. All further requests belong to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -172,8 +171,7 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes for a pool whose requests wait: without picks, nothing else triggers
-// them. It does not block.
+// ReadSoon triggers scrapes for a pool whose requests wait: it has no picks that trigger them.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -183,7 +181,7 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh scrapes a pool's idle pages, and returns when all pages were scraped, or after timeout.
+// Refresh scrapes a pool's idle pages, and returns after that, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -290,7 +288,6 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 	return took, true
 }
 
-// interval returns the shortest and the longest wait until the next scrape.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {

@@ -51,7 +51,7 @@ func (r *Reading) valid() bool {
 		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive stores a peer's reading of a page, if this process reads the page, too.
+// Receive stores a peer's reading of a page that this process reads, too.
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading

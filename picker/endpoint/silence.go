@@ -18,8 +18,8 @@ import (
 const (
 	// A wait must exceed the predicted time by the factor beyond.
 	beyond = 4
-	// leastBlind is the minimum wait if no page has counters, because streams report their bytes
-	// only every 2 s.
+	// leastBlind is the minimum wait if no page has counters: streams report their bytes only every
+	// 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
 	// unknownWait is the wait without a prediction, while few first tokens were seen.
 	unknownWait = 20 * time.Second
@@ -31,12 +31,9 @@ const (
 
 // Silence is why an unresponsive server is suspect. It is immutable.
 type Silence struct {
-	// Since is when the server last showed progress.
-	Since time.Time `json:"since"`
-	// Headers means that the server sent only headers.
-	Headers bool `json:"headersOnly,omitempty"`
-	// Probe is the outcome of the last probe, or "".
-	Probe string `json:"probe,omitempty"`
+	Since   time.Time `json:"since"`
+	Headers bool      `json:"headersOnly,omitempty"`
+	Probe   string    `json:"probe,omitempty"`
 
 	from int64
 }
@@ -152,8 +149,7 @@ func (lease *Lease) waits(p Progress, at int64) {
 	}
 }
 
-// movePlain moves the count of a response that is not streamed to another server; nil removes the
-// count. lease.mu is held.
+// nil removes the count. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -164,7 +160,7 @@ func (lease *Lease) movePlain(to *Load) {
 	}
 }
 
-// waitsAt returns the servers for which the first token waits. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) waitsAt() []*Load {
 	all := []*Load{lease.load}
 	for _, part := range lease.parts {
@@ -189,8 +185,7 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server became silent after the time since. Requests sent before then
-// show no speed.
+// Requests sent before a server became silent show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since
@@ -425,7 +420,7 @@ func (r *Registry) watch(l *Load) {
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
 // Silent judges the servers with waiting requests, and returns the silent servers that must be
-// probed. more means that the caller must call Silent again soon.
+// probed. more means that the caller must call it again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched

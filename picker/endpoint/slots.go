@@ -9,8 +9,8 @@ import (
 
 const maxWaiting = 1024
 
-// Slots lets picks of a pool wait until a request ends. Without the wait, a client's next request
-// would find the pool full although its previous request has ended, because ends are reported late.
+// Slots lets picks of a pool wait until a request ends. Ends are reported late, so a client's next
+// request would otherwise find the pool full.
 type Slots struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // the longest wait first

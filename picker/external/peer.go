@@ -78,7 +78,6 @@ type Response struct {
 }
 
 // Do calls the peer. Statuses from 500 on, except 503, and responses of another release are errors.
-// Each error names the peer.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {

@@ -8,11 +8,10 @@ import (
 	"sync"
 )
 
-// A body first takes bodyPart bytes of room.
 const bodyPart = 64 << 10
 
-// room is the memory for the bodies of a Server. A body takes room as its bytes arrive, so an
-// announced body takes none. Bodies from one address take at most half of the room, or one body.
+// A body takes room as its bytes arrive, so an announced body takes none. Bodies from one address
+// take at most half of the room, or one body.
 type room struct {
 	all, each int64
 

@@ -107,8 +107,7 @@ func (s *Server) Open() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Run serves until ctx ends, and then completes the requests in flight, for ServerConfig.Grace at
-// most.
+// Run serves until ctx ends, and then completes the requests in flight within ServerConfig.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Open(); err != nil {

@@ -21,11 +21,9 @@ import (
 )
 
 const (
-	// maxBody is in bytes: a gateway's largest body, and JSON around it. heldBodies bounds all
-	// bodies.
+	// maxBody is in bytes: a gateway's largest body, and JSON around it.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
-	// maxText bounds the text of a prompt in bytes.
-	maxText, maxTokens = 4 << 20, 1 << 20
+	maxText, maxTokens  = 4 << 20, 1 << 20
 )
 
 // Config configures a Processor. Tokenize is required.
@@ -103,7 +101,6 @@ type answer struct {
 	Value  string `json:"token_value,omitempty"`
 }
 
-// invalid is an error of the caller.
 type invalid struct {
 	status int
 	error

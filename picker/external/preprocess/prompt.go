@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// fields has the places of a prompt in all APIs of OpenAI and Anthropic that generate text.
 type fields struct {
 	Route        json.RawMessage `json:"route"`
 	Messages     []message       `json:"messages"`
@@ -27,7 +26,6 @@ type message struct {
 
 var errNoPrompt = errors.New("request_body has no prompt: neither messages, nor prompt, nor input")
 
-// text returns the prompt as text, or the request's token IDs.
 func (f *fields) text() (string, []uint32, error) {
 	var b strings.Builder
 	line := func(role, text string) {

@@ -25,13 +25,12 @@ import (
 )
 
 const (
-	maxWorkers = 1000
-	// maxBody bounds a request, and heldBodies all requests, in bytes.
+	maxWorkers          = 1000
 	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes of all workers: 60 MiB.
 	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
-	// readRate is the assumed rate of a worker, in tokens a second.
+	// readRate is in tokens a second.
 	readRate = 8000
 	// rereadWeight is the cost of an uncached token, relative to a token of the backlog. It is
 	// above 1, so that a worker that has the token cached is preferred.
@@ -43,9 +42,8 @@ type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT in DNS; "" for none
 	CacheTokens int      // of a worker; default prefix.DefaultCapacity
-	// Lookup resolves the name of Service. The default is the system's resolver.
-	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	Log    *slog.Logger
+	Lookup      func(ctx context.Context, name string) ([]netip.Addr, error)
+	Log         *slog.Logger
 }
 
 // Router chooses workers. All methods may be called concurrently.
@@ -146,8 +144,8 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker with the least to read, or "". It counts the prompt as
-// sent there.
+// Route returns the address of the worker with the least to read, or "", and counts the prompt
+// there.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)
