@@ -16,16 +16,15 @@ import (
 //
 // An overloaded pool is slow as a whole, and must not get requests twice. So the limit is the
 // maximum while the next server is suspect or has a queue, and for stormTime after several servers
-// that are not suspect exceeded their limits. A request that tests a suspect server keeps its
-// limit.
+// that are not suspect exceeded their limits.
 const (
 	// In a storm, at least 1/stormShare of the pool's servers, and at least two, exceed their
 	// limits within stormWindow.
 	stormWindow = 10 * time.Second
 	stormShare  = 4
 	stormTime   = 30 * time.Second
-	// A server is busy if it has busyQueue waiting requests (flow control's default), or needs
-	// busyReading seconds to read its prompts.
+	// A server is busy if it has busyQueue waiting requests, or needs busyReading seconds to read
+	// its prompts.
 	busyQueue   = 5
 	busyReading = 3
 )

@@ -12,13 +12,12 @@ import (
 const ResultSent = "sent"
 
 // SentTo is a request sent to an exporting cluster of an import that this process did not pick: in
-// order or by weights, by a pick among the clusters, or as a spill.
+// order, by weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
-	// Declined means that no server there has begun the request.
 	Declined bool `json:"declined,omitempty"`
-	// Details is Envoy's %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
+	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
 	Details string `json:"details,omitempty"`
-	// There is the request's ID in the other cluster; "" if it is the same or unknown.
+	// There is the request's ID in the other cluster, if it is another ID.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"`
 }
@@ -32,9 +31,8 @@ type Record struct {
 	Choice      string               `json:"choice,omitempty"`
 	Model       string               `json:"model,omitempty"` // if the pool reads bodies
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Session describes the request's session for strategy "session", or "".
-	Session string `json:"session,omitempty"`
-	// Follows describes whether the request reached the stored response that it names.
+	Session     string               `json:"session,omitempty"`
+	// Follows describes the result for a stored response that the request names.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
@@ -51,23 +49,20 @@ type Record struct {
 	// not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is x-request-id, and Picker the process that picked. Tokens is the prompt's length,
-	// or its estimate by content-length.
+	// Request is x-request-id, and Picker the process. Tokens may be an estimate by content-length.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
-	// Bytes is the size of the body that the pick has read. Served is the model that replaced
-	// Model.
+	// Bytes is the size of the read body. Served is the model that replaced Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are the passed stages, in order. They are set if Picks.Request selects one request.
-	Stages    []Passed   `json:"stages,omitempty"`
-	Processor *Processed `json:"processor,omitempty"`
-	// Waited is the time in flow control before the pick.
-	Waited time.Duration `json:"waited,omitempty"`
-	// Candidates is the number of endpoints that passed the filters. Compared has the best 8 of
-	// them, the picked endpoints first.
+	// Stages are set if Picks.Request selects one request.
+	Stages    []Passed      `json:"stages,omitempty"`
+	Processor *Processed    `json:"processor,omitempty"`
+	Waited    time.Duration `json:"waited,omitempty"`
+	// Candidates is the number of endpoints that passed the filters. Compared has the best 8, the
+	// picked endpoints first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
 	Lacks      *Lacks   `json:"lacks,omitempty"`
@@ -87,9 +82,8 @@ type Passed struct {
 }
 
 const (
-	// historySize bounds a pool's records, and maxRecords the records of all pools. With many
-	// pools, a pool keeps fewer, but at least minHistory. A record with 16 verdicts takes about 10
-	// KiB.
+	// historySize bounds a pool's records, and maxRecords the records of all pools. Every pool
+	// keeps at least minHistory. A record with 16 verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
@@ -123,7 +117,6 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// Of concurrent picks, due returns true to only one.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&

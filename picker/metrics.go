@@ -31,8 +31,7 @@ type metrics struct {
 	upstream   *upstreamMetrics
 }
 
-// The first pick creates poolMetrics, because otherwise most series on the page would be of unused
-// pools.
+// The first pick creates poolMetrics: most series on the page would otherwise be of unused pools.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec

@@ -56,12 +56,11 @@ type modelRule struct {
 	drawn       atomic.Uint64
 }
 
-// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are distributed so evenly
+// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are so evenly distributed
 // that in any run of requests each target gets its share, within a few requests (Weyl's sequence;
 // Knuth, TAOCP 6.4).
 const golden = 0x9e3779b97f4a7c15
 
-// start returns the position at which a picker's sequence starts.
 func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
@@ -120,7 +119,6 @@ func (m *modelRules) target(model string) *request.Target {
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 
-// The second header has no name of llm-d.
 const (
 	objectiveHeader      = "x-llm-d-inference-objective"
 	plainObjectiveHeader = "x-gateway-inference-objective"
@@ -133,8 +131,8 @@ const (
 
 // priority is the priority of the request's objective, if the pool has that objective and either
 // headers are trusted or a gate wrote them. Otherwise it follows from the criticality of the
-// request's model. The inference extension uses 0 for an unknown objective; a misspelled header
-// would then promote a Sheddable model.
+// request's model: with the inference extension's 0, a misspelled header would promote a Sheddable
+// model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }
 	return pool.priorityOf(trusted, r.Headers.Header, r.Facts.Model)

@@ -36,7 +36,7 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call requests the models of a whole import (objectid.Target).
+// listsAlone reports whether a call requests the models of a whole import.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
@@ -129,8 +129,7 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 
 const (
 	poolSubset = "subset" // label selector of the subset that a share of the route uses
-	// The route changes requests for gateways: the host, the whole path, or a prefix of the path
-	// and its replacement.
+	// The route changes the host, the whole path, or a prefix of the path for gateways.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 

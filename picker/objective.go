@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A request's latency objective is in milliseconds. llm-d's headers take precedence.
+// The objective is in milliseconds. llm-d's headers take precedence.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"

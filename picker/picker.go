@@ -33,7 +33,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. It scrapes metrics and expires leases only during Run.
+// Picker picks for many pools.
 type Picker struct {
 	config   Config
 	stages   []stage
@@ -100,7 +100,7 @@ type pool struct {
 	strategy *schedule.Strategy
 	roles    roles
 	shadow   *schedule.Strategy
-	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
+	// unlimited is strategy without thresholds; nil if a full pool rejects requests.
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription
@@ -170,8 +170,8 @@ func New(c Config) (*Picker, error) {
 	return p, nil
 }
 
-// SetPools replaces all pools in one step and makes the picker ready. The error lists invalid
-// pools. Such a pool keeps its last valid configuration, or is omitted.
+// SetPools replaces all pools in one step and makes the picker ready. An invalid pool is in the
+// error, and keeps its last valid configuration or is omitted.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -215,7 +215,7 @@ func (p *Picker) Update(c Pool) error {
 	return nil
 }
 
-// Remove removes a pool. Requests for it are then answered with 503.
+// Remove removes a pool.
 func (p *Picker) Remove(id objectid.Target) {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -227,8 +227,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. It keeps strategy (with its round-robin position), history and
-// counters of the old runtime where their configuration is the same.
+// build keeps strategy (with its round-robin position), history and counters of the old runtime
+// where their configuration is the same.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -356,7 +356,7 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes next current. It releases the pools among changed that were replaced or removed. p.mu
+// swap makes next current, and releases the pools among changed that were replaced or removed. p.mu
 // is held.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
@@ -411,7 +411,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// pool returns the pool that a gateway's call names, or nil. "" means the default pool.
+// An empty name means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

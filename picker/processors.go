@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// Processor is a service that prepares a pool's requests before their picks (package processor).
+// Processor is a service that prepares a pool's requests (package processor).
 type Processor struct {
 	Host      string
 	Path      string         // "" means processor.Path
@@ -25,7 +25,7 @@ type Processor struct {
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor within Envoy's own timeout of a pick, 2 s.
+// A wait of more than extendAbove exceeds Envoy's own timeout of a pick, 2 s.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
@@ -74,9 +74,8 @@ type Processed struct {
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
 	Worker  string        `json:"worker,omitempty"`
-	// Own is processed.fallback.
-	Own   string `json:"fallback,omitempty"`
-	Error string `json:"error,omitempty"` // at most 200 bytes
+	Own     string        `json:"fallback,omitempty"`
+	Error   string        `json:"error,omitempty"` // at most 200 bytes
 }
 
 func (d *processed) summary() (out Processed) {

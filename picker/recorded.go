@@ -12,13 +12,11 @@ import (
 
 const (
 	// A hash in a trace is for recordedBlock tokens, as in Mooncake's traces.
-	recordedBlock = 512
-	// tokenBytes is the size of a token in JSON, and eventBytes in an event of a stream.
+	recordedBlock          = 512
 	tokenBytes, eventBytes = 4, 200
 	// maxRecordedTokens bounds a prompt and a response, as in package simulation.
 	maxRecordedTokens = 1 << 20
-	// maxRecordedName is in bytes.
-	maxRecordedName = 256
+	maxRecordedName   = 256
 )
 
 func (k *pick) line() *recording.Line {
@@ -68,8 +66,8 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID for each 512 tokens of a prompt. Prompts share the IDs of their common
-// beginning. IDs for tokens beyond the chain's blocks are unique.
+// Prompts share the IDs of their common beginning. IDs for tokens beyond the chain's blocks are
+// unique.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key
@@ -89,5 +87,5 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	return ids
 }
 
-// number returns a hash as an integer that every JSON parser reads exactly.
+// number returns an integer that every JSON parser reads exactly.
 func number(hash uint64) int64 { return int64(hash >> 11) }

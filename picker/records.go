@@ -18,8 +18,7 @@ import (
 // verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
-	maxNotes = 8192
-	// notesAtFirst is the initial size of the ring, which doubles when it is full.
+	maxNotes     = 8192
 	notesAtFirst = 64
 	maxChoices   = 8
 	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
@@ -68,17 +67,16 @@ type note struct {
 }
 
 type choice struct { // an endpoint that a pick compared
-	text     string
-	value    float64
-	cached   int32
-	by       schedule.Measure
-	trial    bool
-	speed    bool
-	drawn    bool
-	session  bool
-	reported bool
-	rate     float32
-	// ClusterCost has these fields of a cluster.
+	text                            string
+	value                           float64
+	cached                          int32
+	by                              schedule.Measure
+	trial                           bool
+	speed                           bool
+	drawn                           bool
+	session                         bool
+	reported                        bool
+	rate                            float32
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string
 }
@@ -88,16 +86,15 @@ type Choice struct {
 	Address string `json:"address"` // for a cluster, its name
 	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
 	// least-request. Score is for the strategy plugins.
-	Cost   *float64 `json:"cost,omitempty"`
-	Score  *float64 `json:"score,omitempty"`
-	Cached int      `json:"cached,omitempty"`
-	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or with Speed a slow one
-	Speed  bool     `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
-	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the prefill rate, in tokens a second.
+	Cost     *float64            `json:"cost,omitempty"`
+	Score    *float64            `json:"score,omitempty"`
+	Cached   int                 `json:"cached,omitempty"`
+	Trial    bool                `json:"trial,omitempty"` // the request tests a suspect endpoint, or with Speed a slow one
+	Speed    bool                `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
+	Drawn    bool                `json:"drawn,omitempty"` // drawn by power-of-two-picker
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// These fields are for clusters (ClusterCost).
+	// These fields are as in ClusterCost.
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -107,7 +104,7 @@ type Choice struct {
 	Session   bool    `json:"session,omitempty"` // the cluster has the request's session
 }
 
-// Outcome is a request's outcome, as its latest access log entry reports it.
+// Outcome is a request's outcome by its latest access log entry.
 type Outcome struct {
 	Ended  bool   `json:"ended"` // false while in flight
 	Served string `json:"served,omitempty"`
@@ -204,7 +201,7 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 type Picks struct {
 	Last int    `json:"last,omitempty"` // newest first; 0 means all
 	Pool string `json:"pool,omitempty"` // see Of; "" means all
-	// Request is x-request-id. A spilled request has several picks.
+	// Request is x-request-id.
 	Request string `json:"request,omitempty"`
 }
 
@@ -327,8 +324,7 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps a pick's best candidates: first the ranked candidates, then the lowest costs or
-// highest scores.
+// compare keeps the ranked candidates, and then those with the lowest costs or highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
@@ -374,9 +370,9 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim keeps the verdicts that explain a pick: on its endpoints, on the best other endpoints, and
-// on a few excluded endpoints. rest counts the other verdicts by the filter that removed the
-// endpoint, or as candidates.
+// trim keeps the verdicts on a pick's endpoints, on the best other endpoints, and on a few excluded
+// endpoints. rest counts the other verdicts by the filter that removed the endpoint, or as
+// candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

@@ -115,8 +115,8 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the remote picker's call open until the access log reports the request's end: the
-// remote picker counts the request until then.
+// lease keeps the remote picker's call open until the request's end: the remote picker counts the
+// request until then.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -193,9 +193,8 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote pod may have an address. Without declared ranges, only addresses
-// of this machine or link are excluded: loopback, link-local (a cloud's metadata server) and
-// multicast.
+// Without declared ranges, only addresses of this machine or link are excluded: loopback,
+// link-local (a cloud's metadata server) and multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true

@@ -20,7 +20,7 @@ const (
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
-	// Above maxResponseWaits, a pool's picks do not wait.
+	// Above maxResponseWaits, picks do not wait.
 	maxResponseWaits = 256
 )
 
@@ -87,8 +87,8 @@ func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	}
 }
 
-// add returns true if the response was unknown. A known response keeps its place: clients may
-// choose IDs (vLLM's request_id), and must not move other clients' responses.
+// A known response keeps its place: clients may choose IDs (vLLM's request_id), and must not move
+// other clients' responses.
 func (s *responses) add(id request.ResponseID, at string, client uint64, on, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +189,8 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 	}
 }
 
-// namedResponse returns the stored response that a request needs: in its path, or the response that
-// it continues. names is also true for a request that creates a response.
+// namedResponse returns the stored response in the path, or the response that the request
+// continues. names is also true for a request that creates a response.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
 	if id = request.ResponseInPath(path); id == (request.ResponseID{}) {
 		id = f.Previous
@@ -208,7 +208,7 @@ const (
 	followsLost // the response's server accepts no requests
 )
 
-// String describes the result to users; "" if the request names no response.
+// String describes the result to users, or returns "".
 func (f follows) String() string {
 	switch f {
 	case followsUnknown:

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// window is in bytes. Large bodies need no window updates.
 const window = 8 << 20
 
 const writeBuffer = 128 << 10 // in bytes
@@ -31,11 +30,10 @@ const keepaliveTimeout = 2 * time.Second
 // Listener wraps l. The connections are cheaper for a server with ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
-// ServerOptions returns the options of a gRPC server for a Picker.
-//
-// workers is the number of goroutines that are kept for streams, so that each stack grows only
-// once; 0 keeps no goroutines. admit decides which calls may begin, before the picker's tap handle:
-// gRPC allows only one handle. A nil admit admits all calls.
+// ServerOptions returns the options of a gRPC server for a Picker. workers is the number of
+// goroutines that are kept for streams, so that each stack grows only once. admit decides which
+// calls may begin, before the picker's tap handle: gRPC allows only one handle. A nil admit admits
+// all calls.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {
@@ -105,8 +103,8 @@ func (p *Picker) Leave() {
 	}
 }
 
-// healthServices are SERVING when the picker has pools. Gateways, kubelets and the conformance
-// suite check these names.
+// Gateways, kubelets and the conformance suite check these names, which are SERVING when the picker
+// has pools.
 var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName, authz.ServiceName}
 
 func (p *Picker) startHealth() {

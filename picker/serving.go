@@ -23,7 +23,7 @@ import (
 // all servers are probed.
 const (
 	// Used pools are looked at every lookUsed, idle pools every lookIdle. In each watchEvery, at
-	// most usedProbes looks at used pools and idleProbes looks at idle pools begin.
+	// most usedProbes and idleProbes looks begin.
 	watchEvery         = 250 * time.Millisecond
 	unwatchedEvery     = time.Second // the interval of looks for a used pool while none is watched
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
@@ -64,10 +64,9 @@ type Out struct {
 }
 
 type watch struct {
-	mu    sync.Mutex
-	set   *poolSet // pools of turns
-	turns map[string]*turn
-	// all has the turns of all pools, ring the turns of watched pools.
+	mu        sync.Mutex
+	set       *poolSet // pools of turns
+	turns     map[string]*turn
 	all, ring []*turn
 	// nextUnused is an index into all; nextUsed and nextIdle are indexes into ring.
 	nextUnused, nextUsed, nextIdle int
@@ -121,7 +120,6 @@ func (w watched) good() time.Time {
 
 func (w watched) read() bool { return w.end != nil && w.end.PageRead() }
 
-// Why of the result is "" if the server serves.
 func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	if o.Why, o.Since = s.Down(w.good()); o.Why != "" || w.end == nil {
 		return o
@@ -166,7 +164,6 @@ func (w *watch) pause() time.Duration {
 	return watchEvery
 }
 
-// dueTurns judges the due pools, and returns the pools to probe now.
 func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()
@@ -362,7 +359,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	// Otherwise the pool is removed or no longer watched, and no look would resolve the report.
+	// Otherwise no look would resolve the report.
 	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)
@@ -398,7 +395,7 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // no probe returns an error
 }
 
-// probeServer reports whether a server works. A server that works again gets requests at once.
+// A server that works again gets requests at once.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {

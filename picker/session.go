@@ -15,25 +15,24 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// The picker makes the token, which names an endpoint or an import's cluster (stays.go), and sends
-// it with every response. The client chooses the ID.
+// The picker makes the token, which names an endpoint or an import's cluster (stays.go). The client
+// chooses the ID.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader is the ID of a route's session (sessionPersistence). With any strategy, requests of
-// the session stay at one server of the pool. Gateways remove this header from clients' requests,
-// and from requests to model servers.
+// SessionHeader is the ID of a route's session (sessionPersistence). With any strategy, its
+// requests stay at one server of the pool. Gateways remove this header from clients' requests, and
+// from requests to model servers.
 const SessionHeader = "penstock-peer-session"
 
-// The defaults are for fields of Pool.
 const (
 	DefaultSessionTTL    = 5 * time.Minute
 	DefaultSessionCookie = "session-id"
 )
 
-// Only the first maxSessionID bytes of an ID count. A longer token than maxSessionToken bytes is
+// Only the first maxSessionID bytes of an ID count. A token of more than maxSessionToken bytes is
 // invalid.
 const (
 	maxSessionID    = 1 << 10
@@ -157,7 +156,6 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
-// A session's requests go to the session's server while the server accepts requests.
 type sessions struct{ servers }
 
 func (sessions) answer(k *pick) {
@@ -264,8 +262,7 @@ func cookie(header []byte, name string) []byte {
 	return nil
 }
 
-// sessionToken has "ip:port" and the Unix time in seconds. The token is not secret: a forged token
-// only reaches endpoints of the pool.
+// The token is not secret: a forged token only reaches endpoints of the pool.
 func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }

@@ -15,8 +15,8 @@ import (
 
 // Servers with waiting requests are judged every judgeEvery. A silent server is probed at once, and
 // then 1, 2, 4, ... 30 s after each probe that got no token. All servers together have at most
-// maxProbes probes, each server one. A probe lasts up to probeTime, because a server that recovers
-// answers open requests.
+// maxProbes probes. A probe lasts up to probeTime, because a server that recovers answers open
+// requests.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second

@@ -11,8 +11,8 @@ import (
 )
 
 // answer puts the choice into the gateway's answer, best first, and sets the request's tracker. It
-// ends no pick. For an ended pick, it only adapts the answer to gateways that Penstock does not
-// configure.
+// ends no pick. It adapts the answer to gateways that Penstock does not configure, also for an
+// ended pick.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -68,7 +68,6 @@ func (servers) answer(k *pick) {
 	}
 }
 
-// list answers with ranked endpoints, and then spill targets. It may use memory.
 func list(ranked []schedule.Candidate, spill []string, retries int, memory []string) extproc.Answer {
 	for i := range ranked {
 		memory = append(memory, ranked[i].Endpoint.Text)
@@ -90,8 +89,7 @@ func (k *pick) addProcessed(a *extproc.Answer) {
 	}
 }
 
-// forGateway reduces an answer for a gateway that Penstock does not configure, which has its own
-// retry policy.
+// A gateway that Penstock does not configure has its own retry policy.
 func forGateway(r *extproc.Request, a *extproc.Answer) {
 	if r.One && len(a.Endpoints) > 1 {
 		a.Endpoints, a.MaxRetries = a.Endpoints[:1], 0
@@ -102,8 +100,8 @@ func forGateway(r *extproc.Request, a *extproc.Answer) {
 }
 
 // listed sets one retry for each further endpoint, or the user's number if that is larger. The list
-// then repeats until it is long enough: a retry beyond its end would use the cluster's fallback,
-// which a FailClose pool does not have.
+// then repeats: a retry beyond its end would use the cluster's fallback, which a FailClose pool
+// does not have.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
 	for n := len(texts); len(texts) < min(1+retries, maxEndpoints); {
@@ -113,13 +111,12 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// leastTries is the minimum number of attempts of a pick with several servers. A shorter list
-// repeats, so that the request is sent to no more servers than Pool.Fallbacks allows. A working
-// server may close a connection just when a request arrives, while the next server is dead:
-// llama.cpp closes each connection after a stream without notice.
+// leastTries is the minimum number of attempts of a pick with several servers. A working server may
+// close a connection just when a request arrives, while the next server is dead: llama.cpp closes
+// each connection after a stream without notice. A shorter list repeats.
 const leastTries = 5
 
-// user is the user's number of retries, and the minimum.
+// user is the user's number of retries.
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	if len(ranked) < 2 || pool.Fallbacks == 0 {
 		return user
@@ -145,7 +142,7 @@ func immediate(status int, reason, message string) extproc.Answer {
 	return a
 }
 
-// dropped has the values of x-llm-d-request-dropped-reason, as in llm-d's router.
+// The values are llm-d's x-llm-d-request-dropped-reason.
 var dropped = map[string]string{
 	ReasonNoEndpoints: "rejected-no-endpoints",
 	ReasonSubset:      "rejected-no-endpoints",

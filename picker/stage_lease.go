@@ -33,8 +33,7 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking appends endpoints that lack the model, for retries: an engine may serve a name that
-// its list lacks.
+// An engine may serve a name that its list lacks, so retries may use endpoints that lack the model.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {
@@ -54,8 +53,7 @@ func (k *pick) counted(a *extproc.Answer) {
 	}
 }
 
-// used describes the pick for the request's usage. Its cost is the time to read the uncached
-// prompt, and schedule.PerRequest.
+// The cost is the time to read the uncached prompt, and schedule.PerRequest.
 func (k *pick) used() string {
 	cached, cost := 0, time.Duration(0)
 	if len(k.ranked) > 0 {

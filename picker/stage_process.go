@@ -84,7 +84,7 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// The pool's strategy decides for these reasons although the processor was asked for a worker.
+// For these reasons the pool's strategy decides although the processor was asked for a worker.
 const (
 	noAnswer      = "no_answer"
 	noWorker      = "no_worker"      // the answer names no worker

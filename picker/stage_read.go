@@ -51,7 +51,6 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	return policy
 }
 
-// needsPrompts reports whether all scorers of a profile compare cached prompts.
 func needsPrompts(profile *endpointpicker.Profile) bool {
 	return profile != nil && len(profile.Scorers) > 0 &&
 		!slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {

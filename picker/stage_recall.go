@@ -14,8 +14,7 @@ import (
 // k.keeper, and ends no pick.
 //
 // Any other server answers the request with 404. So this server takes precedence over sessions,
-// processors, strategies, flow control and limits. Only the gateway's subset takes precedence over
-// it.
+// processors, strategies, flow control and limits, but not over the gateway's subset.
 func recall(k *pick) {
 	if k.pool.responses == nil {
 		return

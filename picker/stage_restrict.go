@@ -96,7 +96,7 @@ func restrictedBy(r *Record) string {
 	}
 }
 
-// subset returns a filter for a hint: "ip:port" allows one endpoint, "ip" all ports of an address.
+// "ip:port" allows one endpoint, "ip" all ports of an address.
 func subset(entries []string) func(*endpoint.Endpoint) bool {
 	addrs := map[netip.AddrPort]bool{}
 	hosts := map[netip.Addr]bool{}

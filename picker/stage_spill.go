@@ -36,8 +36,6 @@ func (servers) spill(k *pick) {
 	}
 }
 
-// whenFull picks an endpoint that becomes free, or any endpoint if the pool has spill targets that
-// the request's route lacks.
 func (k *pick) whenFull() {
 	pool := k.pool
 	if pool.Full.InFlight > 0 {

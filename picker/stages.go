@@ -35,8 +35,7 @@ const (
 	atRequest // all parts of the request that the pick needs
 )
 
-// stages returns the stages of a pick, in order. A request for the list of models, or for an
-// unknown pool, ends in find. The pick's target implements some stages.
+// stages returns the stages of a pick, in order.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, shown: admitted},

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A session's requests go to the session's cluster while the cluster accepts requests.
 type stayingClusters struct{ clusters }
 
 func (stayingClusters) rank(k *pick) {
@@ -45,17 +44,14 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	return session, cluster
 }
 
-// tokenSeparator separates the import's token from the token of the picker behind it. Neither token
-// contains it.
+// Neither the import's token nor the token of the picker behind it contains tokenSeparator.
 const tokenSeparator = "."
 
-// The token of the picker behind usually has some 40 bytes.
 const maxTokenBehind = 1 << 10
 
-// stayToken returns the header with a session's token for the cluster that served. The token has 8
-// bytes for the cluster and 8 for the Unix time in seconds, then the token of that cluster's
-// picker. It is not secret, because a forged token only reaches clusters of the import. It does not
-// reveal a cluster's name.
+// stayToken returns a session's token: 8 bytes for the cluster and 8 for the Unix time in seconds,
+// then the token of that cluster's picker. It is not secret, because a forged token only reaches
+// clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)
 	if name == "" || len(behind) > maxTokenBehind {
@@ -107,7 +103,7 @@ func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	}
 }
 
-// learnStay keeps this process's text of the cluster's name, because the peer's text may be long.
+// The peer's text may be long, so this process's text of the cluster's name is kept.
 func (pool *pool) learnStay(session uint64, cluster string, on, now time.Time) {
 	if pool.stays == nil {
 		return

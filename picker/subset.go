@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// Above maxSubsets, selectors of a pool are evaluated for each request.
+	// Above maxSubsets, selectors are evaluated for each request.
 	maxSubsets = 64
-	// A selector of more than maxSelector bytes matches no endpoint.
+	// A longer selector, in bytes, matches no endpoint.
 	maxSelector = 16 << 10
 )
 
-// subsets caches the endpoints that requests' label selectors match. It lasts as long as its pool's
-// endpoints.
+// subsets lasts as long as its pool's endpoints.
 type subsets struct {
 	known sync.Map
 	count atomic.Int32
 }
 
-// selected returns a filter for the endpoints that match a selector and pass the filter within,
-// which may be nil. An invalid selector matches no endpoint.
+// selected returns a filter for the endpoints that match a selector and the filter within, which
+// may be nil. An invalid selector matches no endpoint.
 func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	var match map[netip.AddrPort]bool
 	if found, ok := pool.subsets.known.Load(selector); ok {

@@ -8,7 +8,7 @@ import (
 )
 
 // take opens a lease at the first ranked endpoint, and ranks again if another pick took its last
-// slot or its trial. It returns false if no endpoint accepts the request.
+// slot or its trial.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {

@@ -117,15 +117,13 @@ func (t *tracker) End() {
 	trackers.Put(t)
 }
 
-// Imported returns the number of other clusters' requests in flight that this picker sent to
-// endpoints.
+// Imported returns the number of other clusters' requests in flight.
 func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 
-// Log implements accesslog.Sink. It renews the lease of a request that continues, and releases the
-// lease of a request that has ended. It forwards entries with another picker's lease. If that
-// picker has ended, the request is counted here.
+// Log implements accesslog.Sink. It renews or releases the request's lease. It forwards entries
+// with another picker's lease. If that picker has ended, the request is counted here.
 func (p *Picker) Log(e accesslog.Entry) {
 	if p.leases.Owns(e.Lease) {
 		p.LogOwn(e)
@@ -156,8 +154,8 @@ func (p *Picker) Log(e accesslog.Entry) {
 	p.config.Reports.Forward(e)
 }
 
-// LogOwn is Log for entries that another process forwarded. It drops entries with other pickers'
-// leases, and entries of Gateways that did not open the lease.
+// LogOwn is Log for forwarded entries. It drops entries with other pickers' leases, and entries of
+// Gateways that did not open the lease.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {

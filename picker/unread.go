@@ -44,8 +44,8 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// endUnread removes a lease's prompt from servers that have not read it: from all servers if the
-// request is denied, or from the pick's first endpoint if another endpoint served.
+// A denied prompt is removed from all servers. If another endpoint than the first one served, the
+// prompt is only removed from the first.
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

@@ -21,7 +21,6 @@ type upstreamPools struct {
 	models, fairness *boundedLabel
 }
 
-// These gauges are computed when the page is read.
 var (
 	flowQueueLabels = []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	inFlightLabels  = []string{"endpoint_name", "namespace", "producer_name", "fairness_id", "priority"}

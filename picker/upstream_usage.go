@@ -2,7 +2,7 @@ package picker
 
 import "bytes"
 
-// maxTail is the size of the end of a response that is searched for numbers of tokens, in bytes.
+// maxTail is the size of the end of a response that is searched, in bytes.
 const maxTail = 4 << 10
 
 type usageReader struct{ tail []byte }

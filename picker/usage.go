@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxModels bounds the models in metrics, because clients choose the names. Further models
-	// count as otherModel. A name gets a series with its first accepted request.
+	// Clients choose models' names. Models beyond maxModels count as otherModel. A name gets a
+	// series with its first accepted request.
 	maxModels    = 1000
 	otherModel   = "other"
 	maxModelName = 128 // bytes of the name in a series

@@ -17,8 +17,7 @@ func newBand(priority int) *band {
 	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
 }
 
-// sharedID is the fairness ID of the flow for all requests beyond maxFlows. No header value
-// contains a NUL.
+// sharedID is the fairness ID of all requests beyond maxFlows. No header value contains a NUL.
 const sharedID = "\x00"
 
 type flow struct {

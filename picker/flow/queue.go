@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defaults of Limits, as in llm-d's router.
+// The defaults are llm-d's.
 const (
 	DefaultRequests = 5000
 	DefaultBytes    = 1_000_000_000
@@ -19,13 +19,11 @@ const (
 )
 
 const (
-	// maxFlows bounds a pool's flows. All further fairness IDs share one more flow.
+	// Fairness IDs beyond maxFlows share one more flow.
 	maxFlows = 1000
-	// maxBands bounds a pool's bands. Further priorities use the lowest band.
-	maxBands = 64
-	// interval is the shortest time between measurements, and between attempts to admit requests.
-	interval = 5 * time.Millisecond
-	// emptyInterval is how often requests for a pool without endpoints are checked.
+	// Priorities beyond maxBands use the lowest band.
+	maxBands      = 64
+	interval      = 5 * time.Millisecond
 	emptyInterval = 100 * time.Millisecond
 	// lag is the time until another process counts a request that this process placed.
 	lag = 64 * time.Millisecond
@@ -50,8 +48,8 @@ type Limits struct {
 	Order    Order
 }
 
-// BandTTL is the maximum wait of the requests of one priority. With Negative, Priority is not read:
-// TTL applies to all priorities below 0 that have no BandTTL themselves.
+// BandTTL is the maximum wait of the requests of one priority. With Negative, TTL applies to all
+// priorities below 0 that have no BandTTL themselves.
 type BandTTL struct {
 	Priority int
 	Negative bool
@@ -82,14 +80,13 @@ func (l Limits) withDefaults() Limits {
 // Room is a pool's room at one moment.
 type Room struct {
 	Endpoints int
-	// Requests is the number of further requests that the pool accepts. At most Sheddable of these
+	// Requests is the number of further requests that the pool accepts, of which at most Sheddable
 	// may have a priority below 0.
 	Requests, Sheddable int
 	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process is the first of all in their common order: it receives the remainder of divided
-	// room.
+	// this process is the first by their common order: it receives the remainder of divided room.
 	Others int
 	First  bool
 }
@@ -179,11 +176,11 @@ func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 // Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether there is flow control. Without flow control the Queue is nil.
+// On reports whether there is flow control; q is nil without.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock if no request waits and there is room. Otherwise it returns
-// false, and the caller calls Enter.
+// Pass admits a request without a lock if no request waits and there is room. Otherwise the caller
+// calls Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
@@ -250,7 +247,7 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 // not sent. Call it once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
-// Unplaced returns the number of admitted requests for which Placed was not called yet.
+// Unplaced returns the number of admitted requests without a call of Placed.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
 // Remove removes a queued request that is not sent.
@@ -400,7 +397,6 @@ func (q *Queue) measure(now time.Time) {
 
 type mix struct{ all, sheddable float64 }
 
-// usualTime is the time constant of usual.
 const usualTime = 5 * time.Second
 
 func (m *mix) add(taken mix, after time.Duration) {
@@ -409,7 +405,7 @@ func (m *mix) add(taken mix, after time.Duration) {
 }
 
 // reserve returns the number of servers to keep free of sheddable prompts. A server reads one
-// prompt at a time, so an urgent request has to wait while all servers read sheddable prompts.
+// prompt at a time, so an urgent request would otherwise wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -417,8 +413,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's share of room for n requests. It assumes that each other process has
-// as many unplaced and recently placed requests as this process.
+// share assumes that each other process has as many unplaced and recently placed requests as this
+// process.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -554,7 +550,7 @@ func (q *Queue) add(b *band, r *Request) {
 }
 
 // makePlace rejects a request of the band's longest flow in favor of r. It returns false if r
-// belongs to the longest flow, or needs more than one request's place. q.mu is held.
+// belongs to that flow, or needs more than one request's place. q.mu is held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {

@@ -12,13 +12,12 @@ const (
 	// DefaultKV.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is the queue from which on a server accepts no sheddable requests.
+	// From a queue of sheddableQueue on, a server accepts no sheddable requests.
 	sheddableQueue = 1
-	// prefillRate, in tokens a second, is used when a server's rate is unknown.
+	// prefillRate, in tokens a second, is for servers with an unknown rate.
 	prefillRate = 4000
 )
 
-// Saturation configures when a server is saturated. A zero value means the default.
 type Saturation struct {
 	Queue    float64
 	KV       float64 // usage, 0 to 1
@@ -26,9 +25,8 @@ type Saturation struct {
 }
 
 // Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue
-// and KV cache usage / s.KV; the pool's is the mean of its servers. A pool below 1 has room for as
-// many requests as would raise it to 1 if all of them were queued. InFlight limits the room
-// further.
+// and KV cache usage / s.KV; the pool's saturation is the mean. A pool below 1 has room for as many
+// requests as would raise it to 1 if all of them were queued. InFlight limits the room further.
 //
 // A server's queue is the queue on its metrics page plus the requests sent since. If the page is
 // stale, the queue is estimated from the requests in flight.

@@ -14,7 +14,7 @@ type event struct {
 	medium, group                                         []byte
 }
 
-// The fields of the events, in the order of their arrays. Newer engines append more fields.
+// Newer engines append more fields.
 var (
 	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
 		"lora_name", "extra_keys", "group_idx"}
@@ -27,7 +27,7 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode skips events of unknown kinds; their blocks do not count as cached.
+// Blocks of unknown kinds of events do not count as cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
@@ -135,7 +135,6 @@ func list(raw []byte) (r reader, n int) {
 	return reader{bad: true}, 0
 }
 
-// number returns -1 if raw is not a plausible number.
 func number(raw []byte) int {
 	r := reader{p: raw}
 	if head := r.head(); head.kind == integer && head.n < 1<<31 {

@@ -13,8 +13,8 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second. The batch is
-// the MessagePack of ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
+// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second: the
+// MessagePack of ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
@@ -83,7 +83,7 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive; "" if it arrives, or without a subscription.
+// Problem returns why a server's load does not arrive, or "".
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""

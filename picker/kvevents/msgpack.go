@@ -53,7 +53,7 @@ const (
 	other
 )
 
-// value is the head of a value: a number, or the number of bytes or elements that follow.
+// n is a number, or the number of bytes or elements that follow.
 type value struct {
 	kind kind
 	n    uint64

@@ -19,10 +19,9 @@ type Source struct {
 	Server    netip.AddrPort // as in picks
 	Pod       string         // a topic may have it instead of an address
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket, which sends lost messages again; zero without such a
-	// socket.
+	// Replay is the server's ROUTER socket, which sends lost messages again, or zero.
 	Replay netip.AddrPort
-	// Topic is the prefix of the topics to read; "" reads all.
+	// Topic is the prefix of the topics to read.
 	Topic string
 }
 
@@ -32,10 +31,9 @@ type source struct {
 	ended bool // the prefix.Server was released; guarded by reading
 	gone  chan struct{}
 
-	restart  atomic.Bool            // another source of the server ended; this dropped both sources' reports
-	problem  atomic.Pointer[string] // why no events arrive; nil while a connection is open
-	failures atomic.Uint64
-	// unreplayed is why the last replay failed, or nil.
+	restart    atomic.Bool            // another source of the server ended; this dropped both sources' reports
+	problem    atomic.Pointer[string] // why no events arrive; nil while a connection is open
+	failures   atomic.Uint64
 	unreplayed atomic.Pointer[string]
 
 	reading  sync.Mutex // held by the connection that is read; at most one is
@@ -49,11 +47,11 @@ type source struct {
 }
 
 const (
-	// lostAfter is how long the reports of a server without a connection stay.
+	// Reports of a server without a connection stay for lostAfter.
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is the duration from which a connection does not count as a failure.
+	// A connection that lasts for tried is no failure.
 	tried = 10 * time.Second
 )
 
@@ -243,7 +241,6 @@ const (
 	replayAnswers = 16
 )
 
-// readReplay repeats the request while the server drops messages of the replay.
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
@@ -257,8 +254,7 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
 }
 
-// readReplayed reads one answer until its end or its first gap. more means that messages are
-// missing.
+// more means that messages are missing.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, end, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {

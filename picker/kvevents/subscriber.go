@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. So many blocks take about 200 MiB.
+// DefaultBlocks is the default of Config.Blocks: about 200 MiB.
 const DefaultBlocks = 4 << 20
 
 // Config configures a Subscriber.
@@ -26,18 +26,16 @@ type Config struct {
 	Prefixes *prefix.Index
 	// Listener accepts publishers that dial; may be nil. Run closes it.
 	Listener net.Listener
-	// Blocks bounds the blocks kept for all servers together; default DefaultBlocks.
+	// Blocks bounds the blocks of all servers together; default DefaultBlocks.
 	Blocks int
-	// Load receives each published load (LoadSource); may be nil.
+	// Load receives each published load; may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialed, and "" for others; nil allows
-	// all.
+	// Never returns why an address must not be dialed, or ""; may be nil.
 	Never func(netip.Addr) string
-	// Retry is the initial pause between attempts to connect, which doubles up to 30 s; default 1
-	// s.
+	// Retry is the first pause between attempts to connect, which doubles up to 30 s; default 1 s.
 	Retry time.Duration
 	Log   *slog.Logger
-	// OnPanic receives panics that occur while events are read; may be nil.
+	// OnPanic receives panics of readers; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 
@@ -62,8 +60,8 @@ type places struct {
 	conns int
 }
 
-// readers bounds the large messages that are read at the same time, and ownReaders the large
-// messages of one address.
+// readers bounds the large messages that are read at the same time, and ownReaders those from one
+// address.
 const (
 	readers    = 16
 	ownReaders = 4
@@ -133,7 +131,7 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription. It drops the reports of sources that no other subscription has.
+// Release ends the subscription. Reports of sources without another subscription are dropped.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -169,7 +167,7 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server's reports are incomplete, or "", and their Knowledge.
+// Problem returns why a server's reports are incomplete, or "", and its Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -190,8 +188,7 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f for each server of the subscription, with the number of its connections that
-// failed or ended.
+// Failures calls f with each server's number of failed or ended connections.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -335,8 +332,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// The connection of dial lasts until end is called or ctx ends. most bounds a message, in bytes; 0
-// means zmtp.DefaultMessage.
+// The connection lasts until end is called or ctx ends. most bounds a message, in bytes; 0 means
+// zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	end func(), err error) {
 	if s.config.Never != nil {
@@ -383,7 +380,6 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 	}, nil
 }
 
-// endOfReplay is the number of the message that ends a replay.
 const endOfReplay = math.MaxUint64
 
 func number64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

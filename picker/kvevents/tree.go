@@ -13,8 +13,7 @@ type tree struct {
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner maps an engine's block to the keys of the prefix blocks that end inside it, before its
-	// end.
+	// inner maps an engine's block to the keys of the prefix blocks that end inside it.
 	inner   map[uint64][]uint64
 	dropped uint64 // blocks with an unknown parent, or above the quota
 }
@@ -40,8 +39,8 @@ type quota struct {
 	servers atomic.Int64
 }
 
-// take reserves room for one more block of a server that has n blocks. A server has at most an
-// equal share.
+// take reserves room for one more block of a server with n blocks. A server has at most an equal
+// share.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -53,7 +52,7 @@ func (q *quota) take(n int) bool {
 	return true
 }
 
-// maxBlockSize bounds an engine's block size, in tokens.
+// maxBlockSize is in tokens.
 const maxBlockSize = 1 << 16
 
 func (t *tree) apply(e *event) (cleared bool) {
@@ -142,8 +141,8 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 	return place, t.index.ReportSeed(adapter, 0), true, true
 }
 
-// mixExtra mixes a block's extra keys into its prompt's seed. A text in the first block is a cache
-// salt, as in a request's seed. Other keys, such as hashes of images, match no request.
+// A text in the first block is a cache salt, as in a request's seed. Other extra keys, such as
+// hashes of images, match no request.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)

@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// Within bounds the wait for proof that a responsive server is dead. silence bounds the wait
-	// for an unresponsive server, because a dying engine answers late. A probe takes at most
-	// Within, so Dead returns after at most the sum of both.
+	// Within bounds the wait for proof that a responsive server is dead. silence is for an
+	// unresponsive server, because a dying engine answers late. A probe takes at most Within, so
+	// Dead returns after at most the sum.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
-	// maxProbes bounds concurrent probes, maxWaiting the requests that wait for them. Beyond these
-	// limits Dead reports no server as dead.
+	// Above maxProbes concurrent probes and maxWaiting waiting requests, Dead reports no server as
+	// dead.
 	maxProbes, maxWaiting = 64, 4096
 )
 
 // Config configures a Checker.
 type Config struct {
-	// Never returns the kind of an address that must not be called, and "" for others; nil allows
-	// all.
+	// Never returns why an address must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
 	// Transport sends probes. The default keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
@@ -71,8 +70,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns once a probe proves that, or else after Within;
-// after up to silence + Within if the server does not answer.
+// Dead reports whether a server is dead: once a probe proves that, or else after Within, or after
+// up to silence + Within if the server does not answer.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -156,7 +155,7 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
-	// Several requests share the probe, so it does not end with this one.
+	// Several requests share the probe, so it does not end with this request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
 	defer cancel()
 	select {

@@ -11,8 +11,7 @@ import (
 
 const lookTime = 700 * time.Millisecond
 
-// Sight keeps the results of one server's probes. Its zero value is empty. It is not safe for
-// concurrent use.
+// Sight keeps the results of one server's probes. It is not safe for concurrent use.
 type Sight struct {
 	answered bool
 	misled   bool // requests succeed although probes fail: only probes from this process fail
@@ -27,8 +26,8 @@ type Shown struct {
 	Read bool
 }
 
-// Look probes a server once. take records the result in a Sight. up means that the Sight now shows
-// a working server; again means that the server was down before.
+// Look probes a server once. take records the result in a Sight, and returns whether the Sight
+// shows a working server, and whether the server was down before.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -83,8 +82,8 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Down describes why the server is down, and since when; "" if it is not down. good is the time of
-// the last successful request.
+// Down describes why the server is down, or "", and since when. good is the time of the last
+// successful request.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

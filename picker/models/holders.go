@@ -17,14 +17,14 @@ const (
 	// they are read at once, but at least readGap apart. A server without a list is queried again
 	// after askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
-	// perServer makes readAfter longer for a large pool: at most 50 lists are read per second.
+	// perServer limits a large pool to 50 readings of lists per second.
 	perServer = 20 * time.Millisecond
-	// maxRead bounds the servers that one reading queries.
+	// maxRead bounds the servers in one reading.
 	maxRead = 64
-	// awaitLists bounds a request's wait for an unlisted name. Requests wait for the same name at
-	// most once in forget.
+	// A request waits at most awaitLists for an unlisted name, and once in forget for the same
+	// name.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
-	// markFor is how long a 404 of a server whose list is not readable has an effect.
+	// markFor bounds the effect of a server's 404 without a readable list.
 	markFor = time.Minute
 	// staleAfter bounds the use of a list after its server's last answer.
 	staleAfter                       = time.Minute
@@ -102,7 +102,7 @@ func (h *Holders) List(server netip.AddrPort) []string {
 }
 
 // Lacking returns the servers that lack a model; nil if no server lacks it, or no other server has
-// it. It waits for a reading of the lists if no list has the name.
+// it. It waits for a reading if no list has the name.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -117,7 +117,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known is Lacking, but starts no reading.
+// Known is Lacking without a reading.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {
@@ -177,7 +177,7 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 }
 
 // awaiting returns what a request for an unlisted name waits for: the open reading and, if pause is
-// not 0, then the pause and another reading, at whose end it closes done.
+// not 0, the pause and another reading. At the end it closes done.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -348,8 +348,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	_ = calls.Wait() // no call returns an error
 }
 
-// store stores a server's list; names is nil without a valid answer. A changed list ends the
-// server's marks. h.mu is held.
+// names is nil without a valid answer. A changed list ends the server's marks. h.mu is held.
 func (h *Holders) store(s Server, names []string, now time.Time) {
 	known := h.servers[s.Addr]
 	if known == nil {

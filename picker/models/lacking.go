@@ -95,7 +95,7 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// has has the servers that list the model. h.mu is held.
+// has lists the servers that list the model. h.mu is held.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {

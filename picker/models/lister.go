@@ -19,20 +19,19 @@ import (
 )
 
 const (
-	// A pool's servers are queried at most every refreshAfter, or every retryAfter while no server
-	// has answered.
+	// Servers are queried at most every refreshAfter, or every retryAfter while no server has
+	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
 	// keepFor bounds the use of an answer after its server's last query.
 	keepFor = 10 * time.Minute
-	// askTimeout bounds a call, below Envoy's timeout of a pick (2 s).
+	// askTimeout is below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
-	// maxAsked bounds the servers queried for one list, and maxCalls the concurrent calls for all
-	// pools.
+	// maxAsked bounds the servers queried for one list, and maxCalls the calls for all pools.
 	maxAsked, maxCalls = 8, 64
-	// maxParts bounds the parts of a pool whose answers are kept. A further part replaces a part
-	// that was not queried for refreshAfter, or has no models.
+	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
+	// queried for refreshAfter. Without such a part, the further part has no models.
 	maxParts = 16
-	// via marks calls of gateways of other clusters, like forwarded requests (translator/envoy).
+	// via marks calls of other clusters' gateways (translator/envoy).
 	via = "1.1 penstock"
 )
 
@@ -40,8 +39,7 @@ const (
 type Config struct {
 	// Transport calls servers over HTTP/1.1 in cleartext. The default keeps no connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that must not be called, and "" for others; nil allows
-	// all.
+	// Never returns why an address must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
 	// OnPanic receives panics of Holders' readings; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
@@ -64,17 +62,14 @@ type part struct{ subset, host, path string }
 type Pool struct {
 	Name    string
 	Servers []Server
-	// Subset names the part of the pool that has Servers; "" means all servers.
+	// Subset names the part of the pool that has Servers, or "".
 	Subset string
-	// Host and Path are the request's if Servers are another cluster's gateways, which answer by
-	// their routes.
+	// Host and Path are the request's if Servers are another cluster's gateways.
 	Host, Path string
-	// Names are models that the pool's picker replaces by models of the servers. They are listed,
-	// too.
+	// Names are models that the pool's picker replaces by models of the servers.
 	Names    []string
 	Protocol upstream.Protocol
-	// Picker queries the pool's picker in another cluster for its list, as JSON; may be nil. It
-	// counts as a server without an address.
+	// Picker queries the pool's picker in another cluster for its list, as JSON; may be nil.
 	Picker func(context.Context) ([]byte, error)
 }
 
@@ -130,8 +125,7 @@ func (l *Lister) Forget(name string) {
 	delete(l.pools, name)
 }
 
-// List returns the models of the pools that a server reports. It waits up to askTimeout for queries
-// that are due.
+// List returns the models of the pools. It waits up to askTimeout for queries that are due.
 func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 	found := make([][]Model, len(pools))
 	var asked errgroup.Group

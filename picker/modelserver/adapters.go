@@ -18,7 +18,7 @@ type adapterName struct {
 // Callers of loras must not change the slice.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// vLLM's POST /v1/load_lora_adapter. It accepts any path.
+// vLLM also reads lora_path; here any path is accepted.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "loaded", func(adapter adapterName, list []string) ([]string, error) {
 		switch {
@@ -45,7 +45,6 @@ func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// changeAdapters replaces the list of adapters by the result of change.
 func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string,
 	change func(adapterName, []string) ([]string, error)) {
 	var adapter adapterName

@@ -13,7 +13,7 @@ import (
 // api has the parts in which the APIs that generate text differ.
 type api struct {
 	prefix string
-	// prompt returns the text that the answer repeats, and the words of the whole prompt.
+	// last is the text that the answer repeats.
 	prompt func(*fields) (last string, words []string, err error)
 	limit  func(*fields) (*int, error)
 	whole  func(*reply) any
@@ -23,7 +23,7 @@ type api struct {
 
 type object = map[string]any
 
-// The usage of a reply is known once the request runs.
+// The usage is known once the request runs.
 type reply struct {
 	job
 	id      string
@@ -31,7 +31,6 @@ type reply struct {
 	tokens  usage
 }
 
-// stream has a function for the events of each stage of a streamed answer.
 type stream struct {
 	queued func() []event // before the queue; may be nil
 	first  func() []event // before the first piece; may be nil
@@ -44,7 +43,6 @@ type event struct {
 	data any
 }
 
-// done ends a stream: [DONE] without quotes.
 var done = event{data: json.RawMessage("[DONE]")}
 
 type usage struct {
@@ -66,7 +64,6 @@ func (u *usage) cached() int {
 	return u.Details.CachedTokens
 }
 
-// The handler of generate reads a request, waits for a slot, and generates the answer.
 func (s *Server) generate(a api) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		job, err := s.read(w, r, a)
@@ -111,8 +108,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 	}
 }
 
-// tokenize waits for earlier prompts, and then for this prompt. It returns an error if the client
-// leaves.
+// tokenize waits for earlier prompts, and then for this prompt. An error means that the client has
+// left.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -126,8 +123,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request, which is invalid if err is not nil. It returns the request's number, and
-// err, a simulated failure, or nil.
+// err is not nil if the request is invalid. count returns the request's number, and err, a
+// simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -144,11 +141,9 @@ func (s *Server) fails(n uint64) bool {
 type running struct {
 	cached *promptDetails // nil without prefix caching
 	leave  func()         // at the end of the answer
-	// await waits until the number of the answer's tokens has grown from had to tokens.
-	await func(ctx context.Context, had, tokens int) error
+	await  func(ctx context.Context, had, tokens int) error
 }
 
-// enter waits until a request with this prompt has its first token.
 func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (r running, err error) {
 	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize, answer: max(answer, 1)}
 	read := len(tokens)
@@ -207,7 +202,6 @@ func (s *Server) ended(tokens int, finish string) {
 	}
 }
 
-// stream sends an event for each token, when the token is generated.
 func (r *running) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
 	space := ""
 	for i, word := range words {
@@ -271,7 +265,6 @@ func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *
 	}
 }
 
-// OpenAI's form, as in vLLM.
 func writeError(w http.ResponseWriter, e *apiError) {
 	writeStatus(w, e.status, map[string]any{"error": map[string]any{
 		"message": e.message, "type": e.kind, "param": nil, "code": e.status,

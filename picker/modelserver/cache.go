@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// tokenID returns the token ID of a word. A number is its own ID, as in a prompt of token IDs.
+// A number is its own ID, as in a prompt of token IDs.
 func tokenID(word string) uint32 {
 	n := uint64(0)
 	for i := range len(word) {
@@ -30,7 +30,7 @@ func tokenIDs(words []string) []uint32 {
 	return out
 }
 
-// cache is vLLM's prefix cache. It evicts the least recently used block first.
+// cache is vLLM's prefix cache, with the least recently used block evicted first.
 type cache struct {
 	limit  int
 	events *kvEvents
@@ -44,8 +44,8 @@ func newCache(blocks int, e *kvEvents) *cache {
 	return &cache{limit: blocks, events: e, blocks: map[uint64]*list.Element{}, order: list.New()}
 }
 
-// read adds a prompt to the cache, and returns the number of its tokens that were cached. The last
-// token never counts, because the server computes it to generate the first token.
+// read adds a prompt, and returns the number of its tokens that were cached. The last token never
+// counts, because the server computes it to generate the first token.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,6 @@ func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	return min(known*blockSize, max(len(tokens)-1, 0))
 }
 
-// use moves blocks to the front of the order, the first block foremost.
 func (c *cache) use(hashes []uint64) {
 	for _, hash := range slices.Backward(hashes) {
 		if e := c.blocks[hash]; e != nil {
@@ -86,7 +85,6 @@ func (c *cache) clear() {
 	c.events.cleared()
 }
 
-// Each hash covers the prompt up to the end of its block, which is full.
 func blockHashes(tokens []uint32, lora, salt string) []uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(lora + "\x00" + salt))

@@ -1,6 +1,5 @@
 package modelserver
 
-// answer is a completion, or a chunk of a streamed completion, in OpenAI's form.
 type answer struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`

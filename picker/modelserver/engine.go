@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// blockSize is vLLM's default number of tokens in a block of the KV cache.
+// blockSize is vLLM's default, in tokens.
 const blockSize = 16
 
 type sequence struct {
@@ -45,7 +45,7 @@ func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// enter waits until seq may run; the caller then calls leave. After an error, seq holds nothing.
+// The caller of enter calls leave. After an error, seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
@@ -83,7 +83,6 @@ func (e *engine) changed() {
 	}
 }
 
-// prefilled records that the prompt of seq is read, so that another prompt can be read.
 func (e *engine) prefilled(seq *sequence) {
 	if e.partial == 0 {
 		return
@@ -104,10 +103,9 @@ func (e *engine) reading() bool {
 	return e.partial > 0 && n >= e.partial
 }
 
-// admit starts all sequences that can run, and skips a sequence whose adapter has no slot. A
-// sequence that lacks a slot or blocks stops all later sequences, because otherwise large sequences
-// might never run. With steps, the started sequences read at most budget prompt tokens in this
-// step. admit returns their number.
+// admit skips a sequence whose adapter has no slot. A sequence that lacks a slot or blocks stops
+// all later sequences, because otherwise large sequences might never run. With steps, the started
+// sequences read at most budget prompt tokens. admit returns their number.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]

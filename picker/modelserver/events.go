@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// vLLM keeps this number of last messages by default.
+// vLLM keeps this number of messages by default.
 const replayed = 10_000
 
-// kvEvents publishes changes of the cache like vLLM: at a PUB socket, and on request again at a
-// ROUTER socket. A nil *kvEvents has no effect.
+// kvEvents publishes changes of the cache like vLLM, at a PUB socket and a ROUTER socket. nil has
+// no effect.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher

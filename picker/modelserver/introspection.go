@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// /debug/last shows this number of bytes of a body. The length and the hash there cover the whole
-// body.
+// /debug/last shows this number of bytes. The length and the hash there cover the whole body.
 const shownBody = 64 << 10
 
 // Routers recognize vLLM by vllmVersion.
@@ -70,7 +69,7 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"object": "list", "data": list})
 }
 
-// health fails while the server drains, so that health checks take it out of service.
+// health fails while the server drains.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.draining.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -76,7 +76,6 @@ func (r *reply) messageEvents() stream {
 	}
 }
 
-// The error has Anthropic's form, and vLLM's types.
 func writeAnthropicError(w http.ResponseWriter, e *apiError) {
 	writeStatus(w, e.status,
 		map[string]any{"type": "error", "error": map[string]string{"type": e.kind, "message": e.message}})

@@ -43,7 +43,6 @@ type ranked struct {
 	Score float64 `json:"relevance_score"`
 }
 
-// Texts with common words have similar embeddings.
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	p, dimension := pooled{}, defaultDimension
@@ -77,8 +76,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// rerank implements the rerank API of Jina and Cohere. A document's score is the share of the
-// query's words that the document contains.
+// A document's score is the share of the query's words that the document contains.
 func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	var documents []string
@@ -107,7 +105,7 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// pool runs the inputs of p and sends the answer, or err if it is not nil.
+// pool runs the inputs of p and sends the answer, or err.
 func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled, err error,
 	answer func(number uint64, model string, tokens usage) any) {
 	if err == nil {
@@ -201,8 +199,7 @@ func (f *fields) documents() ([]string, error) {
 	return texts, nil
 }
 
-// embed returns a vector of length 1: the direction of the sum of the words' vectors. A word's
-// vector depends only on the word.
+// embed returns a vector of length 1: the direction of the sum of the words' vectors.
 func embed(words []string, dimension int) []float32 {
 	sum := make([]float64, dimension)
 	for _, word := range words {

@@ -13,8 +13,7 @@ import (
 // maxBody is in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields has the fields of all APIs' requests. Other fields, such as sampling options, have no
-// effect.
+// Other fields, such as sampling options, have no effect.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -64,7 +63,6 @@ type job struct {
 	usage        bool
 }
 
-// Each API writes an apiError in its own form.
 type apiError struct {
 	status  int
 	kind    string
@@ -77,8 +75,8 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// decode reads a request's body into f. An *apiError is the response to an invalid request; any
-// other error means that the client has left.
+// An *apiError is the response to an invalid request; any other error means that the client has
+// left.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
@@ -94,7 +92,6 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error
 	return nil
 }
 
-// Errors of read are errors of decode.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error) {
 	var f fields
 	if err := s.decode(w, r, &f); err != nil {
@@ -120,7 +117,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error
 	return j, err
 }
 
-// render responds with the token IDs of a prompt, as vLLM does.
+// render responds with token IDs, as vLLM does.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, a api, show func(rendered) any) {
 	j, err := s.read(w, r, a)
 	if err != nil {
@@ -134,8 +131,7 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// servedModel returns the model that a request names, or the base model. lora is not empty if the
-// model is an adapter.
+// lora is not empty if the model is an adapter.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
@@ -146,7 +142,7 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// The job's answer repeats text, and has at most *limit tokens if limit is not nil.
+// The answer repeats text, and has at most *limit tokens if limit is not nil.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
@@ -213,7 +209,7 @@ func contentText(raw json.RawMessage) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a string, a list with one string, or token IDs.
+// The field is a string, a list with one string, or token IDs.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string

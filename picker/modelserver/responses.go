@@ -18,7 +18,7 @@ var responsesAPI = api{
 	events: (*reply).responseEvents,
 }
 
-// last is the last text of the input; words are of the instructions and the whole input.
+// last is the last text of the input. words also has the instructions.
 func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	if f.PreviousResponseID != "" {
 		return "", nil,
@@ -88,7 +88,6 @@ func (r *reply) outputItem(status string, content ...object) object {
 		"content": append([]object{}, content...)}
 }
 
-// All indexes of OpenAI's events are 0: there is one item with one part.
 func (r *reply) responseEvents() stream {
 	sequence := -1
 	next := func(name string, e object) event {

@@ -26,12 +26,11 @@ type Config struct {
 	MaxPrefills   int // vLLM's max_num_partial_prefills; 0 means no limit
 	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
 
-	// TokenizerRate is in prompt tokens a second. Prompts are tokenized one at a time, before the
-	// headers of the answer. 0 means that tokenizing takes no time.
+	// TokenizerRate is in prompt tokens a second, for one prompt at a time, before the headers of
+	// the answer. 0 means that tokenizing takes no time.
 	TokenizerRate    float64
 	TimeToFirstToken time.Duration // after the time in the queue
-	// PrefillRate is in prompt tokens a second, before the first token; 0 means that reading takes
-	// no time.
+	// PrefillRate is in prompt tokens a second; 0 means that reading takes no time.
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
@@ -42,12 +41,11 @@ type Config struct {
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts. A prefix in common with an earlier prompt is not
-	// read again.
+	// PrefixCaching keeps the blocks of prompts: a common prefix is not read again.
 	PrefixCaching bool
-	// KVEvents is the host:port at which events of PrefixCaching are published over ZeroMQ, and
-	// KVEventsReplay the host:port at which they are sent again. The server connects to a
-	// subscriber at KVEventsConnect.
+	// KVEvents is the host:port at which events are published over ZeroMQ, and KVEventsReplay the
+	// host:port at which they are sent again. The server connects to a subscriber at
+	// KVEventsConnect.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
@@ -237,8 +235,7 @@ func (s *Server) Listen() ([]string, error) {
 }
 
 // Run serves HTTP/1.1 and cleartext HTTP/2 until ctx ends. Then /health fails, and Run returns when
-// the requests in flight have ended. It returns an error if some have not ended within
-// Config.Grace.
+// the requests in flight have ended, or an error after Config.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// steps makes the engine serve in steps, as vLLM does and picker/simulation in virtual time. A step
-// computes a chunk of the prompts, and one token of each answer whose prompt is read. So prompts
-// delay other requests' answers.
+// As in vLLM, a step computes a chunk of the prompts, and one token of each answer whose prompt is
+// read. So prompts delay other requests' answers.
 type steps struct {
 	least, perSequence time.Duration // of a step, and for each running sequence
 	rate               float64       // prompt tokens a second; 0 means no limit
@@ -17,7 +16,7 @@ type steps struct {
 	ends    time.Time
 }
 
-// began is the end of the previous step. e.mu is held.
+// e.mu is held.
 func (e *engine) step(began time.Time) {
 	s := e.steps
 	prompts := 0

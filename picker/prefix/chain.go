@@ -12,7 +12,7 @@ import (
 type Chain []uint64
 
 const (
-	// MaxBlocks is the maximum length of a Chain. Such a Chain covers MaxTokens.
+	// MaxBlocks is the maximum length of a Chain, which then covers MaxTokens.
 	MaxBlocks = 512
 	MaxTokens = 131072
 
@@ -24,12 +24,11 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans is the schedule of block sizes. First blocks are small, because most prompts are short;
-// later blocks are larger, so that chains stay short. After 64 blocks, a block is at most a
-// sixty-fourth of all blocks before it.
+// First blocks are small, because most prompts are short; later blocks are larger, so that chains
+// stay short. After 64 blocks, a block is at most a sixty-fourth of all blocks before it.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
-// End returns the number of tokens through block i, for i up to MaxBlocks-1; 0 for negative i.
+// End returns the number of tokens through block i, which is below MaxBlocks; 0 for negative i.
 func End(i int) int {
 	pieces := 0
 	for n, left := 0, i+1; left > 0 && n < len(spans); n++ {
@@ -96,8 +95,7 @@ func (b *Builder) WriteToken(id uint32) {
 	b.Write(p[:])
 }
 
-// Mix adds a part of the prompt that is not text, such as the hash of an image. It counts no
-// tokens.
+// Mix adds a part of the prompt that is not text, such as the hash of an image.
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
@@ -110,7 +108,7 @@ func (b *Builder) piece(p []byte) {
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
 // Join makes a prompt's chain in the caller's memory. front (tools, instructions) precedes rest in
-// the prompt, but may follow it in a body. seed distinguishes models, adapters and salts.
+// the prompt, but may follow rest in a body. seed distinguishes models, adapters and salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0

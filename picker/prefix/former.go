@@ -6,9 +6,9 @@ import (
 )
 
 // former maps a block without servers to the server that evicted its last copy. Each block has one
-// place in the table, so later blocks replace earlier blocks. The place depends only on the block,
-// so that simulations are equal in all processes. An entry holds the upper bits of the block's
-// place, and the server's ID plus 1.
+// place in the table, so later blocks replace earlier blocks. The place depends only on the block:
+// simulations are equal in all processes. An entry holds the upper bits of the block's place, and
+// the server's ID plus 1.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }

@@ -7,8 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// holders maps a block to its servers. A shard is so small that copying its table takes a fraction
-// of a millisecond.
+// A shard is so small that copying its table takes a fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
 type shard struct {
@@ -20,8 +19,8 @@ type shard struct {
 
 type table struct {
 	slots []slot
-	// arrays holds the sets that do not fit into a slot. A set is an array of groups; its size is a
-	// power of two.
+	// A set that does not fit into a slot is an array of groups in arrays. Its size is a power of
+	// two.
 	arrays []atomic.Uint64
 
 	entries int
@@ -66,8 +65,8 @@ func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect sets out to the servers in the set in that have a block. Bit k of word i stands for the
-// server with ID 32 x (first + i) + k.
+// intersect sets out to the servers of in that have a block. Bit k of word i stands for the server
+// with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -276,7 +275,6 @@ func (h *holders) remove(key uint64, id uint32) (last bool) {
 	return true
 }
 
-// leave replaces an array of one group by the group.
 func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	if set&isArray == 0 {
 		if !group(set).same(g) {
@@ -326,8 +324,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild makes a table with this number of slots and room for array more groups. Readers keep the
-// old table until they read the pointer again.
+// rebuild makes a table with room for array more groups. Readers keep the old table until they read
+// the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DefaultBlocks is the default of Config.Blocks. All blocks together then take about 250 MiB.
+// DefaultBlocks is the default of Config.Blocks: about 250 MiB.
 const DefaultBlocks = 4 << 20
 
 // Config configures an Index.
@@ -19,7 +19,7 @@ type Config struct {
 	Seed uint64
 }
 
-// Index tracks the caches of a process's model servers. An address is one server, in all pools.
+// Index tracks the caches of model servers. An address is one server, in all pools.
 type Index struct {
 	blocks    int
 	seed      uint64
@@ -48,8 +48,7 @@ func New(c Config) *Index {
 
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address, and adds it if needed. Each call needs a Release; the
-// last one removes the server.
+// Server returns the server with an address, and adds it if needed. Each call needs a Release.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -107,7 +106,7 @@ func (x *Index) notify() {
 }
 
 // Run removes the blocks of released servers and restores snapshots. A full server takes
-// milliseconds, so other calls do not wait.
+// milliseconds.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -154,7 +153,7 @@ func (x *Index) Add(s *Server, c Chain) {
 	}
 }
 
-// Forget reverts an Add, because the server has not read the prompt. It does not revert evictions.
+// Forget reverts an Add for a prompt that the server has not read. Evictions stay.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

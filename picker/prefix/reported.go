@@ -28,14 +28,11 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached at a server with reports: until its report
-	// arrives.
-	pickedFor = 2 * time.Second
-	// maxAdapters bounds the adapters of one server.
+	// A pick counts as cached for pickedFor at a server with reports, until its report arrives.
+	pickedFor   = 2 * time.Second
 	maxAdapters = 256
 )
 
-// reported is a server's cache as its reports and recent picks describe it.
 type reported struct {
 	known    atomic.Int32
 	adapters atomic.Pointer[[]uint64] // hashes of names; replaced under Server.mu
@@ -55,8 +52,7 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys. adapter and salt are hashes by NameHash; 0 means
-// the base model and no salt.
+// ReportSeed returns the seed of reported keys. adapter and salt are hashes by NameHash, or 0.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
@@ -76,8 +72,8 @@ func (s *Server) SetKnowledge(k Knowledge) {
 	}
 }
 
-// Hold records that s reports a block. Each call needs a Drop. It returns false, and records
-// nothing, if s has its maximum of blocks.
+// Hold records that s reports a block. It returns false, and records nothing, if s has its maximum
+// of blocks. Otherwise it needs a Drop.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +93,7 @@ func (s *Server) Drop(key uint64) {
 }
 
 // NoteAdapter records that s has blocks of an adapter. Requests for this adapter then match only
-// its blocks at s.
+// its blocks.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -180,7 +176,7 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect makes a prompt that was just sent to a server with reports count as cached for pickedFor.
+// Expect counts a prompt that was just sent to a server with reports as cached for pickedFor.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -202,7 +198,7 @@ func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	}
 }
 
-// Picks returns the number of blocks that count as cached because of recent picks.
+// Picks returns the number of blocks that count as cached because of picks.
 func (s *Server) Picks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +243,8 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports completes Match's result for servers that send reports. model is the request's
-// model, or an adapter's name.
+// MatchReports completes Match's result for servers that send reports. model may be an adapter's
+// name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return

@@ -52,21 +52,21 @@ func (s *Server) SetCapacity(tokens int) {
 	s.shrink(0, 0)
 }
 
-// Blocks returns the capacity of the server's cache, in blocks of 64 tokens.
+// Blocks returns the capacity of the cache, in blocks of 64 tokens.
 func (s *Server) Blocks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.capacity / pieceTokens
 }
 
-// alwaysUsed is the count from which no denial removes a block.
+// From alwaysUsed on, no denial removes a block.
 const alwaysUsed = math.MaxUint8
 
-// longBytesPerToken is the length of a token in text whose tokens are long.
+// Long tokens have longBytesPerToken bytes.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt of this length at BytesPerToken. Its real
-// tokens may be longer. A server denies prompts that do not fit.
+// Fits reports whether a server's cache can hold a prompt of this length at BytesPerToken, if its
+// tokens are long. A server denies prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,9 +120,9 @@ func (s *Server) add(c Chain) {
 	s.leave(v)
 }
 
-// forget reverts one add of a chain. Blocks that other picks use stay. The counts of a block's
-// successors add up to at most its own count, so the remaining blocks are closed under prefixes. If
-// the chain's end is evicted, forget has no effect: the counts may no longer include the add.
+// forget reverts one add of a chain. The counts of a block's successors add up to at most its own
+// count, so the remaining blocks are closed under prefixes. If the chain's end is evicted, forget
+// has no effect: the counts may no longer include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +142,7 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// shrink evicts blocks until there is room. The server becomes the former home of evicted blocks
-// that no other server holds.
+// The server becomes the former home of evicted blocks that no other server holds.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {

@@ -20,8 +20,7 @@ const (
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
 // Snapshot calls each with a snapshot of every server that has blocks. Together they take at most
-// limit bytes. If that is too little, each server gets an equal share for its most recently used
-// blocks.
+// limit bytes. If that is too little, each server gets an equal share.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -54,8 +53,8 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore adds the blocks of another process's snapshot to a server, during Run. The snapshot waits
-// up to a minute for a missing server.
+// Restore adds another process's snapshot to a server, during Run. The snapshot waits up to a
+// minute for a missing server.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -113,8 +112,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks, without evictions. Their picks by the other
-// process are unknown, so no denial removes them.
+// restore appends the blocks that the server lacks, without evictions. No denial removes these
+// blocks, because the other process's picks are unknown.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

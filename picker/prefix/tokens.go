@@ -3,13 +3,13 @@ package prefix
 import "slices"
 
 // Place is a position in a prompt of token IDs: the hash and the number of the tokens before it. A
-// Place may be after any token, so that it can follow blocks of any size.
+// Place may be after any token.
 type Place struct {
 	hash   uint64
 	tokens uint32
 }
 
-// Next moves past a token. It reports whether a Chain's block ends there.
+// Next moves past a token. end is AtEnd.
 func (p *Place) Next(id uint32) (end bool) {
 	p.hash = mix(p.hash, uint64(id))
 	p.tokens++

@@ -26,7 +26,6 @@ const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 	MaxDelay: 5 * time.Second}
 
-// askAgain bounds the pause until a failing connection is examined again.
 const askAgain = time.Second
 
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
@@ -85,7 +84,7 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed; "" if it is connected by now.
+// unreachable returns why a connection failed, or "".
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

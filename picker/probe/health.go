@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health locates the gRPC health service at each address of a picker. The zero value means no
-// service.
+// Health locates the gRPC health service at each address of a picker, if any.
 type Health struct {
 	Port uint16
 	TLS  *dial.TLS

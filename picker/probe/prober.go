@@ -35,7 +35,7 @@ type Answer struct {
 	// whatever its status: followers of an elected leader report NOT_SERVING.
 	Health bool
 	// Down is why no address serves: each address is unreachable or unresponsive, or its health
-	// port reports that it does not serve. "" if at least one address may serve.
+	// port reports that it does not serve.
 	Down string
 	// Lost means that the picker ended within Config.LostFor: a connection was lost, and all
 	// addresses refuse connections.
@@ -43,7 +43,7 @@ type Answer struct {
 	// Frozen means that the picker froze within Config.LostFor: an address accepts requests but has
 	// not answered for two or three seconds, and no other address serves.
 	Frozen bool
-	// Mute is why the health port of an address does not report over TLS; "" if all report.
+	// Mute is why the health port of an address does not report over TLS, or "".
 	Mute string
 }
 
@@ -53,7 +53,7 @@ type Picker struct {
 	TLS       dial.TLS // for addresses that are not Cleartext
 	// HealthOnly restricts probes to health (SetHealth).
 	HealthOnly bool
-	// Dialect is the picker's dialect, if known. Unknown makes the Prober probe it.
+	// Dialect is Unknown if the Prober must probe it.
 	Dialect Dialect
 }
 
@@ -67,10 +67,9 @@ type Config struct {
 	// Timeout limits each probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
 	// LostFor is how long a picker counts as lost or frozen; default 5 s. By then Envoy's health
-	// check decides (translator/envoy). It detects a recovery sooner, and may reach addresses that
-	// this process cannot.
+	// check decides (translator/envoy). It may reach addresses that this process cannot.
 	LostFor time.Duration
-	// HealthInterval is the interval of queries of health ports; default 5 s.
+	// HealthInterval is the pause between queries of health ports; default 5 s.
 	HealthInterval time.Duration
 	Log            *slog.Logger
 }
@@ -124,7 +123,7 @@ func (p *Prober) Set(name string, at Picker) {
 	p.notify()
 }
 
-// Remove removes a picker. OnAnswer then receives the zero Answer, unless the last one was zero.
+// Remove removes a picker. OnAnswer then receives the zero Answer, if the last one was not.
 func (p *Prober) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +132,7 @@ func (p *Prober) Remove(name string) {
 	p.notify()
 }
 
-// WaitAnswered waits until all addresses of all pickers have answered, and OnAnswer has returned.
+// WaitAnswered waits until all addresses of all pickers have answered.
 func (p *Prober) WaitAnswered(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -299,9 +298,9 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report calls OnAnswer if a picker's merged answers changed. If the dialects of addresses differ,
-// as during a rollout, the result is Acknowledges: Envoy then applies the picks of all addresses,
-// but no changed bodies. Until an address answers, the last result remains.
+// If the dialects of addresses differ, as during a rollout, the result is Acknowledges: Envoy then
+// applies the picks of all addresses, but no changed bodies. Until an address answers, the last
+// result remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {

@@ -24,11 +24,10 @@ type sign int
 
 const (
 	serves sign = iota
-	// standsBy means that the picker does not serve, because another picker is the leader.
+	// standsBy means that another picker is the leader.
 	standsBy
-	// silent means that the picker accepts requests, but does not answer.
 	silent
-	// frozen means that the picker has been silent for less than Config.LostFor.
+	// frozen means silent for less than Config.LostFor.
 	frozen
 )
 

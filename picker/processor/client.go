@@ -34,7 +34,7 @@ const DefaultTimeout = time.Second
 const (
 	// Above maxCalls calls in flight, requests continue without a call.
 	maxCalls = 256
-	// maxAnswer bounds an answer, in bytes: more than a million token IDs.
+	// maxAnswer is in bytes: more than a million token IDs.
 	maxAnswer = 8 << 20
 	// A failure with a body of more than largeBody bytes does not count for the breaker. Otherwise
 	// one client's large bodies could open the breaker for all clients.
@@ -52,7 +52,7 @@ const (
 type Config struct {
 	Host string
 	Path string
-	// Addresses of the service. The first 16 are used in turn.
+	// Addresses are used in turn.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
@@ -117,19 +117,18 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // Timeout bounds the duration of Process.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
-// Open reports whether the breaker is open, so that the service is not called.
+// Open reports whether the breaker is open.
 func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 
 // Outcome is how a call ended.
 type Outcome string
 
-// A call ends with one of these outcomes.
 const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
 	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
-	// Skipped means that the service was not called: the breaker is open, too many calls are in
-	// flight, or the body is not a JSON object.
+	// Skipped means that the breaker is open, too many calls are in flight, or the body is not a
+	// JSON object.
 	Skipped  Outcome = "skipped"
 	Canceled Outcome = "canceled" // the client left
 )
@@ -139,9 +138,8 @@ type Request struct {
 	// Body is the client's JSON object as sent.
 	Body mem.BufferSlice
 	// Route adds "route": true to a body that has no boolean member "route".
-	Route   bool
-	Headers map[string]string
-	// TraceParent is the call's W3C trace context, or "".
+	Route       bool
+	Headers     map[string]string
 	TraceParent string
 }
 
@@ -159,8 +157,8 @@ type rejection int
 
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is only
-// for display.
+// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is for
+// display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
 		return nil, Skipped, errNoObject
@@ -206,8 +204,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 
 const maxReason = 200
 
-// Reason returns an error's text, limited to 200 bytes of printable characters: the service chooses
-// a part of it.
+// Reason returns an error's text, cut to 200 bytes of printable characters: the service chooses a
+// part of it.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -274,8 +272,7 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may read it until after the call's end, and then closes
-// it.
+// The transport may read sent until after the call's end, and then closes it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -295,7 +292,6 @@ func (s *sent) Close() error {
 	return s.body.Close()
 }
 
-// encode returns {"request_body": ..., "headers": ...} and its size in bytes. It copies no body.
 func (q *Request) encode() (*sent, int64, error) {
 	headers, err := json.Marshal(q.Headers)
 	if err != nil {
@@ -352,9 +348,9 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is x-req-tokens-key, with which the model server finds the token IDs.
+	// TokenKey is x-req-tokens-key, for the model server.
 	TokenKey string
-	// Tokens are the token IDs as a JSON list; Count is their number.
+	// Tokens are the token IDs as a JSON list.
 	Tokens []byte
 	Count  int
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Line is one request. The first four members are the same as in Mooncake's traces.
+// Line is one request. The first four members are Mooncake's.
 type Line struct {
 	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
 	InputLength  int     `json:"input_length"`  // tokens of the prompt
@@ -40,8 +40,7 @@ type Line struct {
 }
 
 const (
-	waiting = 4096
-	// flushEvery bounds the time that a line stays in memory.
+	waiting    = 4096
 	flushEvery = time.Second
 )
 
@@ -86,7 +85,7 @@ func (f *File) Began() time.Time { return f.began }
 // Key returns the random key of prompts' hashes.
 func (f *File) Key() uint64 { return f.key }
 
-// Add passes a line to Run, which writes it within flushEvery.
+// Add passes a line to Run.
 func (f *File) Add(l Line) {
 	select {
 	case f.lines <- l:

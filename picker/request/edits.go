@@ -14,7 +14,7 @@ const (
 	otherMember    Member = iota
 	MemberRoute           // "route": whether pickers ask an external router
 	MemberTokenIDs        // "token_ids": the prompt
-	// MemberStreamOptions is "stream_options", found with FindStreamOptions alone.
+	// MemberStreamOptions is found with FindStreamOptions alone.
 	MemberStreamOptions
 )
 
@@ -78,8 +78,7 @@ func (s *Scanner) happened(e topEvent) {
 	}
 }
 
-// FindMembers makes the scanner find the members for RemoveRoute and Edited. Call it before the
-// first Write.
+// FindMembers enables RemoveRoute and Edited. Call it before the first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
 // Route returns the body's last member "route", and whether it is a boolean. Other values are
@@ -88,14 +87,12 @@ func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
 
-// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many of
-// these members.
+// RemoveRoute makes Splices remove the members "route". It returns false if there are too many.
 func (s *Scanner) RemoveRoute() bool {
 	s.removed = append(s.removed, MemberRoute)
 	return !s.top.tooMany
 }
 
-// removals returns the splices that remove the named members, and the number of remaining members.
 // Members before the first remaining member are removed with the comma after them, others with the
 // comma before them.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
@@ -113,7 +110,7 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	return out, t.count - len(out)
 }
 
-// unfinished returns the start of a member that must not be passed on yet, if there is one.
+// unfinished returns the start of a member that must not be passed on yet.
 func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	t := &s.top
 	if !t.on || s.expect == nothing || ended {

@@ -10,24 +10,22 @@ import (
 type Facts struct {
 	Kind Kind
 	// Model is the last top-level "model", unescaped; "" if absent, not a string, or longer than
-	// 6,144 bytes as written.
+	// 6,144 bytes.
 	Model string
-	// Target, if not nil, replaces the model. Chain and Prompt are then computed for the target.
+	// Target, if not nil, replaces the model. Chain and Prompt are then for the target.
 	Target *Target
-	// Stream is the last top-level "stream": true only for the literal true.
+	// Stream means that the last top-level "stream" is true.
 	Stream bool
-	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
-	// absent.
+	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens, or 0.
 	MaxTokens int
 	Size      int
-	// Tokens is the length of the prompt: a quarter of its bytes as written in JSON, or the number
-	// of given token IDs. Images count nothing. 0 means that the prompt is unknown.
+	// Tokens is the length of the prompt: a quarter of its bytes in JSON, or the number of given
+	// token IDs; 0 if unknown. Images count nothing.
 	Tokens int
-	// Spread is Spread.Sum; 0 if not computed.
 	Spread uint64
 	// Previous is the response that a Responses API request continues, or zero.
 	Previous ResponseID
-	// Unstored means that "store" is false: the server must not keep the response.
+	// Unstored means that "store" is false.
 	Unstored bool
 	// Media means images, audio, video or files in the prompt.
 	Media bool
@@ -35,7 +33,7 @@ type Facts struct {
 	Items []uint64
 	// Route is Scanner.Route.
 	Route, GivesRoute bool
-	// Chain of the prompt, valid until the Scanner's Release.
+	// Chain is valid until the Scanner's Release.
 	Chain prefix.Chain
 	// Exact is the prompt if given as token IDs, valid until the Scanner's Release. Otherwise it
 	// only has the cache salt.
@@ -61,7 +59,7 @@ const (
 	Rendered // response of vLLM's render endpoints
 )
 
-// Suffixes of a request's path: one host may have several APIs.
+// These are suffixes: one host may have several APIs.
 var paths = [...]struct {
 	path string
 	kind Kind
@@ -82,7 +80,7 @@ const (
 	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"
 )
 
-// KindOf returns the kind of a request by its path, with or without a query.
+// KindOf returns the kind of a request by its path.
 func KindOf(path []byte) Kind {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path = path[:i]

@@ -70,8 +70,7 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for each field before the first broken field. value is non-nil for a
-// length-delimited field, nil for a varint.
+// fields calls f for each field before the first broken field. value is nil for a varint.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

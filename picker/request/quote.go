@@ -28,8 +28,8 @@ func backslashes(p []byte) (n int) {
 
 const nearby = 64 // bytes that nextQuote reads by words
 
-// nextQuote returns the index of the first quote in p[i:], or len(p). Quotes are often close
-// together, and a call of bytes.IndexByte takes as long as the loop over eight words.
+// Quotes are often close together, and a call of bytes.IndexByte takes as long as the loop over
+// eight words.
 func nextQuote(p []byte, i int) int {
 	const (
 		ones   = 0x0101010101010101

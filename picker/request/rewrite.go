@@ -78,8 +78,8 @@ func NewTarget(name string) *Target {
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
-// Replace replaces the body's model by a target. Facts then describe a request for the target. It
-// returns false if the body names too many models.
+// Replace replaces the body's model by a target, also in Facts. It returns false if the body names
+// too many models.
 func (s *Scanner) Replace(by *Target) bool {
 	s.target = by
 	return !s.named.tooMany
@@ -92,8 +92,6 @@ func (s *Scanner) Splices() []Splice {
 	return out
 }
 
-// splices is Splices for removed members. With FindMembers, it also returns the number of remaining
-// members.
 func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	if s.top.on {
 		out, remain = s.top.removals(removed)
@@ -135,8 +133,7 @@ type Rewriter struct {
 }
 
 // NewRewriter returns a Rewriter that replaces each model by the result of target. A nil function
-// or result replaces no model. With route it also removes each member "route" whose name and value
-// take up to 6 KiB.
+// or result replaces no model. With route it also removes each member "route" of up to 6 KiB.
 func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
 	w := &Rewriter{scanner: New(OtherKind), target: target}
 	if w.scanner.top.on = route; target == nil {

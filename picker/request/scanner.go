@@ -55,7 +55,7 @@ type frame struct {
 	to    *prefix.Builder // for the prompt's text
 }
 
-// Scanner reads a body chunk by chunk. Use New.
+// Scanner reads a body chunk by chunk.
 type Scanner struct {
 	kind   Kind
 	size   int
@@ -107,10 +107,10 @@ type Scanner struct {
 	lastRaw, lastModel string
 }
 
-// A Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
+// A Scanner takes 41 KiB.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept is the size of the largest gRPC message whose memory is reused, in bytes.
+// maxKept bounds a gRPC message whose memory is reused, in bytes.
 const maxKept = 1 << 20
 
 // New returns a Scanner for a request of kind k.
@@ -437,7 +437,6 @@ func (s *Scanner) begin(text bool) {
 		s.sink = digested
 		s.digest.Reset()
 	case forPrompt, forContent, forFront, forRole, forText:
-		// A value that is nested too deeply is also part of the prompt.
 		if text || s.depth == maxDepth {
 			s.sink = written
 		}

@@ -4,7 +4,6 @@ const maxSpans = 16
 
 type span struct{ start, end int }
 
-// spans are the positions of the values of a body's top-level "model".
 type spans struct {
 	list    []span
 	start   int
@@ -20,7 +19,7 @@ const (
 	closed
 )
 
-// settle applies the pending event; at is the offset after its byte.
+// at is the offset after the event's byte.
 func (s *spans) settle(at int) {
 	switch {
 	case s.pending == opened:

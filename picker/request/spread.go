@@ -33,7 +33,7 @@ func NewSpread(kind Kind, users int) *Spread {
 	return s
 }
 
-// Holds returns the memory, in bytes, that the next n bytes take until Release.
+// Holds returns the bytes that the next n bytes take until Release.
 func (s *Spread) Holds(n int) int {
 	if s.kind != ChatCompletions {
 		return 0
@@ -119,7 +119,6 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// Methods of spreadReader return false if the body is not JSON.
 type spreadReader struct {
 	b         []byte
 	depth     int

@@ -10,13 +10,12 @@ import (
 // A longer "stream_options", in bytes, stays unchanged.
 const maxOptions = 4 << 10
 
-// FindStreamOptions makes the scanner find the member for IncludeUsage. Call it before the first
-// Write.
+// FindStreamOptions enables IncludeUsage. Call it before the first Write.
 func (s *Scanner) FindStreamOptions() { s.top.on, s.top.options = true, true }
 
-// IncludeUsage makes Splices set stream_options.include_usage in the body of a streamed chat
-// completion or completion of OpenAI's API, so that its server reports the stream's tokens. It does
-// nothing with other bodies, or if the client has set the member.
+// IncludeUsage makes Splices set stream_options.include_usage in the body of a stream of OpenAI's
+// completions or chat completions, so that its server reports the stream's tokens. It does not
+// replace the client's value.
 func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if !s.stream || s.kind != ChatCompletions && s.kind != Completions || s.top.tooMany || s.NotUTF8() {
 		return

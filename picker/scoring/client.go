@@ -19,9 +19,8 @@ const (
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
 	maxAddresses  = 4
-	// maxHeader bounds the bytes of an answer's header and trailer, and window the unread bytes.
-	maxHeader = 16 << 10
-	window    = 128 << 10
+	maxHeader     = 16 << 10
+	window        = 128 << 10
 	// An address gets no request for leftOut after maxFailures failures in a row: each failure
 	// would delay a pick.
 	leftOut     = time.Second
@@ -31,7 +30,6 @@ const (
 // Outcome is how a request to a scorer ended.
 type Outcome string
 
-// A request ends with one of these outcomes.
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores
@@ -52,8 +50,7 @@ type target struct {
 
 var start = time.Now()
 
-// NewClient returns a client of the first maxAddresses addresses. It connects at once. The caller
-// closes it.
+// NewClient connects to the first maxAddresses addresses at once. The caller closes the Client.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
@@ -78,8 +75,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate, or nil. If an address fails early, Score
-// calls the next address.
+// Score returns a score from 0 to 1 for each candidate, or nil. It calls the next address if an
+// address fails early.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
 		return nil, Skipped, nil

@@ -4,8 +4,7 @@ package socket
 
 import "syscall"
 
-// call uses package syscall, which informs the race detector that a write precedes the read of its
-// bytes.
+// Package syscall informs the race detector that a write precedes the read of its bytes.
 func call(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	do := syscall.Read
 	if trap == syscall.SYS_WRITE {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// maxCall bounds the bytes of one system call. The call takes up to about 20 us.
+// maxCall bounds the bytes of one system call, which takes up to about 20 us.
 const maxCall = 128 << 10
 
 type connection interface {
@@ -29,8 +29,7 @@ type conn struct {
 	in, out transfer
 }
 
-// transfer is one direction of a connection. Its fields hold the arguments of calls, so that no
-// call allocates memory.
+// The fields of transfer hold the arguments of calls, so that no call allocates memory.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)
@@ -38,7 +37,6 @@ type transfer struct {
 	n     int
 	errno syscall.Errno
 
-	// Arguments of ReadOnReady.
 	pool   mem.BufferPool
 	size   int
 	buffer *[]byte

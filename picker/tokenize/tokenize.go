@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// MaxBody bounds a body that is sent, in bytes. Prompts are hashed up to the same bound.
+	// MaxBody bounds a body that is sent, in bytes.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
-	// maxResponse bounds a response: 131,072 tokens of 11 bytes.
+	// maxResponse is 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the cached token IDs of all prompts together, in bytes.
+	// maxIDs bounds the cached token IDs, in bytes.
 	maxIDs = 32 << 20
 
-	// After this number of failures in a row, a pool's servers are not called for firstPause. Each
-	// further failure doubles the pause, up to lastPause.
+	// After this number of failures in a row, a pool's servers are not called for firstPause, which
+	// doubles up to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -227,7 +227,7 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// A response with images also has features; its tokens are not comparable with events.
+// The tokens of a response with images are not comparable with events.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

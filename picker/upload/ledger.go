@@ -32,8 +32,8 @@ func (l *Ledger) Open(p Proxy, limit int64) *Upload {
 	return &Upload{ledger: l, proxy: p, limit: limit}
 }
 
-// Take reserves n more bytes. It returns false, and reserves nothing, if the upload would exceed
-// half of the room that other uploads leave.
+// Take reserves n more bytes, or returns false if the upload would exceed half of the room that
+// other uploads leave.
 func (u *Upload) Take(n int64) bool {
 	l := u.ledger
 	l.mu.Lock()

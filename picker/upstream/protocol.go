@@ -9,10 +9,9 @@ import (
 
 const (
 	maxHeader = 64 << 10
-	// idleFor is how long an unused connection is kept.
-	idleFor = time.Minute
+	idleFor   = time.Minute
 	// An HTTP/2 connection that receives no data for pingAfter is pinged, and closed if no answer
-	// arrives within pingFor. A call that times out does not close an HTTP/2 connection.
+	// arrives within pingFor: a call that times out does not close it.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 

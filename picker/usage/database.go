@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// Closing an unused connection after idleConnection frees SQLite's memory.
+	// Closing an unused connection frees SQLite's memory.
 	idleConnection = 30 * time.Second
 	rowsAtOnce     = 100
-	// maxFile bounds the SQLite file, in bytes. Above this size, the oldest hours are dropped.
+	// Above maxFile bytes, the oldest hours of a SQLite file are dropped.
 	maxFile = 256 << 20
 	// MaxRows bounds the rows of one Answer.
 	MaxRows = 100_000
@@ -41,10 +41,9 @@ var (
 	countColumns = []string{"requests", "denied", "failed", "estimated", "input", "cached", "output", "gpu_seconds"}
 )
 
-// database is SQLite in a file, or PostgreSQL.
 type database struct {
 	file string
-	// url returns the URL of PostgreSQL; nil means SQLite. The URL may change.
+	// url returns the URL of PostgreSQL, which may change; nil means SQLite.
 	url  func() (string, error)
 	used string // the URL in use
 	db   *sql.DB
@@ -85,7 +84,7 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes missing tables. It does not try if they exist: the user may lack the permission.
+// prepare does not try to make existing tables: the user may lack the permission.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -98,7 +97,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// withoutURL removes the URL, which may contain a password, from an error.
+// The URL may contain a password.
 func withoutURL(err error) error {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("the URL of the database is invalid: %w", parse.Err)
@@ -182,8 +181,7 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds sizeLimit. In the last hour, new rows
-// lose their names instead.
+// In the last hour, new rows lose their names instead.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -215,8 +213,7 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 // sizeLimit is maxFile, except in tests.
 var sizeLimit int64 = maxFile
 
-// read returns the sums from the hour from on, grouped by columns. first is the first hour in the
-// database; 0 without rows.
+// first is the first hour in the database; 0 without rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {

@@ -10,16 +10,14 @@ import (
 const (
 	// An account with more than maxTokens tokens is ignored.
 	maxTokens = 1 << 24
-	// tokenBytes is the size of a token in JSON. envelopeBytes is the size of a response without
-	// its text.
+	// tokenBytes is the size of a token in JSON, and envelopeBytes of a response without its text.
 	tokenBytes, envelopeBytes = 4, 350
 	// priorTokens is the weight of the assumed size among measured sizes, in tokens.
 	priorTokens = 256
 	// Beyond memoryTokens, the weight of earlier answers is halved.
 	memoryTokens = 1 << 20
-	// minOutput is the length of the shortest answer whose events are measured, in tokens.
-	minOutput = 16
-	// Further pools share one more estimator.
+	// minOutput is the length of the shortest measured answer, in tokens.
+	minOutput     = 16
 	maxEstimators = 1000
 )
 
@@ -42,7 +40,7 @@ type poolKind struct {
 
 type estimator struct{ prompts, events ratio }
 
-// ratio is a quotient of two sums. Earlier terms lose weight.
+// Earlier terms lose weight.
 type ratio struct{ over, under float64 }
 
 func (r *ratio) add(over, under float64) {

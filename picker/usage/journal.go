@@ -18,11 +18,9 @@ const (
 	// fullSegment is the size, in bytes, at which a segment closes while earlier segments wait for
 	// the database.
 	fullSegment = 1 << 20
-	// compactFrom is the size, in bytes, from which a closed segment is compacted to one row for
-	// each key.
+	// From compactFrom bytes on, a closed segment is compacted to one row for each key.
 	compactFrom = 256 << 10
-	// maxWaiting bounds the segments that wait for the database, in bytes. Then counts wait in
-	// memory.
+	// Above maxWaiting bytes of segments that wait for the database, counts wait in memory.
 	maxWaiting = 64 << 20
 	// maxLine is in bytes.
 	maxLine = 16 << 10

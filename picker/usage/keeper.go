@@ -19,9 +19,8 @@ const (
 	applyEvery   = 10 * time.Second
 	applyTimeout = 10 * time.Second
 	readTimeout  = 3 * time.Second
-	// lateAfter is the age from which a waiting count is late.
-	lateAfter = time.Minute
-	hour      = 3600
+	lateAfter    = time.Minute
+	hour         = 3600
 )
 
 // Config configures a Keeper.
@@ -31,9 +30,9 @@ type Config struct {
 	Folder string
 	// Process is this process's name in the database.
 	Process string
-	// URL returns the URL of a PostgreSQL database for each use; nil means SQLite.
+	// URL returns the URL of a PostgreSQL database; nil means SQLite.
 	URL func() (string, error)
-	// Place returns the pool of an Envoy cluster for requests without a pick; may be nil.
+	// Place returns the pool of an Envoy cluster, for requests without a pick; may be nil.
 	Place func(cluster string) string
 	// Late is called when counts have waited for lateAfter, and with zero values when they are
 	// written; may be nil.
@@ -53,9 +52,8 @@ type Keeper struct {
 	since time.Time
 	wake  chan struct{}
 
-	disk    sync.Mutex // guards journal and journalError
-	journal journal
-	// journalError is the error of the last write to the journal, or nil.
+	disk         sync.Mutex // guards journal and journalError
+	journal      journal
 	journalError error
 
 	apply    sync.Mutex // guards the fields below
@@ -184,8 +182,7 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// rotate closes the open segment, and lists the closed segments. Unless always, a segment below
-// fullSegment stays open while earlier segments wait.
+// Unless always, a segment below fullSegment stays open while earlier segments wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -245,7 +242,6 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// settle records the result of applyAll.
 func (k *Keeper) settle(oldest string, err error) {
 	var since time.Time
 	if info, statErr := os.Stat(oldest); oldest != "" && statErr == nil {

@@ -35,13 +35,13 @@ func (q Query) Check() error {
 
 // Answer has the rows of a Query.
 type Answer struct {
-	// Since is the first hour that has counts, in seconds since 1970; 0 without counts.
+	// Since is the first hour that has counts, in seconds since 1970, or 0.
 	Since int64 `json:"since,omitempty"`
 	From  int64 `json:"from"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
 	// Problem is why counts wait for the database, or why it could not be read. Late is the age of
-	// the oldest waiting count, in seconds. Rows include this process's waiting counts.
+	// the oldest waiting count, in seconds.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`
@@ -127,7 +127,7 @@ func (k Key) only(columns []string) (out Key) {
 	return out
 }
 
-// Merge sums the answers of several processes to one query. Each process has a separate database.
+// Merge sums the answers of several processes, each with a separate database.
 func Merge(answers []Answer) (out Answer) {
 	sums := rows{}
 	var problems []string

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the model or owner of counts above a bound of names.
+// Other is the model or owner of counts without names.
 const Other = "other"
 
-// maxName bounds a name in a row, in bytes.
+// maxName is in bytes.
 const maxName = 256
 
 // Key identifies the counts of one row.
@@ -33,8 +33,8 @@ type Counts struct {
 	Denied    int64 `json:"denied"`
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
-	// Input counts the tokens of prompts, Cached the part of Input that was in a server's cache,
-	// and Output the tokens of responses.
+	// Input counts the tokens of prompts, Cached the part of Input that was cached, and Output the
+	// tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`
@@ -55,7 +55,6 @@ func (c *Counts) add(o Counts) {
 	c.GPUSeconds += o.GPUSeconds
 }
 
-// valid reports whether the counts can be sums.
 func (c *Counts) valid() bool {
 	return min(c.Requests, c.Denied, c.Failed, c.Estimated, c.Input, c.Cached, c.Output) >= 0 && c.GPUSeconds >= 0 &&
 		!math.IsInf(c.GPUSeconds, 0)
@@ -67,11 +66,10 @@ type Row struct {
 	Counts
 }
 
-// maxKeys bounds the keys of rows.
 type rows map[Key]*Counts
 
 // maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; above
-// twice maxKeys, all names of further keys are Other.
+// twice maxKeys, all their names are Other.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {

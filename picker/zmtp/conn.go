@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// Socket types.
 const (
 	Pub    = "PUB"
 	Sub    = "SUB"
@@ -46,7 +45,6 @@ const (
 	flagCommand = 4
 )
 
-// These errors end the connection.
 var (
 	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
 	errFlags    = errors.New("ZMTP: a frame has unknown flags")
@@ -59,7 +57,7 @@ type Limits struct {
 	Message int           // bytes; default DefaultMessage
 	Timeout time.Duration // of the handshake, and of each message; default 10 s
 	// Large has a place for each large message that is read at the same time, and Own a place for
-	// each large message of one peer. nil means no limit.
+	// each large message of one peer; may be nil.
 	Large, Own chan struct{}
 }
 

@@ -37,7 +37,7 @@ func NewClient(url string, timeout time.Duration) (*Client, error) {
 	return &Client{peer}, nil
 }
 
-// Put stores a JSON list of token IDs under a new key, and returns the key.
+// Put stores a JSON list of token IDs under a new key.
 func (c *Client) Put(ctx context.Context, tokens []byte, traceParent string) (string, error) {
 	key := NewKey()
 	r, err := c.peer.Do(ctx,

@@ -21,7 +21,6 @@ const (
 	// MaxList bounds a list, in bytes of JSON: more than a million token IDs.
 	MaxList    = 8 << 20
 	heldBodies = 32 << 20
-	// entryBytes is the memory of a list in addition to its bytes.
 	entryBytes = 256
 )
 
@@ -193,7 +192,6 @@ func (s *Store) size() int64 {
 
 func (e *entry) size() int64 { return int64(cap(e.list)) + entryBytes }
 
-// All lists have the same TTL, so the oldest list expires first.
 func (s *Store) expire(now time.Time) {
 	for last := s.stores.Back(); last != nil; last = s.stores.Back() {
 		e := last.Value.(*entry)
