@@ -18,7 +18,7 @@ import (
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
 	Pool        string               `json:"pool"`
-	Known       bool                 `json:"known"` // otherwise no other field is set
+	Known       bool                 `json:"known"` // else no other field is set
 	Strategy    string               `json:"strategy,omitempty"`
 	Choice      string               `json:"choice,omitempty"`
 	Body        string               `json:"body,omitempty"`

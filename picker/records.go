@@ -89,8 +89,8 @@ type Choice struct {
 	Cost     *float64            `json:"cost,omitempty"`
 	Score    *float64            `json:"score,omitempty"`
 	Cached   int                 `json:"cached,omitempty"`
-	Trial    bool                `json:"trial,omitempty"` // the request tests a suspect endpoint, or with Speed a slow one
-	Speed    bool                `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
+	Trial    bool                `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
+	Speed    bool                `json:"speed,omitempty"` // the request measures its speed
 	Drawn    bool                `json:"drawn,omitempty"` // drawn by power-of-two-picker
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`

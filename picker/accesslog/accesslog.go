@@ -24,7 +24,7 @@ import (
 // Entry is the log entry of one picked request.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // "namespace/name" of the Gateway whose key the call has; "" if calls need no key
+	Gateway string `json:",omitempty"` // "namespace/name" of the key's Gateway; "" if calls need no key
 	Pool    string `json:"-"`
 	// Open marks a request in flight, which Envoy logs periodically.
 	Open   bool   `json:",omitempty"`

@@ -18,6 +18,7 @@ const (
 	prefillRate = 4000
 )
 
+// Saturation configures when a server is saturated; 0 means the default.
 type Saturation struct {
 	Queue    float64
 	KV       float64 // usage, 0 to 1

@@ -157,7 +157,7 @@ func (t *topMembers) pass() {
 	t.list = t.list[:len(t.list)-1]
 }
 
-// Edit is what a pick's answer adds to a body.
+// Edit has the members that a pick's answer adds to a body.
 type Edit struct {
 	// TokenData is a JSON array of token IDs for nvext.token_data. It is only added to an object
 	// without token_data whose nvext, if any, is an object.
