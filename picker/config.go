@@ -28,8 +28,7 @@ import (
 type Config struct {
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
-	// Tracer records sampled picks; may be nil.
-	Tracer trace.TracerProvider
+	Tracer     trace.TracerProvider
 
 	Reports Reports
 	Sharing Sharing
@@ -191,11 +190,10 @@ type Sent struct {
 
 // Session is the place of a session or of a stored response.
 type Session struct {
-	Pool objectid.Target `json:"p"`
-	ID   uint64          `json:"i"` // schedule.Session.ID
-	At   netip.AddrPort  `json:"a"`
-	// Cluster replaces At for an import.
-	Cluster string `json:"c,omitempty"`
+	Pool    objectid.Target `json:"p"`
+	ID      uint64          `json:"i"` // schedule.Session.ID
+	At      netip.AddrPort  `json:"a"`
+	Cluster string          `json:"c,omitempty"`
 	// Response is a stored response, instead of ID. Served is its server, instead of At.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
@@ -298,8 +296,7 @@ type Pool struct {
 	// Spills means that requests can be spilled when the pool is full. Requests of a route that
 	// still lacks spill targets are picked for as if no endpoint were full.
 	Spills bool
-	// Spill lists the spill targets that Envoys have.
-	Spill []string
+	Spill  []string
 	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, for Envoy's retries.
 	Fallbacks int
 	// NoHeadersLimit makes streams wait for their server's headers without a limit.
@@ -334,8 +331,7 @@ type Clusters struct {
 	Margin time.Duration
 	// Latency compares the clusters by response times instead of load.
 	Latency bool
-	// Blind makes picks ignore prompts, even if bodies are read.
-	Blind bool
+	Blind   bool
 	// Sessions sends a session's requests to one cluster, while it accepts requests.
 	Sessions bool
 }

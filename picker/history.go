@@ -55,9 +55,8 @@ type Record struct {
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
 	// Bytes is the size of the read body. Served is the model that replaced Model.
-	Bytes  int    `json:"bytes,omitempty"`
-	Served string `json:"served,omitempty"`
-	// Stages are set if Picks.Request selects one request.
+	Bytes     int           `json:"bytes,omitempty"`
+	Served    string        `json:"served,omitempty"`
 	Stages    []Passed      `json:"stages,omitempty"`
 	Processor *Processed    `json:"processor,omitempty"`
 	Waited    time.Duration `json:"waited,omitempty"`

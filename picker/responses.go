@@ -20,7 +20,7 @@ const (
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
-	// Above maxResponseWaits, picks do not wait.
+	// maxResponseWaits bounds a pool's waiting picks. Further picks do not wait.
 	maxResponseWaits = 256
 )
 

@@ -325,7 +325,6 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// The first reason of report stays.
 func (t *turn) report(p *Picker, next Unserved) {
 	if next.Servers != t.found.Servers {
 		t.found = next

@@ -16,7 +16,7 @@ const (
 	// permitTimeout bounds how long a call waits for access to a pool: its Envoy may have a new
 	// route that this process has not read yet. It is below Envoy's timeout of a pick (2 s).
 	permitTimeout = 750 * time.Millisecond
-	// Above maxPermitWaits, calls are denied at once.
+	// maxPermitWaits bounds the waiting calls. Further calls are denied at once.
 	maxPermitWaits = 256
 )
 

@@ -116,7 +116,6 @@ func listed(texts []string, retries int) extproc.Answer {
 // each connection after a stream without notice. A shorter list repeats.
 const leastTries = 5
 
-// user is the user's number of retries.
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	if len(ranked) < 2 || pool.Fallbacks == 0 {
 		return user

@@ -52,7 +52,6 @@ func (k *pick) keptHere() bool {
 	})
 }
 
-// atKeeper returns false if the response's server accepts no requests.
 func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.keeper == "" || isHop(k.keeper) {
 		return false

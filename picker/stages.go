@@ -35,7 +35,6 @@ const (
 	atRequest // all parts of the request that the pick needs
 )
 
-// stages returns the stages of a pick, in order.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, shown: admitted},

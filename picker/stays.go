@@ -26,7 +26,7 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// An expired token also returns its second part.
+	// The picker behind gets its part back even if the import's part has expired.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}

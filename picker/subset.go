@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Above maxSubsets, selectors are evaluated for each request.
+	// maxSubsets bounds the cached selectors. Further selectors are evaluated for each request.
 	maxSubsets = 64
 	// A longer selector, in bytes, matches no endpoint.
 	maxSelector = 16 << 10

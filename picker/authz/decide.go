@@ -47,8 +47,7 @@ type Decision struct {
 	Key *Key
 	// Restricted are the selected keys that do not permit everything.
 	Restricted []*Key
-	// Remove names the headers with the credential.
-	Remove []string
+	Remove     []string
 }
 
 // Decide decides at the time now. An error means that the Table cannot decide.

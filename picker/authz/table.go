@@ -36,7 +36,6 @@ func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// compare orders the keys with one hash; the first key counts.
 func (k *Key) compare(o *Key) int {
 	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
 		strings.Compare(k.Name, o.Name))

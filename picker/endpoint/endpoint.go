@@ -143,8 +143,7 @@ type State struct {
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
-	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second, 0 if unknown.
+	Reading  float64    `json:"-"`
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`

@@ -17,7 +17,8 @@ const (
 	// decay is the quotient of the weights of two successive samples, so about the last 50 samples
 	// count.
 	decay = 0.98
-	// Clients and servers send these numbers.
+	// maxCounted bounds the tokens in a sample, and maxRequests the requests: clients and servers
+	// send these numbers.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
 	// maxLatency bounds a sample, in seconds: a hanging request must not outweigh all others.

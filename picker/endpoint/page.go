@@ -95,7 +95,6 @@ func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response,
 	return response, nil
 }
 
-// Close closes the connection, if any.
 func (c *pageConn) Close() {
 	if c.conn != nil {
 		c.stop()

@@ -35,8 +35,7 @@ type Work struct {
 	// Early means that the first byte may precede the reading of the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
-	Measure bool
-	// Generates means that the response has tokens.
+	Measure   bool
 	Generates bool
 	// First is the predicted time to the first token, and Whole to the end of a response that is
 	// not streamed, or 0. Held is how long the picker held the request before.

@@ -29,7 +29,7 @@ type Config struct {
 	StaleAfter int
 	// Concurrent bounds the running scrapes, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns why an address must not be scraped, or ""; may be nil.
+	// Never returns the kind of an address that must not be scraped, or ""; may be nil.
 	Never    func(netip.Addr) string
 	Prefixes *prefix.Index
 	Jitter   func() float64

@@ -22,11 +22,10 @@ import (
 // clients.
 const (
 	reportedWindow = 30 * time.Second
-	// Two rates are equal up to the factor agreeing.
+	// agreeing is the largest quotient of two rates that count as equal.
 	agreeing = 1.3
 	// tokenizing is the largest plausible quotient of a prompt's token counts here and at a server.
-	tokenizing = 4
-	// reportedFor is how long a rate is valid.
+	tokenizing  = 4
 	reportedFor = 10 * time.Minute
 	// longFrom is the minimum mean number of tokens per request in a window. With fewer tokens,
 	// long prompts among many short prompts show too low a rate.

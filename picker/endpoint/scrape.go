@@ -147,7 +147,6 @@ func (s Scrape) Fail(err error) {
 	}
 }
 
-// processStart is the origin of nanoseconds in atomics.
 var processStart = time.Now()
 
 func sinceStart(now time.Time) int64 { return int64(At(now)) }

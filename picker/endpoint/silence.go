@@ -16,7 +16,7 @@ import (
 // it show nothing. A silent server is probed (Registry.Silent). It serves again once a probe gets a
 // token or the server shows progress.
 const (
-	// A wait must exceed the predicted time by the factor beyond.
+	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
 	// leastBlind is the minimum wait if no page has counters: streams report their bytes only every
 	// 2 s.

@@ -12,7 +12,7 @@ const (
 	// DefaultKV.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// From a queue of sheddableQueue on, a server accepts no sheddable requests.
+	// A server with sheddableQueue waiting requests accepts no sheddable requests.
 	sheddableQueue = 1
 	// prefillRate, in tokens a second, is for servers with an unknown rate.
 	prefillRate = 4000

@@ -51,7 +51,7 @@ const (
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// A connection that lasts for tried is no failure.
+	// tried is the duration from which a connection is no failure.
 	tried = 10 * time.Second
 )
 

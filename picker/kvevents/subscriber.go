@@ -30,7 +30,7 @@ type Config struct {
 	Blocks int
 	// Load receives each published load; may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns why an address must not be dialed, or ""; may be nil.
+	// Never returns the kind of an address that must not be dialed, or ""; may be nil.
 	Never func(netip.Addr) string
 	// Retry is the first pause between attempts to connect, which doubles up to 30 s; default 1 s.
 	Retry time.Duration

@@ -27,7 +27,7 @@ const (
 
 // Config configures a Checker.
 type Config struct {
-	// Never returns why an address must not be called, or ""; may be nil.
+	// Never returns the kind of an address that must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
 	// Transport sends probes. The default keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper

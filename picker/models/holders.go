@@ -21,10 +21,10 @@ const (
 	perServer = 20 * time.Millisecond
 	// maxRead bounds the servers in one reading.
 	maxRead = 64
-	// A request waits at most awaitLists for an unlisted name, and once in forget for the same
-	// name.
+	// awaitLists bounds a request's wait for an unlisted name. forget is the shortest time between
+	// two waits for the same name.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
-	// markFor bounds the effect of a server's 404 without a readable list.
+	// markFor is how long a 404 counts if the server's list is not readable.
 	markFor = time.Minute
 	// staleAfter bounds the use of a list after its server's last answer.
 	staleAfter                       = time.Minute

@@ -39,7 +39,7 @@ const (
 type Config struct {
 	// Transport calls servers over HTTP/1.1 in cleartext. The default keeps no connections.
 	Transport http.RoundTripper
-	// Never returns why an address must not be called, or ""; may be nil.
+	// Never returns the kind of an address that must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
 	// OnPanic receives panics of Holders' readings; may be nil.
 	OnPanic func(pool string, value any, stack []byte)

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// api has the parts in which the APIs that generate text differ.
 type api struct {
 	prefix string
 	// last is the text that the answer repeats.
@@ -23,7 +22,6 @@ type api struct {
 
 type object = map[string]any
 
-// The usage is known once the request runs.
 type reply struct {
 	job
 	id      string

@@ -30,7 +30,6 @@ func tokenIDs(words []string) []uint32 {
 	return out
 }
 
-// cache is vLLM's prefix cache, with the least recently used block evicted first.
 type cache struct {
 	limit  int
 	events *kvEvents

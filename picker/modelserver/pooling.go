@@ -105,7 +105,6 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// pool runs the inputs of p and sends the answer, or err.
 func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled, err error,
 	answer func(number uint64, model string, tokens usage) any) {
 	if err == nil {

@@ -117,7 +117,6 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error
 	return j, err
 }
 
-// render responds with token IDs, as vLLM does.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, a api, show func(rendered) any) {
 	j, err := s.read(w, r, a)
 	if err != nil {
@@ -131,7 +130,6 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// lora is not empty if the model is an adapter.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// A shard is so small that copying its table takes a fraction of a millisecond.
+// Shards are so small that copying a table takes a fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
 type shard struct {
@@ -65,8 +65,8 @@ func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect sets out to the servers of in that have a block. Bit k of word i stands for the server
-// with ID 32 x (first + i) + k.
+// intersect reduces the set in to the servers that have a block, and stores them in the set out.
+// Bit k of word i stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {

@@ -62,7 +62,7 @@ func (s *Server) Blocks() int {
 // From alwaysUsed on, no denial removes a block.
 const alwaysUsed = math.MaxUint8
 
-// Long tokens have longBytesPerToken bytes.
+// longBytesPerToken is the length of a token in text whose tokens are long.
 const longBytesPerToken = 5
 
 // Fits reports whether a server's cache can hold a prompt of this length at BytesPerToken, if its

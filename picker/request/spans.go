@@ -19,7 +19,6 @@ const (
 	closed
 )
 
-// at is the offset after the event's byte.
 func (s *spans) settle(at int) {
 	switch {
 	case s.pending == opened:

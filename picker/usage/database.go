@@ -181,7 +181,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// In the last hour, new rows lose their names instead.
+// shrink drops the oldest hours of a SQLite file that exceeds sizeLimit. If only one hour is left,
+// new rows lose their names.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {

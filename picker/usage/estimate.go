@@ -40,7 +40,7 @@ type poolKind struct {
 
 type estimator struct{ prompts, events ratio }
 
-// Earlier terms lose weight.
+// ratio is a quotient of two sums, in which earlier terms lose weight.
 type ratio struct{ over, under float64 }
 
 func (r *ratio) add(over, under float64) {

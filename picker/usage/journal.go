@@ -122,7 +122,7 @@ func (j *journal) close() error {
 	return nil
 }
 
-// A kill or a power cut during replace leaves the old or the new segment.
+// A kill or a power cut leaves the old or the new segment.
 func replace(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

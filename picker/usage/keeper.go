@@ -182,7 +182,7 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// Unless always, a segment below fullSegment stays open while earlier segments wait.
+// If always is false, a segment below fullSegment stays open while earlier segments wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
