@@ -18,8 +18,8 @@ import (
 // Chooser chooses among the clusters of imports. It is safe for concurrent use.
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
-	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
-	// charged to the first cluster until the Charge ends.
+	// Choose appends the ranked clusters of a pool to out, best first. With charged, the first
+	// cluster is charged with the request until the Charge ends.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender returns this process's name for the clusters' pickers.
 	Sender() string
@@ -244,9 +244,8 @@ func anotherTakes(r *extproc.Request) bool {
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting returns how long another cluster's request is expected to wait at a pool, and how many
-// blocks of prompts its servers cache. ok is false unless this picker picks from the pool by
-// strategy "load".
+// Waiting returns another cluster's expected wait at a pool, and how many blocks of prompts its
+// servers cache. ok is false unless this picker picks from the pool by strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

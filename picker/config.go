@@ -44,7 +44,7 @@ type Config struct {
 	KVEvents net.Listener
 	Peers    Peers
 	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
-	// its request; 0 means 100 ms. Then the pick takes the slot.
+	// its request; 0 means 100 ms.
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for the end of another request before its pool counts as
 	// full, or chwbl passes over the key's endpoint; 0 means 15 ms. Access logs arrive every 5 ms
@@ -171,8 +171,8 @@ type Protocol struct {
 	// OnePool fails health checks without a default pool.
 	OnePool      bool
 	IgnoreSubset bool
-	// Conformance obeys the header test-epp-endpoint-selection and sends
-	// x-conformance-test-served-endpoint, so that any client can choose its endpoint.
+	// Conformance obeys the header test-epp-endpoint-selection, so that any client can choose its
+	// endpoint.
 	Conformance bool
 }
 
@@ -287,8 +287,8 @@ type Pool struct {
 	// ShedAfter is the predicted time to the first token above which a sheddable request is
 	// answered with 429; 0 means no limit.
 	ShedAfter time.Duration
-	// SessionTTL is how long the strategy "session" keeps a session after its last request. 0 means
-	// DefaultSessionTTL, and SessionCookie "" DefaultSessionCookie.
+	// SessionTTL is how long the strategy "session" keeps a session after its last request; 0 means
+	// DefaultSessionTTL. SessionCookie "" means DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
 	// Responses sends requests that name a stored response to its server or cluster.

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// With --router-mode direct, the frontend of Dynamo beside each worker sends a request to the
-// workers whose numbers are in headers. A worker's number follows from its pod's name.
+// With --router-mode direct, Dynamo's frontend beside each worker sends a request to the workers
+// whose numbers are in headers. A worker's number follows from its pod's name.
 
 const (
 	modeAggregated    = "aggregated"

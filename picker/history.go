@@ -40,8 +40,8 @@ type Record struct {
 	Lease     string `json:"lease,omitempty"`
 	// Exceeded are the limits that prevented a pick, for each 429 and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images;
-	// "" means the servers in Endpoints. Missing are the stages without a free server.
+	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images,
+	// if not the servers in Endpoints. Missing are the stages without a free server.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
@@ -81,8 +81,8 @@ type Passed struct {
 }
 
 const (
-	// historySize bounds a pool's records, and maxRecords the records of all pools. Every pool
-	// keeps at least minHistory. A record with 16 verdicts takes about 10 KiB.
+	// historySize bounds a pool's records, and maxRecords the records of all pools. A pool keeps at
+	// least minHistory. A record with 16 verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024

@@ -57,8 +57,7 @@ type modelRule struct {
 }
 
 // golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are so evenly distributed
-// that in any run of requests each target gets its share, within a few requests (Weyl's sequence;
-// Knuth, TAOCP 6.4).
+// that in any run of requests each target gets its share (Weyl's sequence; Knuth, TAOCP 6.4).
 const golden = 0x9e3779b97f4a7c15
 
 func newModelRules(m *Models, start func() uint64) *modelRules {

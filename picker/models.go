@@ -51,8 +51,8 @@ func keys(r *extproc.Request) string {
 }
 
 // listModels answers a request for the list of models with the models of all pools of its route. It
-// returns false if no server reports a model; the request is then picked for. For restricted API
-// keys, the list has only permitted models, and no server answers. pool may be nil.
+// returns false if no server reports a model. For restricted API keys, the list has only permitted
+// models, and no server answers. pool may be nil.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	restricted := keys(r)

@@ -170,8 +170,8 @@ func New(c Config) (*Picker, error) {
 	return p, nil
 }
 
-// SetPools replaces all pools in one step and makes the picker ready. An invalid pool is in the
-// error, and keeps its last valid configuration or is omitted.
+// SetPools replaces all pools in one step and makes the picker ready. The error lists invalid
+// pools, which keep their last valid configuration or are omitted.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()

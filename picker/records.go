@@ -371,8 +371,7 @@ func costOf(v *schedule.Verdict) float64 {
 }
 
 // trim keeps the verdicts on a pick's endpoints, on the best other endpoints, and on a few excluded
-// endpoints. rest counts the other verdicts by the filter that removed the endpoint, or as
-// candidates.
+// endpoints. rest counts the others by the filter that removed the endpoint, or as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

@@ -32,8 +32,8 @@ func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepalive
 
 // ServerOptions returns the options of a gRPC server for a Picker. workers is the number of
 // goroutines that are kept for streams, so that each stack grows only once. admit decides which
-// calls may begin, before the picker's tap handle: gRPC allows only one handle. A nil admit admits
-// all calls.
+// calls may begin, before the picker's tap handle: gRPC allows only one. A nil admit admits all
+// calls.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {

@@ -22,9 +22,9 @@ const (
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader is the ID of a route's session (sessionPersistence). With any strategy, its
-// requests stay at one server of the pool. Gateways remove this header from clients' requests, and
-// from requests to model servers.
+// SessionHeader is the ID of a route's session (sessionPersistence), whose requests stay at one
+// server of the pool. Gateways remove this header from clients' requests, and from requests to
+// model servers.
 const SessionHeader = "penstock-peer-session"
 
 const (

@@ -8,7 +8,7 @@ import (
 )
 
 // A server that caches a prompt caches it for all pickers. So each pick is published to the other
-// processes, which record its prompt and its adapter as if they had picked.
+// processes, which record its prompt and its adapter.
 
 const maxSender = 128 // in bytes
 

@@ -14,9 +14,8 @@ import (
 )
 
 // Servers with waiting requests are judged every judgeEvery. A silent server is probed at once, and
-// then 1, 2, 4, ... 30 s after each probe that got no token. All servers together have at most
-// maxProbes probes. A probe lasts up to probeTime, because a server that recovers answers open
-// requests.
+// then 1, 2, 4, ... 30 s after each probe that got no token. A probe lasts up to probeTime, because
+// a server that recovers answers open requests.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second

@@ -20,10 +20,10 @@ const (
 	maxPermitWaits = 256
 )
 
-// admit decides whether the caller may pick from the pool. A Gateway may if its routes use the
-// pool, a member of a cluster set if the pool is exported to it. The caller's key or certificate
-// was verified before (xds/identity). admit sets Request.Imported, and ends a denied call. It
-// leaves a call for an unknown pool to find.
+// admit decides whether the caller may pick from the pool: a Gateway whose routes use the pool, or
+// a member of a cluster set to which the pool is exported. The caller's key or certificate was
+// verified before (xds/identity). admit sets Request.Imported, and ends a denied call. It leaves a
+// call for an unknown pool to find.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 func admitted(r *Record) string {

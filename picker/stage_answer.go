@@ -23,7 +23,7 @@ func answer(k *pick) {
 }
 
 // Spill targets follow the pods in every pick. Without a pod, or if all pods are full, a pick has
-// only the spill targets, with any failure mode.
+// only the spill targets.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -111,9 +111,9 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// leastTries is the minimum number of attempts of a pick with several servers. A working server may
-// close a connection just when a request arrives, while the next server is dead: llama.cpp closes
-// each connection after a stream without notice. A shorter list repeats.
+// leastTries is the minimum number of attempts of a pick with several servers; a shorter list
+// repeats. A working server may close a connection just when a request arrives, while the next
+// server is dead: llama.cpp closes each connection after a stream without notice.
 const leastTries = 5
 
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {

@@ -26,9 +26,9 @@ const (
 
 // hold makes a request wait while its pool is saturated, if the pool has flow control. The wait may
 // replace the pool by its newer configuration. It ends a request with 429 if the wait is too long
-// or the queue is full, and with 503 if the pool has no endpoint or the client leaves. A request
-// with spill targets goes there at once; another cluster's request gets a 429 at once. An admitted
-// request has a place in the queue until settle.
+// or the queue is full, and with 503 if the pool has no endpoint or the client leaves. Requests
+// with spill targets, and other clusters' requests, do not wait. An admitted request has a place in
+// the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// recall finds the place of the stored response that a request names, in pools with Pool.Responses.
-// It waits at most 100 ms for an unknown response, which the server may have just sent. It sets
-// k.keeper, and ends no pick.
+// recall sets k.keeper to the place of the stored response that a request names, in pools with
+// Pool.Responses. It waits at most 100 ms for an unknown response, which the server may have just
+// sent. It ends no pick.
 //
 // Any other server answers the request with 404. So this server takes precedence over sessions,
 // processors, strategies, flow control and limits, but not over the gateway's subset.

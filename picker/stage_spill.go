@@ -9,8 +9,8 @@ import (
 
 // spill decides about a request that no endpoint accepts. It first waits for the end of another
 // request. Then the request goes to spill targets, or is picked for as if no endpoint were full, or
-// goes to any endpoint if a remote picker fails open. spill may open the lease. Otherwise it ends
-// the pick with 429 or 503.
+// goes to any endpoint if a remote picker fails open. Otherwise spill ends the pick with 429 or
+// 503.
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {

@@ -15,7 +15,7 @@ import (
 
 // tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
 // stream soon after the pick and reports the request's end in its access log. Other gateways keep
-// the stream until the response, so the end of the stream is the best known end of the request.
+// the stream until the response, so its end is the best known end of the request.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease

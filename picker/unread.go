@@ -9,7 +9,7 @@ import (
 
 // A prompt counts as cached at a server from the pick on. If the server denies the request, or
 // never gets it, this is reverted, in other processes too. Evictions and reports to other clusters
-// (Config.Observer) are not reverted.
+// (Config.Observer) stay.
 
 // sentTo returns false if the server's cache is too small: the server then denies the prompt.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {

@@ -33,7 +33,7 @@ type Entry struct {
 	// Sent is the time from the request's start until its last byte was sent; 0 before.
 	Sent time.Duration `json:",omitempty"`
 	// Headers and FirstByte are the times from the request's start to the response's headers, and
-	// to the first byte of its body; 0 before. Servers send a stream's headers before they read the
+	// to its body's first byte; 0 before. Servers send a stream's headers before they read the
 	// prompt, so only FirstByte shows the first token.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
@@ -175,8 +175,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// If a request had two concurrent attempts, named is the endpoint of the later attempt, but from is
-// the address of the endpoint that sent headers first. Hops have no such address.
+// named is the endpoint of a request's last attempt, and from the address of the endpoint that sent
+// headers first. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -257,7 +257,7 @@ func streamError(m *corev3.Metadata) int {
 }
 
 // kinds classifies errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the
-// Responses API. names holds parts of the error names, in lower case and without separators.
+// Responses API. names holds parts of the error names, without separators.
 var kinds = []struct {
 	status int
 	names  []string

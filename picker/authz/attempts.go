@@ -7,8 +7,8 @@ import (
 )
 
 // An address may make attemptBurst failed attempts at once, and regains one each attemptEvery.
-// Well-formed keys have 256 random bits, so they are not limited. A credential that was valid from
-// the address within goodTime passes: many clients may share an address.
+// Well-formed keys (256 random bits) are not limited. A credential that was valid from the address
+// within goodTime passes: many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second

@@ -138,8 +138,7 @@ func (k *Key) Names(model string) bool {
 // maxCredential is in bytes.
 const maxCredential = 1024
 
-// presented returns the credential of a request and the headers that have it. Some clients send one
-// key in two headers. Different keys count as no credential.
+// Some clients send one key in two headers. Different keys count as no credential.
 func presented(headers []Header) (credential string, carriers []string) {
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)

@@ -31,8 +31,8 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 	ring[(r.next.Add(1)-1)%uint32(len(ring))].Store(adapter)
 }
 
-// HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick loaded
-// there. adapter is the hash of its name; slots is the number of adapters that fit.
+// HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick loaded.
+// adapter is the hash of its name; slots is the number of adapters that fit.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }

@@ -30,8 +30,8 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant compares the second fastest quarter of the shorter prompts with the same quarter of the
-// longer prompts: the fastest prompts may be cached, and slower prompts wait for other requests.
+// constant compares the second fastest quarter of the shorter and of the longer prompts: the
+// fastest prompts may be cached, and slower prompts wait for other requests.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before

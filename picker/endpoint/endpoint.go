@@ -110,7 +110,7 @@ func (e *Endpoint) Shown() time.Time {
 // State is an endpoint's load at one moment.
 type State struct {
 	// Fresh is false without a scrape, after several failures in a row, or if the last scrape is
-	// too old. Strategies must not use Queue, Running and KV then.
+	// too old. Then strategies must not use Queue, Running and KV.
 	Fresh bool `json:"fresh"`
 	// Idle means that scraping stopped because no pool of the endpoint had a pick for a while.
 	Idle bool `json:"idle,omitempty"`

@@ -2,9 +2,9 @@ package endpoint
 
 import "time"
 
-// While a server's rate is unknown, the first tokens of past requests bound how long the server may
-// take. Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes. A
-// server with too few first tokens is compared with the slowest other server of its pool.
+// While a server's rate is unknown, the first tokens of past requests bound how long it may take.
+// Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes. A server
+// with too few first tokens is compared with the slowest other server of its pool.
 const (
 	keptFirsts, enoughFirsts = 32, 5
 	// A prompt is compared with prompts of at least 1/longer of its length. All prompts of up to
@@ -26,8 +26,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns the number of first tokens that are comparable with a prompt, and their longest
-// time, scaled to all tokens: of the prompt, and of the prompts read with it.
+// slowest returns the number of comparable first tokens, and their longest time, scaled to all
+// tokens: of the prompt, and of the prompts read with it.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -137,7 +137,7 @@ func (t *headersTook) limit() time.Duration {
 }
 
 // HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
-// another server. It is 0 unless the server is known to send headers before it reads the prompt.
+// another server; 0 unless the server is known to send headers before it reads the prompt.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -160,7 +160,7 @@ func (l *Load) headerLimits() *HeaderLimits {
 	return nil
 }
 
-// Answered records the times of the response's headers and of its body's first byte, both since the
+// Answered records the times of the response's headers and of its body's first byte, since the
 // server got the request. Call it before Begun. Only the first call for a stream counts, and only
 // at the picked server.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {

@@ -19,7 +19,7 @@ const (
 	// maxID bounds the ID of an adopted lease, in bytes: another process wrote the ID.
 	maxID = 64
 	// A lease can expire although its request continues, for example when its Envoy had no CPU for
-	// seconds. The next renewal resumes the lease within resumable, for at most maxExpired leases.
+	// seconds. The next renewal resumes the lease within resumable.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
 	// MaxOpen bounds a Gateway's open leases: a client with the Gateway's key may open any number.
@@ -67,10 +67,8 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint.
-//
-// Open, Find, Resume and Adopt return a lease for use until Done. The memory of a released lease is
-// reused after the last Done.
+// Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease for
+// use until Done. The memory of a released lease is reused after the last Done.
 type Lease struct {
 	uses    atomic.Int32 // by the table until Release, and by each user until Done
 	id      uint64
@@ -107,7 +105,7 @@ type Lease struct {
 const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
-// lease expires if it is not renewed for timeout.
+// lease expires timeout after its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -132,7 +130,7 @@ func (l *Leases) ledger(gateway string) *ledger {
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
 // Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
-// means no limit), or if the work is a trial during another trial.
+// means no limit), or for a trial during another trial.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -183,8 +181,8 @@ func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease 
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease of this process. at returns the address that serves the pool's
-// request, or nil. Resume returns nil for IDs of other processes and leases of other Gateways.
+// Resume reopens an expired lease that this process issued to gateway, or returns nil. at returns
+// the address that serves the pool's request, or nil.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {

@@ -32,9 +32,9 @@ type Reading struct {
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads a dialect's series from a page. It fails without the queue's series, or if the
-// queue, the running requests or the KV cache usage is invalid: with zeros instead, a broken server
-// would look idle. It skips lines longer than page's buffer.
+// parsePage fails without the queue's series, or if the queue, the running requests or the KV cache
+// usage is invalid: with zeros instead, a broken server would look idle. It skips lines longer than
+// page's buffer.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {

@@ -14,7 +14,7 @@ import (
 )
 
 // pageConn reads one metrics page repeatedly over HTTP/1.1 without TLS, in the caller's goroutine.
-// A net/http.Transport, with two goroutines for each connection, costs 50 % more CPU.
+// A net/http.Transport, with its goroutines, costs 50 % more CPU.
 type pageConn struct {
 	invalid error
 	address string

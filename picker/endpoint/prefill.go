@@ -58,10 +58,9 @@ type Work struct {
 	Relearn               bool
 }
 
-// prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
-// sums up the uncached tokens of all requests without a first byte. W is Q less the tokens that the
-// server has read since, at its rate. W is stored as the time at which all tokens are read, so it
-// needs no timer.
+// Q sums up the uncached tokens of all requests without a first byte. W is Q less the tokens that
+// the server has read since, at its rate. W is stored as the time at which all tokens are read, so
+// it needs no timer.
 type prefill struct {
 	unread    atomic.Int64 // this process's part of Q
 	confirmed atomic.Int64 // part of unread that a report showed to wait
@@ -112,8 +111,8 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 }
 
 // extend adds took, the server's time for further prompts, to W, which is then at least reading;
-// both are in nanoseconds. before is the number of unread tokens so far. extend returns when the
-// server begins to read the further prompts.
+// both are in nanoseconds. before is the number of unread tokens so far. from is when the server
+// begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()

@@ -6,7 +6,7 @@ import "time"
 // server that was slow once would get no requests and stay slow forever.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request may measure e's speed again. s is e's state. e must be idle,
+// Outdated reports whether a request may measure the speed of e, whose state is s. e must be idle,
 // have no trial in flight, and have learned nothing for relearnAfter times the number of processes,
 // because each process learns by itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {

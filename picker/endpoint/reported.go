@@ -12,9 +12,8 @@ import (
 // Metrics pages count the prompt tokens computed and the seconds taken. If the server reads one
 // prompt at a time, their quotient is its rate. With several prompts, each second counts once for
 // each prompt. So a second rate must agree: the tokens divided by the time in which this control
-// plane had unread prompts there. If the rates differ, because of other clients or waits for a
-// slot, the earlier rate stays. A window lasts from one moment without requests to the next, or for
-// reportedWindow.
+// plane had unread prompts there. A window lasts from one moment without requests to the next, or
+// for reportedWindow.
 //
 // Responses that are not streamed, and early events, hide the first token. Such a hidden prompt
 // counts as unread from when it was sent, for its share of the server's seconds, but at most until

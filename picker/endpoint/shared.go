@@ -12,7 +12,7 @@ import (
 
 // Some loads arrive without a scrape: from a peer that read the page (Receive), or from the server
 // (Push). A process that receives a reading waits a quarter longer before it reads the page itself.
-// So one process reads each page, until it has ended or is slow.
+// So one process reads each page.
 
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)

@@ -13,8 +13,7 @@ import (
 // their first token while the server shows no progress: no body byte of any request, and no change
 // of the token counters on its page. Without counters, a response that is not streamed shows no
 // progress until its end. Only its predicted total time then counts, and streams that wait beside
-// it show nothing. A silent server is probed (Registry.Silent). It serves again once a probe gets a
-// token or the server shows progress.
+// it show nothing. A silent server is probed (Registry.Silent).
 const (
 	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
@@ -62,7 +61,7 @@ type motion struct {
 	mu     sync.Mutex
 	moved  int64 // time of the server's last progress
 	proven int64 // time at which a probe last got a token
-	// Requests have waited between the times from and to, except for a gap. from is 0 if no request
+	// Requests have waited between the times from and to, except for a gap; from is 0 if no request
 	// waited. limit is the longest allowed wait of these requests.
 	from, to, limit int64
 	// overdue is when a request exceeds its own limit; reported is when that request was last in

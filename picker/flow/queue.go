@@ -86,7 +86,7 @@ type Room struct {
 	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process is the first by their common order: it receives the remainder of divided room.
+	// this process is the first by their common order.
 	Others int
 	First  bool
 }

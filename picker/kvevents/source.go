@@ -214,7 +214,7 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 }
 
 // If the replay fails, the reports stay until the next message shows a gap. A gap soon after the
-// last replay waits for replayEvery, because its messages are not requested again later.
+// last replay waits for replayEvery: its messages are not requested again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return

@@ -16,8 +16,7 @@ import (
 
 const (
 	// Within bounds the wait for proof that a responsive server is dead. silence is for an
-	// unresponsive server, because a dying engine answers late. A probe takes at most Within, so
-	// Dead returns after at most the sum.
+	// unresponsive server, because a dying engine answers late.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
 	// Above maxProbes concurrent probes and maxWaiting waiting requests, Dead reports no server as

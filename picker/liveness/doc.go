@@ -1,5 +1,5 @@
-// Package liveness determines whether a model server that answered 500 or 503 is dead. A dying vLLM
-// answers 500 for 0.1 s before it closes its port, but a working server also sends 500 to requests
+// Package liveness determines whether a model server that answered 500 or 503 is dead. A vLLM whose
+// engine core was killed answers 500 for 0.1 s, but a working server also sends 500 to requests
 // that would fail at every server. Only package picker calls this package.
 //
 // Dead reads the server's /health until a probe proves that the server is dead. Look probes a

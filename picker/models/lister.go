@@ -29,7 +29,7 @@ const (
 	// maxAsked bounds the servers queried for one list, and maxCalls the calls for all pools.
 	maxAsked, maxCalls = 8, 64
 	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
-	// queried for refreshAfter. Without such a part, the further part has no models.
+	// queried for refreshAfter, if any.
 	maxParts = 16
 	// via marks calls of other clusters' gateways (translator/envoy).
 	via = "1.1 penstock"

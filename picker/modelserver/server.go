@@ -27,25 +27,24 @@ type Config struct {
 	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
 
 	// TokenizerRate is in prompt tokens a second, for one prompt at a time, before the headers of
-	// the answer. 0 means that tokenizing takes no time.
+	// the answer. 0 means no time.
 	TokenizerRate    float64
 	TimeToFirstToken time.Duration // after the time in the queue
-	// PrefillRate is in prompt tokens a second; 0 means that reading takes no time.
+	// PrefillRate is in prompt tokens a second; 0 means no time.
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
 	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
 	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
-	// it, plus StepTimePerSequence for each running request. A step computes up to MaxBatchedTokens
+	// it, plus StepTimePerSequence for each running request. It computes up to MaxBatchedTokens
 	// prompt tokens (0 means 2048), and one token of each answer.
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
 	// PrefixCaching keeps the blocks of prompts: a common prefix is not read again.
 	PrefixCaching bool
-	// KVEvents is the host:port at which events are published over ZeroMQ, and KVEventsReplay the
-	// host:port at which they are sent again. The server connects to a subscriber at
-	// KVEventsConnect.
+	// KVEvents is the host:port at which events are published over ZeroMQ, and KVEventsReplay at
+	// which they are sent again. The server connects to a subscriber at KVEventsConnect.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 

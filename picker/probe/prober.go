@@ -67,7 +67,7 @@ type Config struct {
 	// Timeout limits each probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
 	// LostFor is how long a picker counts as lost or frozen; default 5 s. By then Envoy's health
-	// check decides (translator/envoy). It may reach addresses that this process cannot.
+	// check decides (translator/envoy).
 	LostFor time.Duration
 	// HealthInterval is the pause between queries of health ports; default 5 s.
 	HealthInterval time.Duration

@@ -12,7 +12,7 @@ import (
 const (
 	// signPause is the pause between the starts of two checks. A picker is silent after signMisses
 	// consecutive pauses without an answer: 2 to 2.5 s after it froze. A pause of this process
-	// counts as one pause, however long it is.
+	// counts once, however long it is.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5

@@ -14,8 +14,8 @@ const maxOptions = 4 << 10
 func (s *Scanner) FindStreamOptions() { s.top.on, s.top.options = true, true }
 
 // IncludeUsage makes Splices set stream_options.include_usage in the body of a stream of OpenAI's
-// completions or chat completions, so that its server reports the stream's tokens. It does not
-// replace the client's value.
+// completions or chat completions, so that its server reports the stream's tokens. The client's
+// value stays.
 func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if !s.stream || s.kind != ChatCompletions && s.kind != Completions || s.top.tooMany || s.NotUTF8() {
 		return
