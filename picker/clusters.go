@@ -112,7 +112,6 @@ type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank orders all clusters, because the next cluster is tried if one declines.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
 func (k *pick) routeCluster() string {
@@ -227,7 +226,6 @@ type chosen struct {
 	pool  *pool
 }
 
-// With session affinity, Response sets the session's token, which names the serving cluster.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}

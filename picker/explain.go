@@ -43,7 +43,7 @@ type Explanation struct {
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
 	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"`
-	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // by address
+	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"`
 	Stages     []Stage            `json:"stages,omitempty"`
 }
 

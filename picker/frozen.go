@@ -31,7 +31,7 @@ const (
 
 type storm struct {
 	requests atomic.Uint64
-	until    atomic.Int64 // 0 without a storm
+	until    atomic.Int64
 	mu       sync.Mutex
 	last     map[*endpoint.Load]endpoint.Moment
 }
@@ -87,7 +87,6 @@ func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 	return s.Fresh && s.Queue >= busyQueue || s.Reading >= busyReading
 }
 
-// passed means that another server responded.
 func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, now time.Time) {
 	after := e.Headers - e.Sent
 	if passed { // Sent is the other server's time

@@ -105,7 +105,6 @@ func historyOf(pools int) int64 {
 	return int64(min(max(maxRecords/max(pools, 1), minHistory), historySize))
 }
 
-// start is the origin of times in atomics. It is monotonic.
 var start = time.Now()
 
 func (h *history) resize(size int64) {

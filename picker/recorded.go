@@ -14,9 +14,8 @@ const (
 	// A hash in a trace is for recordedBlock tokens, as in Mooncake's traces.
 	recordedBlock          = 512
 	tokenBytes, eventBytes = 4, 200
-	// maxRecordedTokens bounds a prompt and a response, as in package simulation.
-	maxRecordedTokens = 1 << 20
-	maxRecordedName   = 256
+	maxRecordedTokens      = 1 << 20
+	maxRecordedName        = 256
 )
 
 func (k *pick) line() *recording.Line {

@@ -23,8 +23,7 @@ const (
 	maxChoices   = 8
 	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
 	notedEndpoints = 4
-	// maxNoted is in bytes.
-	maxNoted = 64
+	maxNoted       = 64
 )
 
 type notes struct {
@@ -83,7 +82,7 @@ type choice struct { // an endpoint that a pick compared
 
 // Choice is an endpoint or a cluster that a pick compared.
 type Choice struct {
-	Address string `json:"address"` // for a cluster, its name
+	Address string `json:"address"`
 	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
 	// least-request. Score is for the strategy plugins.
 	Cost     *float64            `json:"cost,omitempty"`
@@ -106,7 +105,7 @@ type Choice struct {
 
 // Outcome is a request's outcome by its latest access log entry.
 type Outcome struct {
-	Ended  bool   `json:"ended"` // false while in flight
+	Ended  bool   `json:"ended"`
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
 	// Headers (of the response), Begun (first body byte) and Took (end) are times since the
@@ -213,7 +212,7 @@ func (q Picks) Of(pool string) bool {
 	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
 }
 
-const maxPicks = 1000 // returned by one call of Picks
+const maxPicks = 1000
 
 // Picks returns the selected picks of this process, newest first.
 func (p *Picker) Picks(q Picks) []*Record {
@@ -324,7 +323,6 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps the ranked candidates, and then those with the lowest costs or highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {

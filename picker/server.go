@@ -24,7 +24,6 @@ const writeBuffer = 128 << 10 // in bytes
 // maxMessage is in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
 
-// keepaliveTimeout bounds a gateway's time to acknowledge data.
 const keepaliveTimeout = 2 * time.Second
 
 // Listener wraps l. The connections are cheaper for a server with ServerOptions.

@@ -64,19 +64,18 @@ type Out struct {
 }
 
 type watch struct {
-	mu        sync.Mutex
-	set       *poolSet // pools of turns
-	turns     map[string]*turn
-	all, ring []*turn
-	// nextUnused is an index into all; nextUsed and nextIdle are indexes into ring.
+	mu                             sync.Mutex
+	set                            *poolSet
+	turns                          map[string]*turn
+	all, ring                      []*turn
 	nextUnused, nextUsed, nextIdle int
 }
 
-// turn is the state of one pool's servers, guarded by watch.mu.
+// turn is guarded by watch.mu.
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
-	server int // index
+	server int
 	looked time.Time
 	inRing bool
 	used   bool // by this or an earlier snapshot

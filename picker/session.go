@@ -96,9 +96,9 @@ const (
 	bySessionToken // takes precedence
 	sessionExpired
 	sessionUnreadable
-	sessionKnown   // the session is at an endpoint
-	sessionKept    // the pick goes to that endpoint
-	sessionPicked  // picked by strategy "session"
+	sessionKnown
+	sessionKept
+	sessionPicked
 	bySessionRoute // SessionHeader, with another strategy
 )
 

@@ -35,7 +35,6 @@ type probed struct {
 	next   time.Time
 }
 
-// watchSilence is idle unless a request waits long.
 func (p *Picker) watchSilence(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()

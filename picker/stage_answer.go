@@ -141,7 +141,6 @@ func immediate(status int, reason, message string) extproc.Answer {
 	return a
 }
 
-// The values are llm-d's x-llm-d-request-dropped-reason.
 var dropped = map[string]string{
 	ReasonNoEndpoints: "rejected-no-endpoints",
 	ReasonSubset:      "rejected-no-endpoints",

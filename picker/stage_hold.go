@@ -19,7 +19,6 @@ const (
 
 const (
 	maxFairnessID = 128
-	// answerTime is the time for the rest of the pick, after the wait.
 	answerTime    = 5 * time.Second
 	maxRetryAfter = time.Minute
 )

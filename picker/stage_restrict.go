@@ -46,7 +46,6 @@ func (servers) restrict(k *pick) {
 	}
 }
 
-// hasModel reports whether a server without the model answers such a request with 404.
 func hasModel(k request.Kind) bool { return k != request.OtherKind && k != request.Rendered }
 
 func (pool *pool) setHolders() {

@@ -59,7 +59,6 @@ func stages() []stage {
 // pick.passed and note.passed have room for maxStages stages.
 const maxStages = 32
 
-// pick is the state of one request in the stages, for one call of the gateway.
 type pick struct {
 	picker  *Picker
 	ctx     context.Context
@@ -69,7 +68,7 @@ type pick struct {
 	over   bool  // a stage ended the pick: only stages with always follow
 	answer extproc.Answer
 	left   time.Time
-	last   int // the last stage before the body
+	last   int
 	took   [maxStages]float32
 	passed uint32
 
@@ -100,9 +99,8 @@ type pick struct {
 	query      schedule.Request
 	*working   // memory of restrict and later stages
 
-	ids    []byte // set by prompt: token IDs, as a JSON array
-	shadow shadowed
-	// byWorker selects the endpoints of the processor's worker; nil if the strategy decides.
+	ids      []byte // set by prompt: token IDs, as a JSON array
+	shadow   shadowed
 	byWorker func(*endpoint.Endpoint) bool
 	strategy *schedule.Strategy
 	ranked   []schedule.Candidate

@@ -96,7 +96,6 @@ func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	}
 }
 
-// A spill target moves no session.
 func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	if name := pool.Clusters.behind(served); name != "" {
 		p.keepStay(pool, session, name)

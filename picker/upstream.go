@@ -31,7 +31,6 @@ type upstreamMetrics struct {
 	models, fairness                       boundedLabel
 }
 
-// The numbers below are indexes into a series' labels.
 var (
 	requestLabels = []string{"model_name", "target_model_name", "fairness_id", "priority"}
 	pluginLabels  = []string{"plugin_name", "plugin_type"}

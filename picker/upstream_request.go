@@ -14,7 +14,7 @@ type upstreamRequest struct {
 	extproc.Tracker
 	metrics   *upstreamMetrics
 	labels    []string
-	predictor []string // nil without predictions
+	predictor []string
 	objective schedule.Objective
 	started   time.Time
 	begun     time.Time

@@ -20,7 +20,6 @@ const (
 	idHeader       = "x-request-id"
 )
 
-// maxText bounds each text of an Attempt, in bytes.
 const maxText = 1024
 
 const maxDetails = 160

@@ -47,8 +47,6 @@ func (l *Load) follow(sent uint64) {
 
 const picksPerScrape = 2
 
-// countScrapers adds n to the number of running scrapers. Above the budget, samples stay fresh for
-// longer.
 func (r *Registry) countScrapers(n int64) {
 	running := time.Duration(r.running.Add(n))
 	period := max(r.config.Slow, running*r.budget.every)

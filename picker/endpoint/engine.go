@@ -93,7 +93,6 @@ func (m Metrics) forServer(labels map[string]string) Metrics {
 	return m
 }
 
-// Servers share their engine's dialect, unless m overrides it.
 func (m *Metrics) dialect() *dialect {
 	engine, known := dialects[m.Engine]
 	if !known {

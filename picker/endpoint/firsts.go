@@ -10,8 +10,7 @@ const (
 	// A prompt is compared with prompts of at least 1/longer of its length. All prompts of up to
 	// shortPrompt tokens count as equal.
 	longer, shortPrompt = 4, 64
-	// slower is the factor by which a server may be slower than the slowest other server.
-	slower = 4
+	slower              = 4
 )
 
 type firstTokens struct {

@@ -27,9 +27,8 @@ const (
 
 	// Prompt classes are powers of two of the prompts' tokens. Each class keeps its last
 	// headersKept samples.
-	lengths     = 21
-	headersKept = 128
-	// There are headersSteps time classes: eight for each doubling, from shortestStep on.
+	lengths      = 21
+	headersKept  = 128
 	headersSteps = 128
 	shortestStep = time.Millisecond
 )

@@ -25,7 +25,6 @@ const (
 	maxLatency = 120
 )
 
-// Priors are in seconds for each term. scales are the usual sizes of the terms.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
@@ -114,7 +113,6 @@ func (f *Features) row(more float64) [restTerms]float64 {
 // mu is held.
 func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
-// again means that the request relearns the server's speed.
 func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	row := f.row(0)
 	l.mu.Lock()

@@ -86,7 +86,7 @@ type Lease struct {
 	prompt promptState
 	begun  bool          // the first token, or an event before the first token, was seen
 	first  time.Duration // time of that event, or 0
-	ahead  int64         // tokens that load reads before this prompt
+	ahead  int64
 	trial  bool
 	tag    Tag
 	parts  []*Lease // leases at other servers, which end with the first token
@@ -95,13 +95,12 @@ type Lease struct {
 	sent   int64
 	shown  int64 // time of the last report, since processStart
 	bytes  int64 // of the response at that report
-	plain  bool  // counted in load.motion.plain
+	plain  bool
 
 	headersLimit time.Duration
 	frozen       bool
 }
 
-// In Lease.renewed, untilEnd marks a lease that lives until Release.
 const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
@@ -398,7 +397,7 @@ func (lease *Lease) Release() bool {
 	}
 	lease.ledger.open.Add(-1)
 	l.open.Add(-1)
-	lease.Done() // ends the table's use
+	lease.Done()
 	return true
 }
 

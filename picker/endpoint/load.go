@@ -87,7 +87,6 @@ func (l *Load) end() {
 	l.changed(true)
 }
 
-// less means that the count decreased, so that waiting picks try again.
 func (l *Load) changed(less bool) {
 	l.markDirty()
 	if limited := l.limited.Load(); limited != nil && less {

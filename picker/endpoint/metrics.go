@@ -177,7 +177,6 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// Quoted values may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {

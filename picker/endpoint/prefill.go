@@ -84,12 +84,10 @@ type prefill struct {
 const (
 	// meanOver is the window of prefill.mean, in requests. It also bounds a prompt as a multiple of
 	// the mean, so that no prompt more than doubles the mean.
-	meanOver = 32
-	// firstMean is in tokens.
+	meanOver  = 32
 	firstMean = 4096
 )
 
-// begin adds a prompt. It returns the number of tokens that the server reads before the prompt.
 func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	tokens := int64(w.Tokens)
 	if tokens <= 0 || w.Rate <= 0 {

@@ -62,8 +62,7 @@ type asked struct {
 // Responses are not reported in the order of their begins, so the last spans are kept.
 type spans struct {
 	progress
-	last []span // disjoint, sorted
-	// prompts is a ring, indexed by progress.requests.
+	last    []span // disjoint, sorted
 	prompts []asked
 }
 

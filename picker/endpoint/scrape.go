@@ -261,7 +261,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 		return 0, false
 	case page = <-r.buffers:
 	}
-	if page == nil { // allocated on first use
+	if page == nil {
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
 	select { // this scrape covers all picks so far

@@ -20,8 +20,7 @@ const (
 	// leastBlind is the minimum wait if no page has counters: streams report their bytes only every
 	// 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
-	// unknownWait is the wait without a prediction, while few first tokens were seen.
-	unknownWait = 20 * time.Second
+	unknownWait           = 20 * time.Second
 	// Requests whose waits are added up are at most forgetWait apart.
 	forgetWait = 30 * time.Second
 	reportGap  = 2500 * time.Millisecond
@@ -60,7 +59,7 @@ type motion struct {
 
 	mu     sync.Mutex
 	moved  int64 // time of the server's last progress
-	proven int64 // time at which a probe last got a token
+	proven int64
 	// Requests have waited between the times from and to, except for a gap; from is 0 if no request
 	// waited. limit is the longest allowed wait of these requests.
 	from, to, limit int64
@@ -190,7 +189,6 @@ func (m *motion) stopped(since int64) bool {
 	return began != 0 && began >= since
 }
 
-// KV cache usage changes with the engine's steps, as token counters do.
 func (m *motion) read(l *Load, old, next *sample) {
 	if old == nil || !old.CountsTokens || !next.CountsTokens {
 		return

@@ -20,7 +20,6 @@ func minor(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// Releases of one minor version are compatible, and so are unknown releases.
 func compatible(a, b string) bool {
 	a, b = minor(a), minor(b)
 	return a == b || a == "" || b == ""

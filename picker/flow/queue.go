@@ -146,7 +146,7 @@ type Queue struct {
 	pumping bool
 	delay   time.Duration
 	emptyAt time.Time
-	granted mix   // room by the last measurement
+	granted mix
 	usual   mix   // admissions of the last seconds
 	counted int64 // placed requests that lately contains
 	lately  [2]struct {

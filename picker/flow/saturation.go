@@ -14,8 +14,7 @@ const (
 	DefaultKV    = 0.8
 	// A server with sheddableQueue waiting requests accepts no sheddable requests.
 	sheddableQueue = 1
-	// prefillRate, in tokens a second, is for servers with an unknown rate.
-	prefillRate = 4000
+	prefillRate    = 4000
 )
 
 // Saturation configures when a server is saturated; 0 means the default.

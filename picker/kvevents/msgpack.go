@@ -53,7 +53,6 @@ const (
 	other
 )
 
-// n is a number, or the number of bytes or elements that follow.
 type value struct {
 	kind kind
 	n    uint64

@@ -47,7 +47,6 @@ type source struct {
 }
 
 const (
-	// Reports of a server without a connection stay for lostAfter.
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
@@ -254,7 +253,6 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
 }
 
-// more means that messages are missing.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, end, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {

@@ -40,7 +40,6 @@ func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	return s.next, seq > s.next
 }
 
-// After a gap, message first drops the reports of earlier messages.
 func (s *stream) message(seq uint64, batch []byte) error {
 	if s.started && seq < s.next && seq < s.replayed {
 		return nil // already read

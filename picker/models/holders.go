@@ -19,8 +19,7 @@ const (
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
 	// perServer limits a large pool to 50 readings of lists per second.
 	perServer = 20 * time.Millisecond
-	// maxRead bounds the servers in one reading.
-	maxRead = 64
+	maxRead   = 64
 	// awaitLists bounds a request's wait for an unlisted name. forget is the shortest time between
 	// two waits for the same name.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
@@ -345,7 +344,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 			return nil
 		})
 	}
-	_ = calls.Wait() // no call returns an error
+	_ = calls.Wait()
 }
 
 // names is nil without a valid answer. A changed list ends the server's marks. h.mu is held.

@@ -25,8 +25,7 @@ const (
 	// keepFor bounds the use of an answer after its server's last query.
 	keepFor = 10 * time.Minute
 	// askTimeout is below Envoy's timeout of a pick (2 s).
-	askTimeout = time.Second
-	// maxAsked bounds the servers queried for one list, and maxCalls the calls for all pools.
+	askTimeout         = time.Second
 	maxAsked, maxCalls = 8, 64
 	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
 	// queried for refreshAfter, if any.

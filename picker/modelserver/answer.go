@@ -12,7 +12,6 @@ import (
 
 type api struct {
 	prefix string
-	// last is the text that the answer repeats.
 	prompt func(*fields) (last string, words []string, err error)
 	limit  func(*fields) (*int, error)
 	whole  func(*reply) any

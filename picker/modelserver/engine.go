@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// blockSize is vLLM's default, in tokens.
 const blockSize = 16
 
 type sequence struct {
@@ -19,10 +18,10 @@ type sequence struct {
 	read    bool
 
 	// An engine that serves in steps uses these fields.
-	answer    int          // at least 1 token
-	begin     func() int   // returns how many prompt tokens are not cached
-	left      int          // prompt tokens to read
-	tokens    atomic.Int64 // generated tokens
+	answer    int        // at least 1 token
+	begin     func() int // returns how many prompt tokens are not cached
+	left      int
+	tokens    atomic.Int64
 	more      chan struct{}
 	began     time.Time
 	prefilled time.Duration // time from began to the first token
@@ -38,7 +37,7 @@ type engine struct {
 	mu      sync.Mutex
 	waiting []*sequence
 	running []*sequence
-	used    int // blocks of running sequences
+	used    int
 }
 
 func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
@@ -73,7 +72,6 @@ func (e *engine) leave(seq *sequence) {
 	e.changed()
 }
 
-// An engine with steps starts sequences in its next step.
 func (e *engine) changed() {
 	switch {
 	case e.steps == nil:

@@ -47,7 +47,6 @@ func (r *reply) stopReason() string {
 	return "end_turn"
 }
 
-// vLLM adds the final [DONE] to Anthropic's events.
 func (r *reply) messageEvents() stream {
 	named := func(name string, e object) event {
 		e["type"] = name

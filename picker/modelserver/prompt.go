@@ -140,7 +140,6 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// The answer repeats text, and has at most *limit tokens if limit is not nil.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
@@ -207,7 +206,6 @@ func contentText(raw json.RawMessage) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// The field is a string, a list with one string, or token IDs.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string

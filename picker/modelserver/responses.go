@@ -51,7 +51,6 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-// status is in_progress, completed, or incomplete if max_output_tokens limited the answer.
 func (r *reply) response(status string, output ...object) object {
 	return object{
 		"id": r.id, "object": "response", "created_at": r.created, "model": r.model, "status": status,

@@ -32,7 +32,7 @@ type Config struct {
 	TimeToFirstToken time.Duration // after the time in the queue
 	// PrefillRate is in prompt tokens a second; 0 means no time.
 	PrefillRate       float64
-	InterTokenLatency time.Duration // between two tokens
+	InterTokenLatency time.Duration
 
 	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
 	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
@@ -78,9 +78,9 @@ type Server struct {
 	requests         atomic.Uint64
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
-	prefillTokens    atomic.Uint64 // not cached
-	prefillTime      atomic.Int64  // nanoseconds
-	prefills         atomic.Uint64 // in prefillTime
+	prefillTokens    atomic.Uint64
+	prefillTime      atomic.Int64 // nanoseconds
+	prefills         atomic.Uint64
 	stopped, cut     atomic.Uint64 // by finish reason: "stop", "length"
 	last             atomic.Pointer[received]
 }

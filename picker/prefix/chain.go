@@ -44,7 +44,7 @@ func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)]
 // Builder hashes a text that arrives in parts. The zero value is ready.
 type Builder struct {
 	size   int
-	hash   uint64 // of all pieces so far
+	hash   uint64
 	pieces int
 	filled int
 	hashes [maxPieces]uint64

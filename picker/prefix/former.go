@@ -70,7 +70,6 @@ func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until in
 	return 0, 0, false
 }
 
-// A prompt's end is evicted first, so blocks with the same former home are contiguous.
 func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	low, high := first, len(c)
 	for high-low > 1 {

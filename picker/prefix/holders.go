@@ -31,7 +31,6 @@ type table struct {
 // freeSet is the offset of a free array plus 1, or 0. The free array contains the next freeSet.
 type freeSet uint64
 
-// slot maps a block to its servers: by one group, or by a reference to an array of groups.
 type slot struct{ key, set atomic.Uint64 }
 
 // group is a number of 31 bits and a set of 32 bits, for the servers with IDs from 32 x number on.

@@ -28,7 +28,6 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// A pick counts as cached for pickedFor at a server with reports, until its report arrives.
 	pickedFor   = 2 * time.Second
 	maxAdapters = 256
 )

@@ -142,7 +142,6 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// The server becomes the former home of evicted blocks that no other server holds.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {

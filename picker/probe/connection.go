@@ -53,8 +53,8 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}()
 	defer func() { <-healthy }() // followHealth runs until ctx ends, as ready does
 
-	var lost time.Time // of the connection
-	closed := false    // the port was closed since then
+	var lost time.Time
+	closed := false
 	down := func() {
 		if why := p.unreachable(ctx, conn); why != "" {
 			closed = closed || why == extproc.ReasonClosedPort
@@ -84,7 +84,6 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed, or "".
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

@@ -24,7 +24,6 @@ type sign int
 
 const (
 	serves sign = iota
-	// standsBy means that another picker is the leader.
 	standsBy
 	silent
 	// frozen means silent for less than Config.LostFor.

@@ -130,7 +130,7 @@ const (
 	// Skipped means that the breaker is open, too many calls are in flight, or the body is not a
 	// JSON object.
 	Skipped  Outcome = "skipped"
-	Canceled Outcome = "canceled" // the client left
+	Canceled Outcome = "canceled"
 )
 
 // Request is a request to a service.
@@ -219,7 +219,6 @@ func Reason(err error) string {
 	return text
 }
 
-// ask tries the next address if no connection is made.
 func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
 	err := errAbsent
 	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {

@@ -18,8 +18,8 @@ import (
 
 // Line is one request. The first four members are Mooncake's.
 type Line struct {
-	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
-	InputLength  int     `json:"input_length"`  // tokens of the prompt
+	Timestamp    int64   `json:"timestamp"` // ms from the file's start to the pick
+	InputLength  int     `json:"input_length"`
 	OutputLength int     `json:"output_length"` // estimated by bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 

@@ -28,7 +28,7 @@ const (
 
 type topMember struct {
 	name    Member
-	ordinal int // among all members
+	ordinal int
 	comma   int // offset before the member; 0 for the first
 	key     int
 	end     int
@@ -110,7 +110,6 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	return out, t.count - len(out)
 }
 
-// unfinished returns the start of a member that must not be passed on yet.
 func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	t := &s.top
 	if !t.on || s.expect == nothing || ended {

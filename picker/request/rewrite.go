@@ -27,7 +27,7 @@ func Grown(splices []Splice) (n int) {
 // each with its own reference. Apply consumes body's references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
-	at := 0 // body offset of the next buffer
+	at := 0
 	for _, buf := range body {
 		size, from := buf.Len(), 0
 		for len(splices) > 0 {
@@ -129,7 +129,7 @@ type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
 	held    mem.BufferSlice
-	at      int // offset of held in the body
+	at      int
 }
 
 // NewRewriter returns a Rewriter that replaces each model by the result of target. A nil function

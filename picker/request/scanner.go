@@ -77,7 +77,7 @@ type Scanner struct {
 	inScalar bool
 	first    byte
 	number   uint64
-	digits   bool // so far
+	digits   bool
 
 	model       []byte
 	due         bool // the last byte caused an event for settle
@@ -97,8 +97,8 @@ type Scanner struct {
 	digest      xxhash.Digest
 	front, rest prefix.Builder
 	ids         prefix.Tokens
-	lists       int  // arrays in the prompt
-	media       bool // the prompt has media
+	lists       int // arrays in the prompt
+	media       bool
 	items       []uint64
 	message     []byte
 
@@ -107,7 +107,6 @@ type Scanner struct {
 	lastRaw, lastModel string
 }
 
-// A Scanner takes 41 KiB.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
 // maxKept bounds a gRPC message whose memory is reused, in bytes.
@@ -267,7 +266,6 @@ func (s *Scanner) endKey() {
 	}
 }
 
-// nested reads a deep value until a quote or the value's end. It returns the number of bytes read.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {

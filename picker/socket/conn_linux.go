@@ -126,7 +126,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
-// ReadOnReady waits for data without a buffer.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()

@@ -28,8 +28,7 @@ const (
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
 	// maxResponse is 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the cached token IDs, in bytes.
-	maxIDs = 32 << 20
+	maxIDs      = 32 << 20
 
 	// After this number of failures in a row, a pool's servers are not called for firstPause, which
 	// doubles up to lastPause.

@@ -112,7 +112,6 @@ func (d *database) close() {
 	}
 }
 
-// apply has no effect on a batch that is already applied.
 func (d *database) apply(ctx context.Context, b Batch) error {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -211,7 +210,6 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	return list, err
 }
 
-// sizeLimit is maxFile, except in tests.
 var sizeLimit int64 = maxFile
 
 // first is the first hour in the database; 0 without rows.

@@ -15,8 +15,7 @@ const (
 	// priorTokens is the weight of the assumed size among measured sizes, in tokens.
 	priorTokens = 256
 	// Beyond memoryTokens, the weight of earlier answers is halved.
-	memoryTokens = 1 << 20
-	// minOutput is the length of the shortest measured answer, in tokens.
+	memoryTokens  = 1 << 20
 	minOutput     = 16
 	maxEstimators = 1000
 )

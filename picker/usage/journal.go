@@ -22,8 +22,7 @@ const (
 	compactFrom = 256 << 10
 	// Above maxWaiting bytes of segments that wait for the database, counts wait in memory.
 	maxWaiting = 64 << 20
-	// maxLine is in bytes.
-	maxLine = 16 << 10
+	maxLine    = 16 << 10
 )
 
 // Batch is the content of one segment.
@@ -52,7 +51,6 @@ func (j *journal) path(sequence int64) string {
 
 func (j *journal) full() bool { return j.closed+j.size > maxWaiting }
 
-// After an error of append the segment has none of the rows.
 func (j *journal) append(list []Row) error {
 	var text bytes.Buffer
 	if j.open == nil {

@@ -48,7 +48,7 @@ type Keeper struct {
 	series    series
 
 	mu    sync.Mutex
-	held  rows // not in the journal yet
+	held  rows
 	since time.Time
 	wake  chan struct{}
 

@@ -11,7 +11,6 @@ import (
 // Other is the model or owner of counts without names.
 const Other = "other"
 
-// maxName is in bytes.
 const maxName = 256
 
 // Key identifies the counts of one row.

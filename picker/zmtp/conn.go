@@ -33,7 +33,7 @@ const (
 	maxFrames  = 16
 	maxCommand = 4 << 10
 	large      = 64 << 10
-	step       = 64 << 10 // bytes by which memory grows
+	step       = 64 << 10
 	buffer     = 4 << 10
 
 	commandsPerMinute = 1200 // a heartbeat is one command per second or less
@@ -229,7 +229,7 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place first takes the peer's own place, so that no peer takes all of Large.
+// The peer's own place is first, so that no peer takes all of Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()

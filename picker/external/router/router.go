@@ -212,7 +212,6 @@ func (r *Router) set(addresses []string) {
 	r.workers = workers
 }
 
-// The index needs an IP address, but a worker may have a name.
 func identity(address string) netip.AddrPort {
 	sum := sha256.Sum256([]byte(address))
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(sum[:16])), 1)
