@@ -38,7 +38,8 @@ type Config struct {
 	// Troubles receives failures. Without it, idle pools are not watched.
 	Troubles Troubles
 	// HeldBodies bounds the bodies held for picks, in bytes for all streams; 0 means
-	// extproc.DefaultBodies. Calls from other clusters have a quarter of it, separately.
+	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of
+	// HeldBodies.
 	HeldBodies int64
 	// KVEvents accepts model servers that publish KV events; may be nil.
 	KVEvents net.Listener
@@ -104,7 +105,7 @@ type Reports interface {
 	// Forward receives entries with a lease of another picker.
 	Forward(accesslog.Entry)
 	Attempt(accesslog.Attempt)
-	// Used receives each request that a gate decided once.
+	// Used receives the requests that a gate decided, each exactly once.
 	Used([]accesslog.Used)
 }
 
@@ -138,7 +139,7 @@ type Troubles interface {
 }
 
 type Addresses interface {
-	// Never returns why a page at an address must not be read, or "".
+	// Never returns the kind of an address whose page must not be read, or "".
 	Never(netip.Addr) string
 	// Outside returns why no remote picker may name an address, or "".
 	Outside(netip.Addr) string
@@ -183,7 +184,7 @@ type Sent struct {
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // Adapter and Slots are not set
+	Denied  bool   // Adapter and Slots are then not set
 	Adapter uint64 // hash; 0 for none
 	Slots   int
 }

@@ -17,7 +17,7 @@ type SentTo struct {
 	Declined bool `json:"declined,omitempty"`
 	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
 	Details string `json:"details,omitempty"`
-	// There is the request's ID in the other cluster, if it is another ID.
+	// There is the request's ID in the other cluster; "" if the IDs are equal, or it is unknown.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"`
 }

@@ -100,7 +100,7 @@ type pool struct {
 	strategy *schedule.Strategy
 	roles    roles
 	shadow   *schedule.Strategy
-	// unlimited is strategy without thresholds; nil if a full pool rejects requests.
+	// unlimited is the strategy without thresholds; nil if a full pool rejects requests.
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription
@@ -227,8 +227,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build keeps strategy (with its round-robin position), history and counters of the old runtime
-// where their configuration is the same.
+// build keeps the strategy (with its round-robin position), the history and the counters of the old
+// runtime where their configuration is the same.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {

@@ -25,7 +25,8 @@ type Processor struct {
 	Route bool
 }
 
-// A wait of more than extendAbove exceeds Envoy's own timeout of a pick, 2 s.
+// extendAbove is the longest wait for a processor that fits into Envoy's own timeout of a pick, 2
+// s.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {

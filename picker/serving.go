@@ -78,7 +78,7 @@ type turn struct {
 	server int
 	looked time.Time
 	inRing bool
-	used   bool // by this or an earlier snapshot
+	used   bool // the pool had a pick with this or an earlier snapshot
 	open   bool
 	found  Unserved
 }

@@ -67,8 +67,8 @@ func (p *Picker) Learn(s Sent) {
 	}
 }
 
-// Snapshot calls each with a snapshot of each server's cached prefixes, of at most limit bytes in
-// all.
+// Snapshot calls the function each for each server that has cached prefixes. All snapshots together
+// take at most limit bytes.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
 	p.prompts.prefixes.Snapshot(limit, each)
 }

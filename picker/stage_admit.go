@@ -93,8 +93,8 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor calls has until it returns true, for at most permitTimeout: again when changed closes or
-// receives a value. It returns false at once if maxPermitWaits calls already wait.
+// waitFor repeats the call of has until ok is true, for at most permitTimeout, whenever changed
+// closes or receives a value. It returns false at once if maxPermitWaits calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

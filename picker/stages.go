@@ -89,7 +89,7 @@ type pick struct {
 	waited    time.Duration
 	processed processed
 
-	spillTo    []string // set by restrict, like the fields down to lease; the others are for model servers only
+	spillTo    []string // set by restrict, like the fields down to lease
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
 	lacking    *models.Lacking // servers that lack the model while others have it; may be nil

@@ -36,7 +36,7 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration than this process: there the pool has a picker.
+	// Envoy has newer configuration than this process. In that configuration the pool has a picker.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +

@@ -175,8 +175,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// named is the endpoint of a request's last attempt, and from the address of the endpoint that sent
-// headers first. Hops have no such address.
+// If a request had two concurrent attempts, named is the endpoint of the later attempt, but the
+// address is of the endpoint that sent headers first. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {

@@ -41,7 +41,7 @@ type Request struct {
 type Decision struct {
 	// Reason is "" if the request may pass.
 	Reason string
-	// Policy is the first policy with ReasonNotPermitted.
+	// With ReasonNotPermitted, Policy is the first policy that does not let the key in.
 	Policy string
 	// Key is the key that the outermost policy with a usable key selected, or nil.
 	Key *Key

@@ -42,7 +42,7 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others are llm-d's names of these headers. Pickers prefer them to ours.
+// others are llm-d's names of the last two headers. Pickers prefer them to ours.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {

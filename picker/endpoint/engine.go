@@ -79,8 +79,8 @@ var dialects = map[Engine]*dialect{
 	},
 }
 
-// The engine that a server's labels name precedes the pool's engine. The translator reports unknown
-// engines.
+// The engine that a server's labels name takes precedence over the pool's engine. The translator
+// reports unknown engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)

@@ -25,8 +25,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns the number of comparable first tokens, and their longest time, scaled to all
-// tokens: of the prompt, and of the prompts read with it.
+// slowest returns the number of first tokens that are comparable with the prompt, and their longest
+// time, scaled to all tokens.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -358,7 +358,7 @@ func (l *Load) Model() string {
 	return l.motion.model
 }
 
-// Answers records that a probe, sent at the time sent, got a token.
+// Answers records that a probe got a token. sent is the time of the probe.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))

@@ -150,7 +150,7 @@ type Queue struct {
 	usual   mix   // admissions of the last seconds
 	counted int64 // placed requests that lately contains
 	lately  [2]struct {
-		window int64 // number, since begin
+		window int64 // number of the time window, of length lag
 		placed int
 	}
 }
@@ -176,7 +176,7 @@ func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 // Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether there is flow control; q is nil without.
+// On reports whether there is flow control. Without flow control q is nil.
 func (q *Queue) On() bool { return q != nil }
 
 // Pass admits a request without a lock if no request waits and there is room. Otherwise the caller

@@ -27,7 +27,7 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// Blocks of unknown kinds of events do not count as cached.
+// decode skips events of unknown kinds: their blocks do not count as cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
@@ -165,7 +165,7 @@ func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)
 	}
-	if id := number(e.loraID); e.loraID != nil && id > 0 { // no request names it: its blocks match none
+	if id := number(e.loraID); e.loraID != nil && id > 0 { // no request names an ID, so the blocks match no request
 		return prefix.NameHash(append([]byte("\x00lora_id "), e.loraID...))
 	}
 	return 0

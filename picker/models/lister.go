@@ -61,7 +61,7 @@ type part struct{ subset, host, path string }
 type Pool struct {
 	Name    string
 	Servers []Server
-	// Subset names the part of the pool that has Servers, or "".
+	// Subset names the part of the pool to which Servers belong; "" means the whole pool.
 	Subset string
 	// Host and Path are the request's if Servers are another cluster's gateways.
 	Host, Path string

@@ -137,7 +137,7 @@ func (s *Server) fails(n uint64) bool {
 
 type running struct {
 	cached *promptDetails // nil without prefix caching
-	leave  func()         // at the end of the answer
+	leave  func()         // called at the end of the answer
 	await  func(ctx context.Context, had, tokens int) error
 }
 

@@ -34,7 +34,7 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// The first known blocks of a prompt were cached before.
+// known is the number of first blocks that were cached before.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return

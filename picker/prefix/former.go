@@ -51,8 +51,8 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former returns which of servers is the former home of the blocks after the prompt's first tokens,
-// and up to which token. tokens is the longest part of the prompt that a server has.
+// Former returns the former home of the blocks after the prompt's first tokens, as an index into
+// servers, and up to which token. tokens is the longest part of the prompt that a server has.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {

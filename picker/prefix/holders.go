@@ -19,8 +19,8 @@ type shard struct {
 
 type table struct {
 	slots []slot
-	// A set that does not fit into a slot is an array of groups in arrays. Its size is a power of
-	// two.
+	// arrays holds the sets that do not fit into a slot. Such a set is an array of groups; its size
+	// is a power of two.
 	arrays []atomic.Uint64
 
 	entries int
@@ -64,8 +64,8 @@ func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect reduces the set in to the servers that have a block, and stores them in the set out.
-// Bit k of word i stands for the server with ID 32 x (first + i) + k.
+// intersect finds the servers that have a block, among the servers in the set in; the set out
+// receives them. Bit k of word i stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {

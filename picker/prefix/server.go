@@ -59,7 +59,7 @@ func (s *Server) Blocks() int {
 	return s.capacity / pieceTokens
 }
 
-// From alwaysUsed on, no denial removes a block.
+// From a count of alwaysUsed on, no denial removes a block.
 const alwaysUsed = math.MaxUint8
 
 // longBytesPerToken is the length of a token in text whose tokens are long.

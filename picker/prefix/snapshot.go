@@ -19,8 +19,8 @@ const (
 
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
-// Snapshot calls each with a snapshot of every server that has blocks. Together they take at most
-// limit bytes. If that is too little, each server gets an equal share.
+// Snapshot calls the function each for every server that has blocks. All snapshots together take at
+// most limit bytes. If that is too little, each server gets an equal share.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))

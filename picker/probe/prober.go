@@ -83,7 +83,7 @@ type Prober struct {
 	mu       sync.Mutex
 	wanted   map[string]Picker
 	health   map[string]Health
-	pending  map[string]bool // not answered by an address
+	pending  map[string]bool // wanted pickers with an address that has not answered
 	progress chan struct{}   // closed and replaced when pending shrinks
 }
 

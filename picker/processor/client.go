@@ -271,7 +271,7 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// The transport may read sent until after the call's end, and then closes it.
+// The transport may read the body after the call's end, and then closes it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader

@@ -14,7 +14,7 @@ const (
 	otherMember    Member = iota
 	MemberRoute           // "route": whether pickers ask an external router
 	MemberTokenIDs        // "token_ids": the prompt
-	// MemberStreamOptions is found with FindStreamOptions alone.
+	// MemberStreamOptions is "stream_options", which only FindStreamOptions finds.
 	MemberStreamOptions
 )
 

@@ -31,7 +31,7 @@ type Facts struct {
 	Media bool
 	// Items are the distinct hashes of the first 32 media, valid until the Scanner's Release.
 	Items []uint64
-	// Route is Scanner.Route.
+	// Route and GivesRoute are the results of Scanner.Route.
 	Route, GivesRoute bool
 	// Chain is valid until the Scanner's Release.
 	Chain prefix.Chain

@@ -17,7 +17,7 @@ const (
 	// The limit is 1,024 escaped bytes, as in the script that routes by the model
 	// (translator/envoy, scan.lua).
 	maxModel = 6 * 1024
-	// Objects and arrays below maxDepth are hashed as written.
+	// Objects and arrays deeper than maxDepth are hashed as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
