@@ -33,7 +33,7 @@ type Charge interface {
 	End()
 }
 
-// ClusterPrompt describes a request. Chain is valid during the call.
+// ClusterPrompt describes a request. Its Chain is valid during the call.
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain

@@ -89,7 +89,7 @@ func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 
 func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, now time.Time) {
 	after := e.Headers - e.Sent
-	if passed { // Sent is the other server's time
+	if passed {
 		after = e.Headers
 	}
 	if e.Headers == 0 || !lease.Exceeds(after, passed) {

@@ -87,8 +87,7 @@ const (
 	minHistory  = 4
 	maxRecords  = 1024
 	// A pool records at most one pick with verdicts for each historyEvery or, in a large pool, for
-	// each historyPerEndpoint times the number of its endpoints. So verdicts take less than a
-	// thousandth of a core.
+	// each historyPerEndpoint times the number of its endpoints.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
 	maxVerdicts        = 16

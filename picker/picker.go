@@ -411,7 +411,6 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// An empty name means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

@@ -86,5 +86,4 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	return ids
 }
 
-// number returns an integer that every JSON parser reads exactly.
 func number(hash uint64) int64 { return int64(hash >> 11) }

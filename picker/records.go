@@ -14,8 +14,7 @@ import (
 )
 
 // Every pick is noted in a ring of fixed size: its comparison, and its outcome once the access log
-// reports it. A note is written in place, without allocation. A sample of the picks also has
-// verdicts (history.go).
+// reports it. A sample of the picks also has verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
 	maxNotes     = 8192

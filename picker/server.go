@@ -51,8 +51,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
 		experimental.BufferPool(new(extproc.Frames)),
-		// A changed body is sent in few system calls. A connection has a buffer only while it
-		// sends.
+		// A changed body is sent in few system calls.
 		grpc.WriteBufferSize(writeBuffer),
 		// If a gateway's machine fails, its streams stay open, so its requests without an access
 		// log would not end.

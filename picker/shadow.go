@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A pool's shadow is a second strategy, which chooses for every request from the same state. Its
-// choices only count in metrics.
+// The choices of a pool's shadow strategy only count in metrics.
 
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {

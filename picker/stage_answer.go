@@ -89,7 +89,6 @@ func (k *pick) addProcessed(a *extproc.Answer) {
 	}
 }
 
-// A gateway that Penstock does not configure has its own retry policy.
 func forGateway(r *extproc.Request, a *extproc.Answer) {
 	if r.One && len(a.Endpoints) > 1 {
 		a.Endpoints, a.MaxRetries = a.Endpoints[:1], 0

@@ -8,8 +8,7 @@ import (
 )
 
 // keepNote records the pick: in metrics, its span, the ring of notes, the pool's sample, and with
-// the lease, so that the access log completes it. It does not change the answer. Answers that are
-// not picks are not recorded.
+// the lease. It does not change the answer. Answers that are not picks are not recorded.
 func keepNote(k *pick) {
 	if k.result == "" {
 		return

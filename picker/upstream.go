@@ -14,7 +14,7 @@ import (
 )
 
 // upstreamMetrics are the applicable series of llm-d's EPP (v0.10), also with their former names
-// for existing dashboards and autoscalers. A nil upstreamMetrics measures nothing.
+// for existing dashboards and autoscalers.
 type upstreamMetrics struct {
 	upstreamSeries
 	picker                                 *Picker

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Each process publishes its counts by address, and adds its peers' counts. A count is a state, not
-// an event, so the next publication corrects a late, repeated or partial count.
+// Processes publish their counts by address. A count is a state, not an event: the next publication
+// corrects a late, repeated or partial count.
 
 // Count is this process's Share at an address.
 type Count struct {

@@ -7,8 +7,7 @@ import (
 )
 
 // Some servers send an event before they read the prompt, so their first byte is not the first
-// token. They are known by their engine and API, or because the first byte takes a constant time
-// for any prompt length.
+// token.
 
 // FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
 // has read the prompt, as vLLM does.

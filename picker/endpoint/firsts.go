@@ -3,8 +3,7 @@ package endpoint
 import "time"
 
 // While a server's rate is unknown, the first tokens of past requests bound how long it may take.
-// Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes. A server
-// with too few first tokens is compared with the slowest other server of its pool.
+// Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes.
 const (
 	keptFirsts, enoughFirsts = 32, 5
 	// A prompt is compared with prompts of at least 1/longer of its length. All prompts of up to

@@ -15,7 +15,7 @@ const (
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
-// String describes a server's last failure.
+// String describes the failure.
 func (f *Failure) String() string {
 	return "its requests fail, the last one at " + f.At.UTC().Format(time.RFC3339) + " (" + f.Why + ")"
 }

@@ -127,7 +127,6 @@ func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	l.learn(&l.first, row, after)
 }
 
-// tokens is at least 1.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// The inferred prefill rate is limited, in tokens a second: from a small model on a CPU to a large
-// fleet of accelerators.
+// The inferred prefill rate is limited, in tokens a second.
 const (
 	minRate = 100
 	maxRate = 200_000

@@ -25,8 +25,7 @@ const maxHeader = 64 << 10
 const markEvery = 100 * time.Millisecond
 
 // A scrape that takes longer than the fast interval is followed by a pause of a multiple of its
-// time. So a slow server keeps a fresh sample, and a stale server uses a buffer for a sixteenth of
-// the time.
+// time.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15

@@ -13,7 +13,7 @@ import (
 // their first token while the server shows no progress: no body byte of any request, and no change
 // of the token counters on its page. Without counters, a response that is not streamed shows no
 // progress until its end. Only its predicted total time then counts, and streams that wait beside
-// it show nothing. A silent server is probed (Registry.Silent).
+// it show nothing.
 const (
 	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
@@ -183,7 +183,6 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// Requests sent before a server became silent show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since

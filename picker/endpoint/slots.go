@@ -9,8 +9,7 @@ import (
 
 const maxWaiting = 1024
 
-// Slots lets picks of a pool wait until a request ends. Ends are reported late, so a client's next
-// request would otherwise find the pool full.
+// Slots lets picks of a pool wait until a request ends: ends are reported late.
 type Slots struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // the longest wait first

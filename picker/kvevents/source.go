@@ -212,8 +212,7 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// If the replay fails, the reports stay until the next message shows a gap. A gap soon after the
-// last replay waits for replayEvery: its messages are not requested again later.
+// If the replay fails, the reports stay until the next message shows a gap.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return

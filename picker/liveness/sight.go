@@ -61,8 +61,8 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
-// A probe without an answer shows a dead server only if the server answered before. Otherwise the
-// server may have no /health in this protocol, or be unreachable only from here.
+// A probe without an answer shows a dead server only if the server answered before.Otherwise the
+// server may have no /health, or be unreachable only from here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {

@@ -6,7 +6,7 @@
 // Via header, so that package picker queries no further gateway.
 //
 // Holders tracks which servers of a pool lack a model that others have, by their lists, their 404s,
-// and their successes with models that they do not list. Picks read an immutable view.
+// and their successes with models that they do not list.
 //
 // Invariants: queries are rare, and their number, their time and the kept answers are bounded. A
 // server without /v1/models has no models.

@@ -24,8 +24,7 @@ const (
 	// two waits for the same name.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
 	// markFor is how long a 404 counts if the server's list is not readable.
-	markFor = time.Minute
-	// staleAfter bounds the use of a list after its server's last answer.
+	markFor                          = time.Minute
 	staleAfter                       = time.Minute
 	maxListed, maxMarks, maxUnlisted = 16 << 10, 256, 256
 )

@@ -25,7 +25,7 @@ const (
 )
 
 // First blocks are small, because most prompts are short; later blocks are larger, so that chains
-// stay short. After 64 blocks, a block is at most a sixty-fourth of all blocks before it.
+// stay short.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
 // End returns the number of tokens through block i, which is below MaxBlocks; 0 for negative i.

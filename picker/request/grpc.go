@@ -15,7 +15,6 @@ const (
 	fieldMaxTokens = 8 // of SamplingParams
 )
 
-// readMessage finds no facts in a compressed or invalid message.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()

@@ -359,7 +359,6 @@ func (s *Scanner) close() {
 	s.happened(topEnd)
 }
 
-// Of several members with one name, the last member counts.
 func (s *Scanner) reset() {
 	switch s.use {
 	case forModel:

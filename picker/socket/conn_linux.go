@@ -29,7 +29,7 @@ type conn struct {
 	in, out transfer
 }
 
-// The fields of transfer hold the arguments of calls, so that no call allocates memory.
+// The fields of transfer hold calls' arguments, so that no call allocates memory.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)

@@ -117,7 +117,6 @@ func (at *estimator) learn(u *accesslog.Used) {
 	if estimated := promptTokens(u); estimated > 0 && u.Input > 0 {
 		at.prompts.add(float64(u.Input), estimated)
 	}
-	// A short answer is mostly its first and last event.
 	if u.Stream && u.Output >= minOutput && u.Sent > 0 && !u.Cut {
 		at.events.add(float64(u.Sent), float64(u.Output))
 	}

@@ -32,8 +32,7 @@ const (
 	lookupEvery = 2 * time.Second
 	// readRate is in tokens a second.
 	readRate = 8000
-	// rereadWeight is the cost of an uncached token, relative to a token of the backlog. It is
-	// above 1, so that a worker that has the token cached is preferred.
+	// rereadWeight is the cost of an uncached token, relative to a token of the backlog.
 	rereadWeight = 2
 )
 
