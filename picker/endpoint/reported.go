@@ -66,7 +66,7 @@ type spans struct {
 	prompts []asked
 }
 
-// First tokens are reported at most 2 s late.
+// maxSpans suffices because first tokens are reported at most 2 s late.
 const maxSpans = 32
 
 // A window also ends at fewHidden hidden prompts if most of its prompts are hidden: under load

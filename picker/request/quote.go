@@ -8,7 +8,7 @@ import (
 
 // closing returns the index of the first quote in p[i:] that is not escaped, or len(p). escaped
 // reports whether p ends inside an escape. No escape may be open at i. Prompts have many escaped
-// quotes, so the search goes on after each.
+// quotes, so closing goes on searching after each escaped quote.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // from is where the count of backslashes starts
 		end = nextQuote(p, from)
