@@ -63,7 +63,7 @@ type asked struct {
 type spans struct {
 	progress
 	last    []span // disjoint, sorted
-	prompts []asked
+	prompts []asked // a ring: request n is at index n%maxAsked
 }
 
 // maxSpans suffices because first tokens are reported at most 2 s late.
