@@ -62,7 +62,7 @@ type asked struct {
 // Responses are not reported in the order of their begins, so the last spans are kept.
 type spans struct {
 	progress
-	last    []span // disjoint, sorted
+	last    []span  // disjoint, sorted
 	prompts []asked // a ring: request n is at index n%maxAsked
 }
 
