@@ -35,9 +35,8 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks the endpoints that have the request's model. It returns false if all endpoints
-// have it. It also returns false if no endpoint with the model is up or has room, unless the others
-// are known to answer 404.
+// amongHolders returns false if all endpoints have the model, or if no endpoint with the model
+// accepts the request and the others are not known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

@@ -15,39 +15,36 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Chooser chooses among the clusters of imports, by cost. It is safe for concurrent use.
+// Chooser chooses among the clusters of imports. It is safe for concurrent use.
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
-	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
-	// charged to the first cluster until the Charge ends; charge is nil if there is no cluster.
+	// Choose appends the ranked clusters of a pool to out, best first. With charged, the first
+	// cluster is charged with the request until the Charge ends.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
-	// Sender returns this process's name for the clusters' pickers, which count each sender's
-	// requests.
+	// Sender returns this process's name for the clusters' pickers.
 	Sender() string
 }
 
-// Charge is a request that is charged to the first cluster of its pick, until End.
+// Charge is a request that is charged to the first cluster of its pick.
 type Charge interface {
 	FirstByte(after time.Duration)
-	// Declined means that another cluster serves the request, or no cluster does.
+	// Declined means that the first cluster does not serve the request.
 	Declined()
 	End()
 }
 
-// ClusterPrompt describes a request. Chain is valid during the call.
+// ClusterPrompt describes a request. Its Chain is valid during the call.
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
-	// Stay is the cluster of the request's session, or "".
-	Stay string
-	// GRPC marks a gRPC request, which some clusters do not accept (Cluster.NoGRPC).
-	GRPC bool
+	Stay   string
+	GRPC   bool
 }
 
-// ClusterCost is a request's cost at a cluster, in seconds. It is the sum of the wait there, three
-// times the time to read the request's uncached prompt, the round trip and, for clusters other than
-// the own one, the margin by which they must be cheaper. With Clusters.Latency, the wait is the
-// time to the first byte of the cluster's responses less the round trip, and prompts do not count.
+// ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait there, three times
+// the time to read the uncached prompt, the round trip and, for other clusters, the margin. With
+// Clusters.Latency, the wait is the time to the first byte of the cluster's responses less the
+// round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -57,29 +54,25 @@ type ClusterCost struct {
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
 	// Basis is the source of the wait: a report, own requests, responses, or a trial.
-	Basis  string `json:"basis"`
-	Barred string `json:"barred,omitempty"` // why the cluster comes last, or ""
-	// Session means that the request's session is at the cluster, so the cluster comes first unless
-	// barred.
-	Session bool `json:"session,omitempty"`
-	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
+	Basis   string `json:"basis"`
+	Barred  string `json:"barred,omitempty"` // why the cluster comes last
+	Session bool   `json:"session,omitempty"`
+	Cached  int    `json:"cached,omitempty"` // tokens of the prompt that were sent there before
 }
 
 // SenderHeader holds the Sender of the process that chose this cluster.
 const SenderHeader = "penstock-peer-sender"
 
-// Headers of a request to a cluster of an import. Gateways remove them from clients' requests, and
-// from requests to model servers.
+// Gateways remove these headers from clients' requests, and from requests to model servers.
 const (
 	// OthersHeader is the number of further clusters and spill targets that the route tries in
 	// turn.
 	OthersHeader = "penstock-peer-others"
-	// AttemptHeader is the number of the attempt, from 1, the default.
+	// AttemptHeader is the number of the attempt, from 1.
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader holds the hop to the import's cluster of the request's session (sessionPersistence
-// of its route).
+// ClusterHeader holds the hop to the cluster of the request's session.
 const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick lists clusters of an import, as hops
@@ -119,14 +112,12 @@ type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank orders all clusters by the request's cost, because the next one is tried if one declines.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
 func (k *pick) routeCluster() string {
 	return k.pool.Clusters.behind(string(k.request.Headers.Header(ClusterHeader)))
 }
 
-// behind returns the name of the cluster behind a hop; "" for other texts.
 func (c *Clusters) behind(hop string) string {
 	if i := slices.IndexFunc(c.List, func(c Cluster) bool { return c.Hop == hop }); i >= 0 && hop != "" {
 		return c.List[i].Name
@@ -168,7 +159,7 @@ func (k *pick) rankClusters(stay string) {
 	}
 }
 
-// isGRPC reports whether a content type is gRPC, as in Envoy: not gRPC-Web.
+// As in Envoy, isGRPC excludes gRPC-Web.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -213,11 +204,11 @@ type charged struct {
 	Charge
 	hop   string
 	once  sync.Once
-	moved func(served string) // called when another hop serves the request; nil without a session
+	moved func(served string) // called when another hop serves; nil without a session
 }
 
-// An import's hops never move a request that a model server has begun. So the first cluster has
-// declined a request that another hop serves.
+// If another hop serves the request, the first cluster has declined it: hops never move a request
+// that a model server has begun.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -230,13 +221,11 @@ func (c *charged) Follow(e accesslog.Entry) {
 	}
 }
 
-// The lease lives until the access log reports the request's end.
 type chosen struct {
 	lease *endpoint.Lease
 	pool  *pool
 }
 
-// With session affinity, it sets the session's token, which names the cluster that serves.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -244,7 +233,6 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 	return c.pool.stayToken(r.Served, r.Token, time.Now())
 }
 
-// The access log reports the first byte.
 func (*chosen) Begun() {}
 
 func (c *chosen) End() { c.lease.Done() }
@@ -254,9 +242,8 @@ func anotherTakes(r *extproc.Request) bool {
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting returns how long another cluster's request is expected to wait at a pool, including flow
-// control, and how many blocks of prompts the pool's servers cache. ok is false unless this picker
-// picks from the pool by strategy "load".
+// Waiting returns another cluster's expected wait at a pool, and how many blocks of prompts its
+// servers cache. ok is false unless this picker picks from the pool by strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

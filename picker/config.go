@@ -24,56 +24,46 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Config configures a Picker. A zero value means the default given.
+// Config configures a Picker.
 type Config struct {
-	Log        *slog.Logger // default: slog.Default()
+	Log        *slog.Logger
 	Registerer prometheus.Registerer
-	// Tracer records sampled picks; may be nil.
-	Tracer trace.TracerProvider
+	Tracer     trace.TracerProvider
 
-	// Reports may be nil.
 	Reports Reports
-	// Sharing may be nil.
 	Sharing Sharing
-	// Observer receives all prompts that this process and others (Learn) sent; may be nil.
+	// Observer receives all prompts that this process and its peers sent; may be nil.
 	Observer  Observer
 	Recording *recording.File
-	// Troubles receives failures. If it is nil, idle pools are not watched.
+	// Troubles receives failures. Without it, idle pools are not watched.
 	Troubles Troubles
-	// HeldBodies bounds the bodies held for picks, in bytes for all streams together; 0 means
-	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of this
-	// one.
+	// HeldBodies bounds the bodies held for picks, in bytes for all streams; 0 means
+	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of
+	// HeldBodies.
 	HeldBodies int64
-	// KVEvents accepts model servers that publish KV events; may be nil. Run closes it.
+	// KVEvents accepts model servers that publish KV events; may be nil.
 	KVEvents net.Listener
-	// Peers are the pickers of other processes for the same gateways; may be nil.
-	Peers Peers
+	Peers    Peers
 	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
-	// its request; 0 means 100 ms. Then the pick takes the slot, because a peer may be frozen.
+	// its request; 0 means 100 ms.
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for the end of another request before its pool counts as
-	// full or chwbl passes over the key's endpoint; 0 means 15 ms. Envoy sends its access log every
-	// 5 ms (translator/envoy, feedbackInterval), and peers publish it 2 ms later.
+	// full, or chwbl passes over the key's endpoint; 0 means 15 ms. Access logs arrive every 5 ms
+	// (translator/envoy, feedbackInterval), and from peers 2 ms later.
 	EndWait time.Duration
-	// Callers identifies callers; nil admits all.
 	Callers Callers
-	// Stops delays picks after this process was paused; may be nil.
-	Stops Stops
+	Stops   Stops
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
-	// Permits reports whether API keys, as a gate names them, permit a pool (the text of an
-	// objectid.Target) or a model; nil permits nothing.
+	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits
+	// nothing.
 	Permits func(keys, pool, model string) bool
-	// Keyed means that this cluster's Gateways send keys. A call without a key then comes from
-	// another cluster, or from a gateway that Penstock does not configure.
-	Keyed bool
-	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.
+	// Keyed means that this cluster's Gateways send keys. Calls without a key come from elsewhere.
+	Keyed   bool
 	Chooser Chooser
-	// Learner is called before a relayed pick is answered. It is nil without relayed pools, or if
-	// Envoy connects to any address.
-	Learner  Learner
-	Protocol Protocol
-	// Addresses may be nil.
+	// Learner is called before a relayed pick is answered; may be nil.
+	Learner   Learner
+	Protocol  Protocol
 	Addresses Addresses
 }
 
@@ -105,60 +95,53 @@ func (c Config) withDefaults() Config {
 type Callers interface {
 	Gateway(context.Context) string
 	Member(context.Context) string
-	// Exported reports whether a member may pick from a pool. Member "" stands for every cluster
-	// whose connection proves no cluster.
+	// Exported reports whether a member may pick from a pool. "" stands for clusters whose
+	// connections prove no member.
 	Exported(pool objectid.Target, member string) bool
 }
 
 // Reports receives facts from the access logs of gateways. It must not block.
 type Reports interface {
-	// Forward receives entries with a lease of another picker, because a gateway with several
-	// pickers may send an entry to any of them.
+	// Forward receives entries with a lease of another picker.
 	Forward(accesslog.Entry)
-	// Attempt receives a request's outcome, including requests to exporting clusters of imports.
 	Attempt(accesslog.Attempt)
-	// Used receives requests that a gate decided, each once.
+	// Used receives the requests that a gate decided, each exactly once.
 	Used([]accesslog.Used)
 }
 
 // Sharing receives facts for the pickers of other processes. It must not block.
 type Sharing interface {
-	// Sent receives a prompt that a pick sent (Picker.Learn). It must not keep the Chain.
+	// Sent must not keep the Chain.
 	Sent(Sent)
-	// Session receives a pool's session (Picker.LearnSession).
 	Session(Session)
-	// Page receives a metrics page's reading (endpoint.Registry.Receive).
 	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
 }
 
-// Observer receives the prompts that picks sent. It must not block, nor keep the Chain.
+// Observer receives the prompts that picks sent. It must neither block nor keep the Chain.
 type Observer interface{ Sent(Sent) }
 
 // Stops delays picks after a pause of this process.
 type Stops interface {
-	// Behind returns how long a new pick waits, because the process may have missed changes during
-	// the pause.
+	// Behind returns how long a new pick waits for missed changes.
 	Behind(now time.Time) time.Duration
 }
 
 // Troubles receives failures. It must not call the Picker.
 type Troubles interface {
-	// Panicked receives a panic of a scrape, with the address of the page, or of a reader of KV
-	// events, with its server.
+	// Panicked receives a panic of a scrape of page, or of a reader of KV events.
 	Panicked(page string, value any, stack []byte)
-	// RelayFailed receives the first failure of a pool's relayed picks. It receives the zero value
-	// when they succeed again, or when the pool is removed or replaced.
+	// RelayFailed receives the first failure of a pool's relayed picks, and the zero value when
+	// picks succeed again or the pool is removed or replaced.
 	RelayFailed(pool objectid.Target, f RelayFailure)
-	// Unserved receives a pool that no server serves. It receives the zero value when a server
-	// serves again, or when the pool is removed.
+	// Unserved receives a pool without a serving server, and the zero value when a server serves
+	// again or the pool is removed.
 	Unserved(pool objectid.Target, u Unserved)
 }
 
-// Addresses excludes some addresses.
 type Addresses interface {
 	// Never returns the kind of an address whose page must not be read, or "".
 	Never(netip.Addr) string
-	// Outside returns why no remote picker may name an address, whatever its pool's ranges, or "".
+	// Outside returns why no remote picker may name an address, or "".
 	Outside(netip.Addr) string
 }
 
@@ -182,44 +165,37 @@ func (discarded) Unserved(objectid.Target, Unserved)        {}
 // Protocol configures gateways that Penstock does not configure.
 type Protocol struct {
 	extproc.Names
-	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their mode, as the protocol
-	// requires.
+	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their mode.
 	Duplex bool
-	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
+	// Upstream registers metrics with the names of llm-d's EPP.
 	Upstream bool
-	// OnePool fails health checks without a default pool, because gateways send no pool.
-	OnePool bool
-	// IgnoreSubset ignores the gateway's subset hint.
+	// OnePool fails health checks without a default pool.
+	OnePool      bool
 	IgnoreSubset bool
-	// Conformance obeys the header test-epp-endpoint-selection and sends
-	// x-conformance-test-served-endpoint, for the inference extension's conformance suite. Any
-	// client can then choose its endpoint.
+	// Conformance obeys the header test-epp-endpoint-selection, so that any client can choose its
+	// endpoint.
 	Conformance bool
 }
 
-// Sent is a prompt that a pick sent to a server, and the adapter that the request needs. Denied
-// reverts an earlier Sent, because the server has not read the prompt.
+// Sent is a prompt that a pick sent to a server. Denied reverts an earlier Sent.
 type Sent struct {
-	Pool objectid.Target // pool of the pick
-	// Sender is the other cluster's process that chose this one (SenderHeader), or "".
+	Pool objectid.Target
+	// Sender is SenderHeader of the request, or "".
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // the server denied the prompt; Adapter and Slots are not set
-	Adapter uint64 // hash of the adapter; 0 if none is needed
-	Slots   int    // number of the server's slots for adapters
+	Denied  bool   // Adapter and Slots are then not set
+	Adapter uint64 // hash; 0 for none
+	Slots   int
 }
 
-// Session is the endpoint of a pool's session or, for an import, its cluster. It can also be the
-// place of a response that a server stores.
+// Session is the place of a session or of a stored response.
 type Session struct {
-	Pool objectid.Target `json:"p"`
-	ID   uint64          `json:"i"` // schedule.Session.ID
-	At   netip.AddrPort  `json:"a"`
-	// Cluster replaces At for an import.
-	Cluster string `json:"c,omitempty"`
-	// Response is a stored response; it is set instead of ID. Served is then set instead of At: its
-	// server, as in access logs.
+	Pool    objectid.Target `json:"p"`
+	ID      uint64          `json:"i"` // schedule.Session.ID
+	At      netip.AddrPort  `json:"a"`
+	Cluster string          `json:"c,omitempty"`
+	// Response is a stored response, instead of ID. Served is its server, instead of At.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`
@@ -229,14 +205,13 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether the picker with this Owner exists. If it does not, the picker that
-	// receives the access log of its requests counts them.
+	// Alive reports whether the picker with this Owner exists. Otherwise the picker that receives
+	// the access log counts the requests.
 	Alive(owner string) bool
-	// Order returns the number of other pickers, and whether this picker is the first of all in
-	// their common order.
+	// Order returns the number of other pickers, and whether this picker is the first by their
+	// common order.
 	Order() (others int, first bool)
-	// Settle returns once the other pickers count this process's current requests in flight, or ctx
-	// ends.
+	// Settle returns once the other pickers count this process's requests in flight, or ctx ends.
 	Settle(ctx context.Context)
 }
 
@@ -251,33 +226,28 @@ type Access interface {
 	// Allowed reports whether a Gateway may pick from a pool. changed closes when the result may
 	// have changed.
 	Allowed(gateway string, pool objectid.Target) (allowed bool, changed <-chan struct{})
-	// Lagging means that this process may lack recent objects, so a denial may be wrong.
+	// Lagging means that this process may lack recent objects, so that a denial may be wrong.
 	Lagging() bool
 }
 
 // Learner delivers a remote picker's endpoints to Envoy.
 type Learner interface {
-	// Learn returns nil once every Envoy that may ask has the addresses in the pool's cluster. If
-	// it returns an error, the request gets a 503.
+	// Learn returns nil once every Envoy that may ask has the addresses.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
-	// Isolated means that no Envoy is configured by this process, so Learn would wait in vain.
-	// Another picker must then handle the request.
+	// Isolated means that this process configures no Envoy: another picker must handle the request.
 	Isolated() bool
 }
 
 // Body is a pool's need of request bodies.
 type Body string
 
-// The values of Body. They have no effect on the mode of a gateway that sends its mode, as Envoy
-// does.
+// A gateway that sends its mode, as Envoy does, keeps this mode whatever the Body.
 const (
-	// BodyNone picks when the headers arrive. A body that the gateway sends anyway passes.
+	// BodyNone picks when the headers arrive.
 	BodyNone Body = ""
-	// BodyBuffered picks after the body was read, so that traces and debug pages show the model. If
-	// a gateway does not send its mode, BUFFERED is assumed.
+	// BodyBuffered picks after the body was read.
 	BodyBuffered Body = "Buffered"
-	// BodyPrompts reads the bodies of known APIs. For other requests it picks when the headers
-	// arrive.
+	// BodyPrompts reads the bodies of known APIs only.
 	BodyPrompts Body = "Prompts"
 )
 
@@ -287,96 +257,83 @@ const DefaultBodyLimit = 32 << 20
 // DefaultUserMessages is the number of user messages in a chat completion's key.
 const DefaultUserMessages = 2
 
-// Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an
-// import. It is immutable once passed to a Picker.
+// Pool is the picker's configuration of an InferencePool, or of an exporting cluster of an import.
+// It is immutable.
 type Pool struct {
-	// ID is sent by gateways as text in x-penstock-pool.
 	ID objectid.Target
-	// Default makes this the pool of gateways that send no pool. Of several such pools, the first
-	// by name counts.
+	// Default makes this the pool of gateways that send no pool. The first such pool by name
+	// counts.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
-	// Shadow is a strategy that evaluates Strategy's picks, without effect on them. It reads the
-	// same parts of each request as Strategy. It may be "".
+	// Shadow is a strategy, or "", that evaluates picks without effect on them.
 	Shadow string
-	// Plugins is the profile of the strategy "plugins"; nil if invalid. An invalid profile leaves
-	// the pool its last valid strategy, or "load".
+	// Plugins is the profile of the strategy "plugins". With nil, the pool keeps its last valid
+	// strategy, or "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
 	// Scorers are the processes for Plugins.External, in the same order.
 	Scorers   []Scorer
 	Processor *Processor
-	// Criticality of the pool's requests; "" means Standard.
+	// Criticality "" means Standard.
 	Criticality schedule.Criticality
 	Models      *Models
 	FlowControl *FlowControl
-	// TrustHeaders lets requests set their objective in headers and, for FlowControl, their
-	// fairness ID and deadline.
+	// TrustHeaders lets requests set their objective and, for FlowControl, their fairness ID and
+	// deadline in headers.
 	TrustHeaders bool
-	// Hashing configures the strategy "chwbl". The key of a chat completion has up to UserMessages
-	// user messages; 0 means DefaultUserMessages.
+	// Hashing configures the strategy "chwbl". UserMessages 0 means DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
 	// ShedAfter is the predicted time to the first token above which a sheddable request is
-	// answered with 429; 0 disables it.
+	// answered with 429; 0 means no limit.
 	ShedAfter time.Duration
 	// SessionTTL is how long the strategy "session" keeps a session after its last request; 0 means
-	// DefaultSessionTTL. SessionCookie is the cookie with the session's ID; "" means
-	// DefaultSessionCookie.
+	// DefaultSessionTTL. SessionCookie "" means DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
-	// Responses sends requests that name a stored response of the Responses API to the response's
-	// server or, for an import, to its cluster.
+	// Responses sends requests that name a stored response to its server or cluster.
 	Responses bool
-	// Spills means that requests can be spilled when the pool is full. If a request was not spilled
-	// yet and has no spill targets, its route still lacks them: routes arrive late, and a body
-	// takes time. Such a request is picked for as if no endpoint were full.
+	// Spills means that requests can be spilled when the pool is full. Requests of a route that
+	// still lacks spill targets are picked for as if no endpoint were full.
 	Spills bool
-	// Spill lists the spill targets that Envoys have. Picks use no other targets.
-	Spill []string
-	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, which Envoy's retries use
-	// in order.
+	Spill  []string
+	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, for Envoy's retries.
 	Fallbacks int
-	// NoHeadersLimit makes streams wait without a limit for their server's headers.
+	// NoHeadersLimit makes streams wait for their server's headers without a limit.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
-	// Gone means that no route leads to the pool any more. It serves picks for a while.
+	// Gone means that no route leads to the pool any more.
 	Gone bool
-	// Servers are the known model servers of a pool with a Relay, up to MaxServers. They are
+	// Servers are the known model servers of a pool with a Relay, up to MaxServers, which are
 	// queried for models and health.
 	Servers []Server
-	// Clusters are the clusters of an import, which a pick ranks instead of endpoints; may be nil.
-	// With Clusters, of the other fields only Name, Body, BodyLimit and Responses have an effect.
+	// Clusters are the clusters of an import, or nil. Only Name, Body, BodyLimit and Responses then
+	// have an effect.
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics
-	KVEvents *KVEvents // nil if the model servers publish no KV events
-	// LoadPort is the port of the PUB sockets that publish the model servers' load; consecutive
-	// ports are counted as for KVEvents.Port. 0 means no such sockets. Pages are read while no load
-	// arrives.
+	KVEvents *KVEvents
+	// LoadPort is the port of the PUB sockets that publish servers' load, or 0. Consecutive ports
+	// are counted as for KVEvents.Port.
 	LoadPort uint16
 	Body     Body
 	// BodyLimit is in bytes; 0 means DefaultBodyLimit.
 	BodyLimit int
-	// Relay makes an external picker choose; may be nil.
-	Relay *Relay
+	Relay     *Relay
 }
 
 // Clusters are the choices of a pick for a whole import.
 type Clusters struct {
 	List []Cluster
-	// Further are hops to the import's spill targets, in order. They follow the clusters in every
-	// pick.
+	// Further are hops to the import's spill targets, which follow the clusters in every pick.
 	Further []string
-	// Margin is the cost by which another cluster must be cheaper than the own one.
+	// Margin is the cost by which another cluster must be cheaper.
 	Margin time.Duration
-	// Latency compares the clusters by their response times instead of their load.
+	// Latency compares the clusters by response times instead of load.
 	Latency bool
-	// Blind makes picks ignore prompts, even if bodies are read.
-	Blind bool
-	// Sessions sends a session's requests to the cluster of its first request, while that cluster
-	// accepts requests (Pool.SessionTTL, SessionCookie).
+	Blind   bool
+	// Sessions sends a session's requests to one cluster, while it accepts requests.
 	Sessions bool
 }
 
@@ -384,23 +341,23 @@ type Clusters struct {
 type Cluster struct {
 	Name    string
 	Hop     string // as in Envoy: "envoy://hops/NAME"
-	Local   bool   // the own cluster
-	Servers int    // declared; 0 if unknown
-	NoGRPC  bool   // the cluster accepts no gRPC requests
+	Local   bool
+	Servers int // declared; 0 if unknown
+	NoGRPC  bool
 }
 
 // Server is one of Pool.Servers.
 type Server struct {
 	Addr      netip.AddrPort
 	Labels    map[string]string
-	Cleartext bool // called without TLS, whatever Metrics.Protocol is
+	Cleartext bool // whatever Metrics.Protocol is
 }
 
 // KVEvents configures where the model servers of a pool publish their cached blocks.
 type KVEvents struct {
 	Port       uint16 // port of each server's PUB socket; 0 if the servers connect to Config.KVEvents
-	ReplayPort uint16 // port of the server's socket for lost events; 0 if it has none
-	Topic      string // prefix of the topics to read
+	ReplayPort uint16 // port for lost events; 0 for none
+	Topic      string
 	Render     time.Duration
 }
 
@@ -412,25 +369,23 @@ type FlowControl struct {
 
 // Scorer locates an external scorer in another process.
 type Scorer struct {
-	Addresses []dial.Address // the first one that answers is used; without an address the scorer never answers
+	Addresses []dial.Address // the first that answers is used
 	TLS       dial.TLS       // for addresses that are not Cleartext
 }
 
-// Relay is the external picker that chooses for a pool: the remote picker of a pool whose pods are
-// unknown here, or a local picker, which gateways that send it bodies call directly.
+// Relay is the external picker that chooses for a pool: a remote picker if the pods are unknown
+// here, or a local picker that receives no bodies from gateways.
 type Relay struct {
 	Pickers []dial.Address
-	// TLS is for addresses that are not Cleartext.
-	TLS dial.TLS
-	// Names are the names that the external picker uses; an empty name means the protocol's.
+	TLS     dial.TLS
+	// Names are the external picker's names; "" means the protocol's name.
 	Names extproc.Names
-	// Pool is the pool's name at an external picker with several pools; "" sends no name.
+	// Pool is the pool's name at an external picker with several pools, or "".
 	Pool string
-	// Within are lists of ranges of the remote pods. An address in a pick must be in a range of
-	// each list. Without any list, all addresses except loopback, link-local and multicast are
-	// allowed.
+	// Within are lists of ranges. An address in a pick must be in a range of each list. Without a
+	// list, all addresses except loopback, link-local and multicast are allowed.
 	Within [][]netip.Prefix
-	// Ports are the allowed ports; empty allows any.
+	// Ports are the allowed ports; empty means any port.
 	Ports  []uint16
 	Listed bool
 }

@@ -7,11 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// confirm reports whether an endpoint's limit holds for a request that was just counted there. Two
-// processes may take the last slot concurrently, so a pick that could exceed the limit waits some
-// milliseconds until the peers count its request. If the limit is then exceeded, all processes but
-// the first give their slots back. The first process waits a fifth of Config.Settle for that. While
-// each of N processes counts at most an Nth of the limit, no pick can exceed the limit.
+// Two processes may take an endpoint's last slot concurrently, so a pick that could exceed the
+// limit waits until the peers count its request. If the limit is then exceeded, all processes but
+// the first give their slots back; the first process waits a fifth of Config.Settle for that.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

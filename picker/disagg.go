@@ -58,7 +58,7 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 type further struct {
 	prefill *endpoint.Endpoint // reads the prompt; nil if the main server does
 	encode  []*endpoint.Endpoint
-	lacks   []string // stages for which no server is free
+	lacks   []string
 	leases  []*endpoint.Lease
 }
 
@@ -91,8 +91,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses a request's further servers and opens their leases. It omits a stage without a
-// free server, whose work the main server then does. work is the work of the main server.
+// addFurther chooses a request's further servers and opens their leases. The main server does the
+// work of a stage without a free server.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -120,11 +120,8 @@ func (k *pick) addFurther(work *endpoint.Work) {
 	}
 }
 
-// stageAttempts bounds how often a stage is ranked again because other picks took its last slots.
 const stageAttempts = 3
 
-// rankStage opens leases at up to n servers of a stage. prompt means that these servers read the
-// prompt.
 func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
 	for range stageAttempts {
 		ranked := s.Rank(&k.query, k.at, k.endpoints, k.allowed, n, &k.others)
@@ -157,8 +154,6 @@ func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*e
 	return nil
 }
 
-// front returns the endpoint that forwards requests to the first ranked endpoint by its
-// data-parallel rank, or nil.
 func (k *pick) front() *endpoint.Endpoint {
 	d := k.pool.disagg()
 	if d == nil || d.PrimaryPort == 0 {
@@ -207,8 +202,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only reduces an answer to one endpoint and the spill targets, because the answer's headers would
-// be wrong at another endpoint.
+// only reduces an answer to one endpoint and the spill targets: its headers would be wrong at
+// another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

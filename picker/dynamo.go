@@ -13,17 +13,14 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// With --router-mode direct, the frontend of Dynamo beside each worker sends a request to the
-// workers whose numbers are in headers. It computes a worker's number from the name of the worker's
-// pod.
+// With --router-mode direct, Dynamo's frontend beside each worker sends a request to the workers
+// whose numbers are in headers. A worker's number follows from its pod's name.
 
 const (
 	modeAggregated    = "aggregated"
 	modeDisaggregated = "disaggregated"
 )
 
-// dynamoHeaders returns the headers that name a request's workers: its main server, and the server
-// that reads its prompt if that is another one.
 func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.Endpoint) (out []extproc.Header) {
 	set := func(name, value string) {
 		for _, n := range p.Headers(name) {
@@ -51,8 +48,8 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns an endpoint's index among its pod's ports, and whether the pod has several ports.
-// Servers at one IP address with different numbers belong to different pods.
+// rank returns an endpoint's index among its pod's ports. Servers at one IP address with different
+// numbers belong to different pods.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
 	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),
@@ -82,7 +79,7 @@ func dynamoID(s *endpoint.Spec) (uint64, bool) {
 }
 
 // podID returns Dynamo's number for a pod's worker: SipHash-1-3 with a zero key over the name and a
-// byte 0xff (Rust's DefaultHasher of a string), reduced to the bits of an exact JSON number.
+// byte 0xff (Rust's DefaultHasher), reduced to the bits of an exact JSON number.
 func podID(name string) uint64 {
 	const kept = 1<<53 - 1
 	data := append([]byte(name), 0xff)

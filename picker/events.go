@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// sources returns where each endpoint publishes KV events. endpoints are sorted by address.
-// Endpoints at one IP address use consecutive ports.
+// Endpoints at one IP address use consecutive ports. endpoints are sorted by address.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {

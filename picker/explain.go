@@ -17,12 +17,11 @@ import (
 
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
-	Pool     string `json:"pool"`
-	Known    bool   `json:"known"` // false if this picker lacks the pool; the other fields are then unset
-	Strategy string `json:"strategy,omitempty"`
-	Choice   string `json:"choice,omitempty"`
-	Body     string `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
-	// Criticality of the request, if the strategy reads it.
+	Pool        string               `json:"pool"`
+	Known       bool                 `json:"known"` // else no other field is set
+	Strategy    string               `json:"strategy,omitempty"`
+	Choice      string               `json:"choice,omitempty"`
+	Body        string               `json:"body,omitempty"`
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Targets are the replacements of the request's model. The other fields are for the target with
 	// the greatest weight.
@@ -33,26 +32,25 @@ type Explanation struct {
 	Processor *Prepares `json:"processor,omitempty"`
 	// Flow is the state of flow control, or nil. The other fields are for an admitted request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that choose; the other fields are then unset.
+	// Relay lists the remote pickers. The other fields are then unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are the clusters of an import, best first, for a request without a prompt; the other
+	// Clusters are the clusters of an import, best first, for a request without a prompt. The other
 	// fields are then unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
-	// Endpoints is the list for Envoy. It is "" with a Status (429 or 503) and its Reason.
+	// Endpoints is the list for Envoy; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
-	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
-	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // one for each endpoint, by address
-	// Stages have the further servers, for requests that need them.
-	Stages []Stage `json:"stages,omitempty"`
+	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"`
+	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"`
+	Stages     []Stage            `json:"stages,omitempty"`
 }
 
 // Stage is a choice of further servers.
 type Stage struct {
 	Name      string             `json:"name"`
-	Endpoints string             `json:"endpoints,omitempty"` // "" if no server accepts requests
+	Endpoints string             `json:"endpoints,omitempty"`
 	Verdicts  []schedule.Verdict `json:"verdicts,omitempty"`
 }
 
@@ -64,8 +62,8 @@ type Held struct {
 
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns which endpoints the pool would choose for a request now. It opens no lease, keeps
-// the round-robin position, and calls no other picker. The names in headers are in lower case.
+// Explain returns which endpoints the pool would choose now, without effect on picks. headers has
+// names in lower case.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -173,8 +171,7 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns a pool's picks with verdicts, newest first. It keeps at most 64 picks, and at
-// most one for each 20 ms. It returns nil for an unknown pool.
+// History returns a pool's picks with verdicts, newest first; nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -183,7 +180,7 @@ func (p *Picker) History(name string) []*Record {
 	return pool.history.list()
 }
 
-// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks with verdicts as JSON or, without a
+// ServeHTTP serves /debug/picks?pool=NAME as JSON: the pool's picks with verdicts or, without a
 // pool, all pool names.
 func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Dead implements extproc.Failures. A dead server is suspect from then on, so further picks rank it
-// last.
+// Dead implements extproc.Failures. It makes a dead server suspect.
 func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.AddrPort) bool {
 	pool := p.pool(name)
 	if pool == nil || !p.allowed(gateway, pool.ID) {

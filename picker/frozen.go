@@ -12,28 +12,26 @@ import (
 
 // A server that freezes before it sends headers delays a stream by at most the server's
 // HeadersLimit (endpoint.Load). Then Envoy tries the pick's next server in parallel, and resets the
-// request at the server that does not send headers first. So the limit fails no request even if
-// both servers are slow, and no request runs on two servers once headers were sent.
+// request at the server whose headers come later.
 //
-// An overloaded pool is slow as a whole, and must not get requests twice. So the limit is the
-// maximum while the next server is suspect or has a queue. It is also the maximum for stormTime
-// after several servers that are not suspect exceeded their limits. A request that tests a suspect
-// server keeps its limit.
+// An overloaded pool must not get requests twice. So the limit is the maximum while the next server
+// is suspect or has a queue, and for stormTime after several servers that are not suspect exceeded
+// their limits.
 const (
-	// A storm is a number of servers, at least 1/stormShare of the pool's and at least two, that
-	// exceed their limits within stormWindow.
+	// In a storm, at least 1/stormShare of the pool's servers, and at least two, exceed their
+	// limits within stormWindow.
 	stormWindow = 10 * time.Second
 	stormShare  = 4
 	stormTime   = 30 * time.Second
-	// A server is busy if it has busyQueue waiting requests (flow control's default), or needs
-	// busyReading seconds to read its prompts.
+	// A server is busy if it has busyQueue waiting requests, or needs busyReading seconds to read
+	// its prompts.
 	busyQueue   = 5
 	busyReading = 3
 )
 
 type storm struct {
 	requests atomic.Uint64
-	until    atomic.Int64 // time at which the maximum limit ends; 0 if there was no storm
+	until    atomic.Int64
 	mu       sync.Mutex
 	last     map[*endpoint.Load]endpoint.Moment
 }
@@ -89,11 +87,9 @@ func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 	return s.Fresh && s.Queue >= busyQueue || s.Reading >= busyReading
 }
 
-// exceeds counts the picked server if an access log entry shows that it exceeded its limit. passed
-// means that another server responded.
 func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, now time.Time) {
 	after := e.Headers - e.Sent
-	if passed { // Sent is the other server's time
+	if passed {
 		after = e.Headers
 	}
 	if e.Headers == 0 || !lease.Exceeds(after, passed) {

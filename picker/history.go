@@ -11,79 +11,64 @@ import (
 // ResultSent is the result of a Record whose Sent is not nil.
 const ResultSent = "sent"
 
-// SentTo is a request that was sent to an exporting cluster of an import without a pick of this
-// process for that cluster: in order or by weights, by a pick among the clusters, or as a spill.
+// SentTo is a request sent to an exporting cluster of an import that this process did not pick: in
+// order, by weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
-	// Declined means that no server there has begun the request. It went to the next cluster or
-	// spill target.
 	Declined bool `json:"declined,omitempty"`
-	// Details is Envoy's reason (%RESPONSE_CODE_DETAILS%) if this gateway's Envoy responded itself,
-	// or "".
+	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
 	Details string `json:"details,omitempty"`
-	// There is the request's ID in the other cluster; "" if it is the same or unknown.
+	// There is the request's ID in the other cluster; "" if the IDs are equal, or it is unknown.
 	There   string `json:"there,omitempty"`
-	Spilled bool   `json:"spilled,omitempty"` // a pool spilled the request
+	Spilled bool   `json:"spilled,omitempty"`
 }
 
-// Record is one pick, for /debug/picks and penstock explain. If Sent is not nil, it is a request
-// sent to another cluster.
+// Record is one pick, or with Sent a request sent to another cluster.
 type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
 	Strategy string    `json:"strategy"`
-	// Choice is the type of the picker in strategy plugins; "" for other strategies.
-	Choice string `json:"choice,omitempty"`
-	Model  string `json:"model,omitempty"` // if the pool reads bodies
-	// Criticality of the request, if the strategy reads it.
+	// Choice is the type of the picker in strategy plugins, or "".
+	Choice      string               `json:"choice,omitempty"`
+	Model       string               `json:"model,omitempty"` // if the pool reads bodies
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Session describes the request's session for strategy "session", or "".
-	Session string `json:"session,omitempty"`
-	// Follows describes whether the request reached the stored response that it names, if any.
+	Session     string               `json:"session,omitempty"`
+	// Follows describes the result for a stored response that the request names.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
 	Endpoints string `json:"endpoints,omitempty"`
 	Lease     string `json:"lease,omitempty"`
-	// Exceeded are the known limits that prevented a pick. They are recorded for each 429, and for
-	// a sample of spills.
+	// Exceeded are the limits that prevented a pick, for each 429 and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt. Encode lists the servers that encode images.
-	// Each is "" if the servers in Endpoints do that. Missing are the stages without a free server.
+	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images,
+	// if not the servers in Endpoints. Missing are the stages without a free server.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
-	// OutOfRange lists a remote picker's addresses outside the declared ranges. Error is why the
-	// remote picker did not answer.
+	// OutOfRange lists a remote picker's addresses outside the declared ranges. Error is why it did
+	// not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is the request's ID (x-request-id), Gateway its gateway, and Picker the process that
-	// picked. Tokens is the prompt's known length, or the estimate by content-length if the
-	// strategy uses that.
+	// Request is x-request-id, and Picker the process. Tokens may be an estimate by content-length.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
-	// Bytes is the size of the body that the pick has read. Served is the model that replaced
-	// Model.
-	Bytes  int    `json:"bytes,omitempty"`
-	Served string `json:"served,omitempty"`
-	// Stages are the stages that the request passed, in order. It is only set if Picks.Request
-	// selects one request.
-	Stages    []Passed   `json:"stages,omitempty"`
-	Processor *Processed `json:"processor,omitempty"`
-	// Waited is the time in flow control before the pick.
-	Waited time.Duration `json:"waited,omitempty"`
-	// Candidates is the number of endpoints that passed the filters. Compared has the best of them,
-	// at most 8, starting with the picked ones.
+	// Bytes is the size of the read body. Served is the model that replaced Model.
+	Bytes     int           `json:"bytes,omitempty"`
+	Served    string        `json:"served,omitempty"`
+	Stages    []Passed      `json:"stages,omitempty"`
+	Processor *Processed    `json:"processor,omitempty"`
+	Waited    time.Duration `json:"waited,omitempty"`
+	// Candidates is the number of endpoints that passed the filters. Compared has the best 8, the
+	// picked endpoints first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	// Lacks counts the servers that lack the model; may be nil.
-	Lacks   *Lacks   `json:"lacks,omitempty"`
-	Sent    *SentTo  `json:"sent,omitempty"`
-	Outcome *Outcome `json:"outcome,omitempty"`
-	// Verdicts are for a sample of picks. They describe the endpoints before the request counts
-	// there. With more than 16 endpoints, Omitted counts the other endpoints by the filter that
-	// removed them.
+	Lacks      *Lacks   `json:"lacks,omitempty"`
+	Sent       *SentTo  `json:"sent,omitempty"`
+	Outcome    *Outcome `json:"outcome,omitempty"`
+	// Verdicts are for a sample of picks. With more than 16 endpoints, Omitted counts the other
+	// endpoints by the filter that removed them.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
@@ -96,18 +81,16 @@ type Passed struct {
 }
 
 const (
-	// historySize bounds a pool's records. With many pools, each pool keeps fewer, but at least
-	// minHistory, so that all pools have about maxRecords. A record with 16 verdicts takes about 10
-	// KiB.
+	// historySize bounds a pool's records, and maxRecords the records of all pools. A pool keeps at
+	// least minHistory. A record with 16 verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// A pool records at most one pick with verdicts for each historyEvery, or in a large pool, for
-	// each historyPerEndpoint times the number of its endpoints. So verdicts take less than a
-	// thousandth of a core.
+	// A pool records at most one pick with verdicts for each historyEvery or, in a large pool, for
+	// each historyPerEndpoint times the number of its endpoints.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
-	maxVerdicts        = 16 // in a record
+	maxVerdicts        = 16
 )
 
 type history struct {
@@ -121,7 +104,6 @@ func historyOf(pools int) int64 {
 	return int64(min(max(maxRecords/max(pools, 1), minHistory), historySize))
 }
 
-// start is the origin of times in atomics. It is monotonic, because the clock may be changed.
 var start = time.Now()
 
 func (h *history) resize(size int64) {
@@ -132,8 +114,6 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// due reports whether to record a pick because the last record is old enough. Of concurrent picks,
-// only one gets true.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&

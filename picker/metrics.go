@@ -28,17 +28,16 @@ type metrics struct {
 	stages     *prometheus.CounterVec
 	lacking    *prometheus.CounterVec
 	processed  processMetrics
-	upstream   *upstreamMetrics // nil without Protocol.Upstream
+	upstream   *upstreamMetrics
 }
 
-// poolMetrics are one pool's series. The first pick creates them, because otherwise most series on
-// the page would be of unused pools.
+// The first pick creates poolMetrics: most series on the page would otherwise be of unused pools.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec
 	waits   *prometheus.HistogramVec
 	name    string
-	results sync.Map // result -> prometheus.Counter
+	results sync.Map
 }
 
 var (

@@ -16,15 +16,14 @@ import (
 type Models struct {
 	Named map[string]ModelRule // by the model that the request names
 	Other *ModelRule           // for other models; may be nil
-	// Objectives maps objectives to priorities. Higher priorities go first; requests without an
-	// objective have 0.
+	// Objectives maps objectives to priorities. Higher priorities go first; 0 is the default.
 	Objectives map[string]int32
 }
 
 // ModelRule is the rule for a model.
 type ModelRule struct {
 	Criticality schedule.Criticality // "" means the pool's criticality
-	Targets     []ModelTarget        // one of them replaces the model; if empty, the model stays
+	Targets     []ModelTarget        // if empty, the model stays
 }
 
 // ModelTarget is a replacement model.
@@ -46,23 +45,21 @@ type modelRules struct {
 	models   *Models
 	named    map[string]*modelRule
 	other    *modelRule
-	rewrites bool                               // at least one rule has targets
-	draw     func(model string) *request.Target // see target
+	rewrites bool
+	draw     func(model string) *request.Target
 }
 
 type modelRule struct {
 	criticality schedule.Criticality
 	targets     []*request.Target
-	until       []uint64 // running sums of the targets' weights
+	until       []uint64 // sums of weights
 	drawn       atomic.Uint64
 }
 
-// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are distributed so evenly
-// that in any run of requests each target gets its share, within a few requests (Weyl's sequence;
-// Knuth, TAOCP 6.4). With random draws, one in 20 runs of 10,000 requests is off by 1 %.
+// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are so evenly distributed
+// that in any run of requests each target gets its share (Weyl's sequence; Knuth, TAOCP 6.4).
 const golden = 0x9e3779b97f4a7c15
 
-// newModelRules calls start for the position at which each picker's sequences start.
 func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
@@ -121,7 +118,6 @@ func (m *modelRules) target(model string) *request.Target {
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 
-// The header of a request's objective in llm-d, and the same header without llm-d's name.
 const (
 	objectiveHeader      = "x-llm-d-inference-objective"
 	plainObjectiveHeader = "x-gateway-inference-objective"
@@ -132,10 +128,9 @@ const (
 	prioritySheddable = -1
 )
 
-// priority returns a request's priority. It is the priority of the request's objective, if the pool
-// has that objective and either headers are trusted or a gate wrote them. Otherwise it follows from
-// the criticality of the request's model. The inference extension, whose models have no criticality
-// now, uses 0 for an unknown objective; here a misspelled header would then promote a Sheddable
+// priority is the priority of the request's objective, if the pool has that objective and either
+// headers are trusted or a gate wrote them. Otherwise it follows from the criticality of the
+// request's model: with the inference extension's 0, a misspelled header would promote a Sheddable
 // model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }

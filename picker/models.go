@@ -36,15 +36,13 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call requests the models of a whole import (objectid.Target). The
-// import's clusters are pools themselves; picks choose among the clusters only with the policies
-// LeastLoad and Latency.
+// listsAlone reports whether a call requests the models of a whole import.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// keys returns the restricted API keys of a request that a gate of this cluster let in; "" for
-// none. Other headers of this name are the client's own.
+// keys returns the restricted API keys of a request that a gate of this cluster let in. Otherwise
+// the header is the client's.
 func keys(r *extproc.Request) string {
 	if !r.Reported() || r.Member != "" {
 		return ""
@@ -53,10 +51,8 @@ func keys(r *extproc.Request) string {
 }
 
 // listModels answers a request for the list of models with the models of all pools of its route. It
-// returns false if no server reports a model; the request is then picked for. For restricted API
-// keys, the list has only the models that the keys permit, and no server answers. pool may be nil.
-// For a pool that can spill, a gateway ignores our immediate responses (translator/envoy), except
-// on its routes for lists of models.
+// returns false if no server reports a model. For restricted API keys, the list has only permitted
+// models, and no server answers. pool may be nil.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	restricted := keys(r)
@@ -133,8 +129,7 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 
 const (
 	poolSubset = "subset" // label selector of the subset that a share of the route uses
-	// The changes that the route makes to requests for gateways: the host, the whole path, or a
-	// prefix of the path and its replacement.
+	// The route changes the host, the whole path, or a prefix of the path for gateways.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 
@@ -148,11 +143,10 @@ func rulePool(entry string) (name string, how url.Values) {
 	return name, how
 }
 
-// Limits of the host and path of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways returns the gateways of a pool to query for models. It returns none if the request has
-// passed another Penstock gateway, because two routes could form a loop.
+// gateways returns the gateways of a pool to query for models. A request that has passed another
+// Penstock gateway has none, because two routes could form a loop.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")

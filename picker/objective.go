@@ -6,8 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's latency objective, in milliseconds: llm-d's headers, which take
-// precedence, and the same headers without llm-d's name.
+// The objective is in milliseconds. llm-d's headers take precedence.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"

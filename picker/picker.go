@@ -33,8 +33,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. It picks as soon as it has pools. It scrapes metrics and expires
-// leases only during Run.
+// Picker picks for many pools.
 type Picker struct {
 	config   Config
 	stages   []stage
@@ -56,22 +55,22 @@ type Picker struct {
 type asks struct {
 	models   *models.Lister
 	liveness *liveness.Checker
-	runs     atomic.Bool // Run was called, so lists of models are read
+	runs     atomic.Bool // Run was called
 }
 
 type others struct {
-	nowhere  *endpoint.Load // counts the requests that no endpoint of a pool serves
+	nowhere  *endpoint.Load // requests that no endpoint serves
 	imported atomic.Int64   // requests in flight from other clusters
 }
 
 type pools struct {
 	mu      sync.Mutex // serializes changes; picks do not take it
-	leaving bool       // Leave was called
+	leaving bool
 	now     atomic.Pointer[poolSet]
 }
 
 type wire struct {
-	bodies, imports *extproc.Bodies // for this cluster's Gateways, and for other clusters
+	bodies, imports *extproc.Bodies // imports is for other clusters
 	calls           *extproc.Calls
 	uploads         upload.Ledger
 }
@@ -88,46 +87,44 @@ type records struct {
 }
 
 type poolSet struct {
-	byName    map[string]*pool // by the text of its ID, as gateways send it
-	byDefault *pool            // for gateways that send no pool; may be nil
+	byName    map[string]*pool
+	byDefault *pool // may be nil
 }
 
-// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state
-// that lasts.
+// A changed configuration makes a new pool, which takes over lasting state.
 type pool struct {
 	Pool
-	Name     string // text of ID, for records, messages and metrics
+	Name     string // text of ID
 	target   target
 	options  schedule.Options
 	strategy *schedule.Strategy
 	roles    roles
 	shadow   *schedule.Strategy
-	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
+	// unlimited is the strategy without thresholds; nil if a full pool rejects requests.
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
-	events      *kvevents.Subscription     // nil if the servers publish no KV events
-	loads       *kvevents.LoadSubscription // nil if the servers publish no load
+	events      *kvevents.Subscription
+	loads       *kvevents.LoadSubscription
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
 	subsets     subsets
-	rules       *modelRules                        // of Pool.Models; may be nil
-	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
-	stays       *schedule.Sessions[string]         // clusters of sessions; nil unless Clusters.Sessions
-	responses   *responses                         // nil without Pool.Responses
-	queue       *flow.Queue                        // nil without flow control
+	rules       *modelRules
+	sessions    *schedule.Sessions[netip.AddrPort] // may be nil
+	stays       *schedule.Sessions[string]         // nil unless Clusters.Sessions
+	responses   *responses
+	queue       *flow.Queue
 	slots       *endpoint.Slots
 	remote      *extproc.Remote
 	relayHealth *relayHealth
-	scorers     []*scoring.Client // clients of Pool.Scorers; nil for a scorer without an address
+	scorers     []*scoring.Client // nil for a scorer without an address
 	processor   *processor.Client
-	holders     *models.Holders // which servers lack a model
+	holders     *models.Holders
 	storm       *storm
 }
 
-// leaseTimeout ends the lease of a request that is no longer reported, because its Envoy has ended.
-// Envoys report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms late, so
-// one report may be lost.
+// leaseTimeout ends the lease of a request whose Envoy has ended. Envoys report each request every
+// 2 s (translator/envoy, renewalInterval), at most 100 ms late, so one report may be lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -173,9 +170,8 @@ func New(c Config) (*Picker, error) {
 	return p, nil
 }
 
-// SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown
-// strategy, a duplicate name) is reported in the error. It keeps its last valid configuration, or
-// is omitted if it has none. The other pools take effect.
+// SetPools replaces all pools in one step and makes the picker ready. The error lists invalid
+// pools, which keep their last valid configuration or are omitted.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -219,7 +215,7 @@ func (p *Picker) Update(c Pool) error {
 	return nil
 }
 
-// Remove removes a pool. From then on requests for it are answered with 503.
+// Remove removes a pool.
 func (p *Picker) Remove(id objectid.Target) {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -231,8 +227,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. Strategy (with its round-robin position), history and counters of
-// the old runtime are kept when other parts change.
+// build keeps the strategy (with its round-robin position), the history and the counters of the old
+// runtime where their configuration is the same.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -360,9 +356,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes next current. It releases the pools among changed that were replaced or removed. p.mu
-// is held. If one of ten thousand pools changes, it copies the map but does not visit the other
-// pools.
+// swap makes next current, and releases the pools among changed that were replaced or removed. p.mu
+// is held.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}
@@ -416,7 +411,6 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// pool returns the pool that a gateway's call names, or nil; "" means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

@@ -12,21 +12,21 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// Processor is a service that prepares a pool's requests before their picks (package processor).
+// Processor is a service that prepares a pool's requests (package processor).
 type Processor struct {
-	Host      string         // host in requests
+	Host      string
 	Path      string         // "" means processor.Path
-	Addresses []dial.Address // called in turn; without an address the processor never answers
+	Addresses []dial.Address // called in turn
 	TLS       dial.TLS       // for addresses that are not Cleartext
 	Timeout   time.Duration  // 0 means processor.DefaultTimeout
-	// Headers are the names of the headers that the processor receives besides x-request-id, in
-	// lower case.
+	// Headers are further headers that the processor receives, in lower case.
 	Headers []string
 	// Route makes the processor choose endpoints, unless a body decides otherwise.
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor that Envoy's own timeout of a pick, 2 s, allows.
+// extendAbove is the longest wait for a processor that fits into Envoy's own timeout of a pick, 2
+// s.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
@@ -59,14 +59,14 @@ func (pool *pool) closeProcessor(now *pool) {
 }
 
 type processed struct {
-	*processor.Answer // may be nil
-	outcome           processor.Outcome
-	route             bool                          // a worker was requested
-	worker            func(*endpoint.Endpoint) bool // its worker's endpoints; nil if the strategy decides
-	took              time.Duration
+	*processor.Answer
+	outcome processor.Outcome
+	route   bool
+	worker  func(*endpoint.Endpoint) bool // its endpoints; nil if the strategy decides
+	took    time.Duration
 	// fallback is why the pool's strategy decides although a worker was requested, or "".
 	fallback string
-	problem  string // why there is no answer, or ""
+	problem  string // why there is no answer
 }
 
 // Processed is a processor's result for a request.
@@ -74,10 +74,9 @@ type Processed struct {
 	Outcome string        `json:"outcome"`
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
-	Worker  string        `json:"worker,omitempty"` // worker that the processor chose
-	// Own is why the pool's strategy decided although the request asked for a worker.
-	Own   string `json:"fallback,omitempty"`
-	Error string `json:"error,omitempty"` // why the processor did not answer, in at most 200 bytes
+	Worker  string        `json:"worker,omitempty"`
+	Own     string        `json:"fallback,omitempty"`
+	Error   string        `json:"error,omitempty"` // at most 200 bytes
 }
 
 func (d *processed) summary() (out Processed) {
@@ -95,7 +94,7 @@ type Prepares struct {
 	Host      string `json:"host"`
 	Addresses int    `json:"addresses"`
 	Open      bool   `json:"breakerOpen,omitempty"`
-	Route     bool   `json:"route,omitempty"` // the processor chooses endpoints, unless a request decides otherwise
+	Route     bool   `json:"route,omitempty"` // unless a request decides otherwise
 }
 
 func (pool *pool) prepares() *Prepares {

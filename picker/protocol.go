@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Headers of the inference extension's conformance suite (Protocol.Conformance).
+// The inference extension's conformance suite uses these headers.
 const (
 	selectionHeader = "test-epp-endpoint-selection"
 	servedHeader    = "x-conformance-test-served-endpoint"

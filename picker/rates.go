@@ -10,14 +10,13 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Rate is a model server's prefill rate. It is in tokens a second, as this process counts tokens.
+// Rate is a model server's prefill rate, in tokens a second.
 type Rate struct {
 	Pool   objectid.Target     `json:"pool"`
 	Server string              `json:"server"`
 	Rate   float64             `json:"rate"`
 	From   endpoint.RateSource `json:"from"`
-	// Inferred is the rate by first tokens, if a reported rate takes precedence over it; 0 if
-	// unknown.
+	// Inferred is the rate by first tokens, if a reported rate takes precedence; 0 if unknown.
 	Inferred float64 `json:"inferred,omitempty"`
 }
 

@@ -1,6 +1,6 @@
 package picker
 
-// Reasons of immediate responses, for x-penstock-reason, metrics and traces.
+// A Reason is the cause of an immediate response, in x-penstock-reason, metrics and traces.
 const (
 	ReasonUnknownPool = "unknown_pool"       // 503: the gateway sent no pool, and there is no default
 	ReasonNoEndpoints = "no_endpoints"       // 503: no endpoint of the pool accepts requests
@@ -14,7 +14,7 @@ const (
 	ReasonOutOfRange  = "relay_out_of_range" // 503: all addresses of the remote picker are outside the declared ranges
 )
 
-// Results of picks, for metrics and traces. The reasons are results, too.
+// A result is how a pick ended, in metrics and traces. Reasons are results, too.
 const (
 	resultPicked  = "picked"  // the picker chose an endpoint of the pool
 	resultSpilled = "spilled" // no pod can take the request; the pick has only the spill targets
@@ -24,5 +24,5 @@ const (
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )
 
-// maxEndpoints bounds a pick's list, so that many retries do not make a large header.
+// maxEndpoints bounds a pick's list: many retries must not make a large header.
 const maxEndpoints = 16

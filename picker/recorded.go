@@ -11,14 +11,11 @@ import (
 )
 
 const (
-	// recordedBlock is the number of tokens for each hash in a trace, as in Mooncake's traces.
-	recordedBlock = 512
-	// tokenBytes is the size of a token in JSON, eventBytes its size in an event of a stream.
+	// A hash in a trace is for recordedBlock tokens, as in Mooncake's traces.
+	recordedBlock          = 512
 	tokenBytes, eventBytes = 4, 200
-	// maxRecordedTokens bounds a prompt and a response, as in package simulation.
-	maxRecordedTokens = 1 << 20
-	// maxRecordedName bounds the model in a line, in bytes.
-	maxRecordedName = 256
+	maxRecordedTokens      = 1 << 20
+	maxRecordedName        = 256
 )
 
 func (k *pick) line() *recording.Line {
@@ -68,8 +65,8 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs for their
-// common beginning, as far as it is known. IDs for tokens beyond the chain's blocks are unique.
+// Prompts share the IDs of their common beginning. IDs for tokens beyond the chain's blocks are
+// unique.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key
@@ -89,5 +86,4 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	return ids
 }
 
-// number returns a hash as an integer that every JSON parser reads exactly.
 func number(hash uint64) int64 { return int64(hash >> 11) }

@@ -14,33 +14,28 @@ import (
 )
 
 // Every pick is noted in a ring of fixed size: its comparison, and its outcome once the access log
-// reports it. A note is written in place, without allocation. In a pool of a thousand endpoints it
-// has the best endpoints. A sample of the picks also has verdicts on the endpoints (history.go).
+// reports it. A sample of the picks also has verdicts (history.go).
 const (
-	// maxNotes bounds the notes of all pools, which take at most 12 MiB: 80 s at 100 picks a
-	// second.
-	maxNotes = 8192
-	// notesAtFirst is the initial size of the ring. The ring doubles when it is full.
+	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
+	maxNotes     = 8192
 	notesAtFirst = 64
-	maxChoices   = 8 // maximum of endpoints in a note
-	// notedEndpoints is the number of endpoints that a note holds without a copy. By default, a
-	// pick has three.
+	maxChoices   = 8
+	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
 	notedEndpoints = 4
-	// maxNoted bounds a request's ID and model in a note, in bytes.
-	maxNoted = 64
+	maxNoted       = 64
 )
 
 type notes struct {
 	mu   sync.Mutex
 	ring []note
-	next uint64 // number of the next note, from 1
+	next uint64 // from 1
 }
 
 type note struct {
 	number             uint64
 	at                 time.Time
 	pool, strategy     string
-	kind               string // schedule.Strategy.Choice
+	kind               string
 	history            *history
 	gateway            string
 	result             string
@@ -61,64 +56,60 @@ type note struct {
 	follows            follows
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
-	took               [maxStages]float32 // time of each stage, in seconds
+	took               [maxStages]float32 // in seconds, by stage
 	passed             uint32             // passed stages, as bits
 	bytes              int
-	served             string // model that replaced the request's, or ""
+	served             string
 	outcome            Outcome
-	without            Lacks // servers that lack the model
+	without            Lacks
 }
 
 type choice struct { // an endpoint that a pick compared
-	text     string
-	value    float64
-	cached   int32
-	by       schedule.Measure
-	trial    bool
-	speed    bool
-	drawn    bool
-	session  bool
-	reported bool // the rate is reported by the server
-	rate     float32
-	// Fields of a cluster, as in ClusterCost.
+	text                            string
+	value                           float64
+	cached                          int32
+	by                              schedule.Measure
+	trial                           bool
+	speed                           bool
+	drawn                           bool
+	session                         bool
+	reported                        bool
+	rate                            float32
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string
 }
 
-// Choice is an endpoint or a cluster that a pick compared, with the values at that moment.
+// Choice is an endpoint or a cluster that a pick compared.
 type Choice struct {
-	Address string `json:"address"` // for a cluster, its name
+	Address string `json:"address"`
 	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
-	// least-request. Score is for the strategy plugins. Other strategies have neither.
-	Cost   *float64 `json:"cost,omitempty"`
-	Score  *float64 `json:"score,omitempty"`
-	Cached int      `json:"cached,omitempty"`
-	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or with Speed a slow one
-	Speed  bool     `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
-	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the prefill rate, in tokens a second. RateFrom is its source. Both are zero if
-	// unknown.
+	// least-request. Score is for the strategy plugins.
+	Cost     *float64            `json:"cost,omitempty"`
+	Score    *float64            `json:"score,omitempty"`
+	Cached   int                 `json:"cached,omitempty"`
+	Trial    bool                `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
+	Speed    bool                `json:"speed,omitempty"` // the request measures its speed
+	Drawn    bool                `json:"drawn,omitempty"` // drawn by power-of-two-picker
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// Parts of a cluster's cost, the basis of the wait, and why the cluster comes last
-	// (ClusterCost).
+	// These fields are as in ClusterCost.
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
 	Margin    float64 `json:"margin,omitempty"`
 	Basis     string  `json:"basis,omitempty"`
 	Barred    string  `json:"barred,omitempty"`
-	Session   bool    `json:"session,omitempty"` // the request's session was at the cluster
+	Session   bool    `json:"session,omitempty"` // the cluster has the request's session
 }
 
-// Outcome is a request's outcome, as its latest access log entry reports it.
+// Outcome is a request's outcome by its latest access log entry.
 type Outcome struct {
-	Ended  bool   `json:"ended"` // false while in flight
+	Ended  bool   `json:"ended"`
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
 	// Headers (of the response), Begun (first body byte) and Took (end) are times since the
 	// request's arrival at Envoy. For a gateway that Penstock does not configure, they are times
-	// since the pick, and Begun is 0 unless the gateway sends response bodies here as they arrive.
+	// since the pick, and Begun may be 0.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
@@ -136,7 +127,7 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	// Only names are kept, because the pool may be replaced often.
+	// The pool may be replaced often, so only names are kept.
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
@@ -206,21 +197,21 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 
 // Picks selects records.
 type Picks struct {
-	Last int    `json:"last,omitempty"` // maximum number of picks, newest first; 0 means all
-	Pool string `json:"pool,omitempty"` // pool or import, see Of; "" means all
-	// Request is a request's ID (x-request-id). A spilled request has several picks.
+	Last int    `json:"last,omitempty"` // newest first; 0 means all
+	Pool string `json:"pool,omitempty"` // see Of; "" means all
+	// Request is x-request-id.
 	Request string `json:"request,omitempty"`
 }
 
 // Of reports whether the picks of a pool are selected. "namespace/name" also selects imports of
-// that name: picks among their clusters ("namespace/name@"), and picks for one of the clusters
+// that name: picks among their clusters ("namespace/name@"), and for one cluster
 // ("namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
 	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
 }
 
-const maxPicks = 1000 // returned by one call of Picks
+const maxPicks = 1000
 
 // Picks returns the selected picks of this process, newest first.
 func (p *Picker) Picks(q Picks) []*Record {
@@ -331,8 +322,6 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps a pick's best candidates: first the ranked ones, then those with the lowest costs
-// or highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
@@ -378,9 +367,8 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim keeps the verdicts that explain a pick: on its endpoints, on the best other endpoints, and
-// on a few excluded ones. rest counts the other verdicts by the filter that removed the endpoint,
-// or as candidates.
+// trim keeps the verdicts on a pick's endpoints, on the best other endpoints, and on a few excluded
+// endpoints. rest counts the others by the filter that removed the endpoint, or as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

@@ -115,9 +115,8 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the remote picker's call open until the access log reports the request's end, because
-// the remote picker counts the request until then. Without a lease, the call ends with the
-// gateway's call.
+// lease keeps the remote picker's call open until the request's end: the remote picker counts the
+// request until then.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -129,7 +128,7 @@ func (remote) lease(k *pick) {
 }
 
 // spill sends a request without a pick to any endpoint if the pool fails open, otherwise to spill
-// targets. A 429 or 503 from a remote picker does not make the pool fail open.
+// targets. A remote picker's 429 or 503 does not make the pool fail open.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return
@@ -158,8 +157,8 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen bounds the endpoints that are tried in turn without a pick. Only the remote picker knows
-// which of them have ended.
+// maxOpen bounds the endpoints that are tried in turn without a pick: only the remote picker knows
+// which have ended.
 const maxOpen = 8
 
 func (pool *pool) anyEndpoints() (texts []string) {
@@ -194,8 +193,7 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote pod may have an address. Without declared ranges, the only
-// excluded addresses are addresses of this machine or link, which no remote pod has: loopback,
+// Without declared ranges, only addresses of this machine or link are excluded: loopback,
 // link-local (a cloud's metadata server) and multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {

@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// RelayFailure is why relayed picks of a pool fail. The zero value means success; otherwise
-// NoAnswer or OutOfRange is set.
+// RelayFailure is why relayed picks of a pool fail. The zero value means success.
 type RelayFailure struct {
-	NoAnswer   string // why the remote picker gave no answer; the same text for the same cause
-	OutOfRange string // one of the remote picker's addresses outside the declared ranges
-	Denied     string // why Config.Outside forbids that address, or ""
+	NoAnswer   string // the same text for the same cause
+	OutOfRange string // one address outside the declared ranges
+	Denied     string // by Config.Addresses.Outside, or ""
 }
 
 const (
-	// minAnswerWait distinguishes canceled calls. After it, the gateway has given up on the remote
-	// picker; before it, the gateway has lost its client.
+	// A canceled call shows a failure of the remote picker only after minAnswerWait. An earlier
+	// cancellation shows that the gateway has lost its client.
 	minAnswerWait = time.Second
-	// outOfRangeHold is the time without an address out of range after which OutOfRange is
-	// resolved. If only some pods are outside the ranges, good and bad picks alternate.
+	// OutOfRange is resolved after outOfRangeHold without an address out of range: if only some
+	// pods are outside, good and bad picks alternate.
 	outOfRangeHold = 5 * time.Second
 )
 
 type relayHealth struct {
-	failure atomic.Pointer[RelayFailure] // nil on success
+	failure atomic.Pointer[RelayFailure]
 
-	mu         sync.Mutex // serializes changes
-	outOfRange time.Time  // when the remote picker last named an address outside the ranges
+	mu         sync.Mutex
+	outOfRange time.Time // time of the last address outside the ranges
 }
 
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {

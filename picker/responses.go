@@ -14,15 +14,13 @@ import (
 )
 
 const (
-	// responseTTL is how long a response's place is kept.
 	responseTTL = time.Hour
-	// maxResponses bounds a pool's responses, at some 250 bytes each. Beyond it, the oldest
-	// response is dropped. A client that has clientShare responses loses its own oldest one
-	// instead.
+	// maxResponses bounds a pool's responses, at some 250 bytes each. Then the oldest response is
+	// dropped, or the oldest response of a client that has clientShare responses.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
-	// maxResponseWaits bounds a pool's waiting picks; further picks do not wait.
+	// maxResponseWaits bounds a pool's waiting picks. Further picks do not wait.
 	maxResponseWaits = 256
 )
 
@@ -32,7 +30,7 @@ type responses struct {
 	order   linked.List
 	clients map[uint64]*linked.List
 	waiting int
-	changed chan struct{} // closes when a response is added; nil without waiting picks
+	changed chan struct{} // nil without waiting picks
 }
 
 type keptResponse struct {
@@ -40,7 +38,7 @@ type keptResponse struct {
 	at     string
 	client uint64
 	on     time.Time
-	own    *linked.Element // element in the list of its client
+	own    *linked.Element
 }
 
 func (s *responses) find(id request.ResponseID, now time.Time) string {
@@ -89,9 +87,8 @@ func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	}
 }
 
-// add records a response's place, and reports whether the response was unknown. A known response
-// keeps its place: clients may choose IDs (vLLM's request_id), and must not move other clients'
-// responses.
+// A known response keeps its place: clients may choose IDs (vLLM's request_id), and must not move
+// other clients' responses.
 func (s *responses) add(id request.ResponseID, at string, client uint64, on, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +148,8 @@ func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	}
 }
 
-// place returns the pool's text for a server's address or a hop; "" if it is unknown. Envoys and
-// peers may send texts of any length, so theirs are not kept.
+// place returns the pool's text for a server's address or a hop, or "". Envoys and peers may send
+// texts of any length, so their texts are not kept.
 func (pool *pool) place(served string) string {
 	if addr, err := netip.ParseAddrPort(served); err == nil {
 		if pool.snapshot.Find(addr) == nil {
@@ -192,9 +189,8 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 	}
 }
 
-// namedResponse returns the stored response that a request needs: the response in its path, or the
-// one that it continues. names reports whether the request is about responses at all, even if it
-// creates one.
+// namedResponse returns the stored response in the path, or the response that the request
+// continues. names is also true for a request that creates a response.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
 	if id = request.ResponseInPath(path); id == (request.ResponseID{}) {
 		id = f.Previous
@@ -212,7 +208,7 @@ const (
 	followsLost // the response's server accepts no requests
 )
 
-// String describes the result to users; "" if the request names no response.
+// String describes the result to users, or returns "".
 func (f follows) String() string {
 	switch f {
 	case followsUnknown:

@@ -35,8 +35,6 @@ func (pool *pool) closeScorers(now *pool) {
 	}
 }
 
-// recordedScores returns the external scores of the last recorded pick and its time, or nil. To
-// explain a pick, no scorer is called.
 func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(pool.scorers) == 0 || pool.Plugins == nil {
 		return nil, nil

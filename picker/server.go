@@ -17,27 +17,22 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// window is the HTTP/2 flow control window, in bytes. It is so large that large bodies need no
-// window updates.
 const window = 8 << 20
 
 const writeBuffer = 128 << 10 // in bytes
 
-// maxMessage bounds a received message, in bytes: a buffered body of 32 MiB and its frame.
+// maxMessage is in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
 
-// keepaliveTimeout bounds a gateway's time to acknowledge data.
 const keepaliveTimeout = 2 * time.Second
 
-// Listener wraps l. The new listener's connections are cheaper for a server with ServerOptions.
+// Listener wraps l. The connections are cheaper for a server with ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
-// ServerOptions returns the options of a gRPC server for a Picker.
-//
-// workers is the number of goroutines that are kept for streams, so that each of their stacks grows
-// only once. Four times the number of CPUs is a good value; 0 keeps no goroutines. admit decides
-// which calls may begin. It runs before the picker's tap handle, because gRPC allows only one per
-// server. A nil admit admits all calls.
+// ServerOptions returns the options of a gRPC server for a Picker. workers is the number of
+// goroutines that are kept for streams, so that each stack grows only once. admit decides which
+// calls may begin, before the picker's tap handle: gRPC allows only one. A nil admit admits all
+// calls.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {
@@ -56,14 +51,13 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
 		experimental.BufferPool(new(extproc.Frames)),
-		// A changed body is sent in few system calls. A connection has a buffer only while it
-		// sends.
+		// A changed body is sent in few system calls.
 		grpc.WriteBufferSize(writeBuffer),
 		// If a gateway's machine fails, its streams stay open, so its requests without an access
-		// log would not end. Connections that are in use, or on which Envoy pings, cause no ping.
+		// log would not end.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
 		// Envoy keeps idle connections alive with pings. By default, gRPC treats more than one ping
-		// in five minutes as abuse and closes the connection, which loses picks.
+		// in five minutes as abuse and closes the connection.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 100 * time.Millisecond, PermitWithoutStream: true,
 		}),
@@ -74,7 +68,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 	return options
 }
 
-// Register adds the picker's services to a server: external processing, access log, health.
+// Register adds external processing, the access log and health to a server.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	extproc.New(extproc.Config{Picker: p, Bodies: p.wire.bodies, ImportBodies: p.wire.imports, Calls: p.wire.calls,
 		Gateway: p.config.Callers.Gateway, Member: p.config.Callers.Member, Uploads: p, Failures: p,
@@ -97,8 +91,7 @@ func (p *Picker) RegisterHealth(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, p.health)
 }
 
-// Leave makes health checks fail because this picker is about to end, so that gateways call another
-// picker. Picks still work.
+// Leave makes health checks fail, so that gateways call another picker. Picks still work.
 func (p *Picker) Leave() {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -108,8 +101,8 @@ func (p *Picker) Leave() {
 	}
 }
 
-// healthServices are the names that gateways, kubelets and the conformance suite check. They are
-// SERVING when the picker has pools; "liveness" is the process's health.
+// Gateways, kubelets and the conformance suite check these names, which are SERVING when the picker
+// has pools.
 var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName, authz.ServiceName}
 
 func (p *Picker) startHealth() {

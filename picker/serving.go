@@ -20,27 +20,25 @@ import (
 
 // Pools without requests are watched, too. Each look probes one server of a pool, in turn, unless
 // pages or responses show a working server. Once a probe fails, or takes longer than hedgeAfter,
-// all servers are probed. Each further look also probes the dead servers.
+// all servers are probed.
 const (
 	// Used pools are looked at every lookUsed, idle pools every lookIdle. In each watchEvery, at
-	// most usedProbes looks at used pools and idleProbes looks at idle pools begin; others are
-	// late.
+	// most usedProbes and idleProbes looks begin.
 	watchEvery         = 250 * time.Millisecond
 	unwatchedEvery     = time.Second // the interval of looks for a used pool while none is watched
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// usedFor is how long a pool counts as used after a pick. shownFor is how long a page or
-	// response shows a working server.
+	// A pool counts as used for usedFor after a pick. A page or response shows a working server for
+	// shownFor.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
 	// maxLooks bounds the pools in each watchEvery, maxLooked the servers in a look, and maxAtOnce
 	// the concurrent probes of a look.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
-	// maxUnused is the number of pools up to which pools without picks are probed.
+	// Pools without picks are probed if there are at most maxUnused pools.
 	maxUnused = 64
-	// maxOut bounds the servers in a Serving.
-	maxOut = 32
+	maxOut    = 32
 )
 
 // Unserved is a pool that no server serves.
@@ -66,32 +64,30 @@ type Out struct {
 }
 
 type watch struct {
-	mu    sync.Mutex
-	set   *poolSet // the pools for which turns were made
-	turns map[string]*turn
-	// all has the turns of all pools, ring the turns of watched pools.
-	all, ring []*turn
-	// Positions of the next look: in all for unused pools, in ring for used and for idle pools.
+	mu                             sync.Mutex
+	set                            *poolSet
+	turns                          map[string]*turn
+	all, ring                      []*turn
 	nextUnused, nextUsed, nextIdle int
 }
 
-// turn is the state of one pool's servers, guarded by watch.mu.
+// turn is guarded by watch.mu.
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
-	server int // index of the server for the next look
+	server int
 	looked time.Time
 	inRing bool
-	used   bool     // the pool had a pick, with this or an earlier snapshot
-	open   bool     // a look is in progress
-	found  Unserved // last report
+	used   bool // the pool had a pick with this or an earlier snapshot
+	open   bool
+	found  Unserved
 }
 
 type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil if another picker picks for the pool
 	by   upstream.Protocol
-	// gateway marks another cluster's gateway: probes only connect to it.
+	// A probe of a gateway only connects.
 	gateway bool
 }
 
@@ -123,7 +119,6 @@ func (w watched) good() time.Time {
 
 func (w watched) read() bool { return w.end != nil && w.end.PageRead() }
 
-// out returns why the server does not serve; its Why is "" if the server serves.
 func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	if o.Why, o.Since = s.Down(w.good()); o.Why != "" || w.end == nil {
 		return o
@@ -168,7 +163,6 @@ func (w *watch) pause() time.Duration {
 	return watchEvery
 }
 
-// dueTurns judges the due pools, and returns the pools to probe now, within the limits.
 func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()
@@ -214,7 +208,7 @@ func (w *watch) watchUsed() {
 	}
 }
 
-// noteUse sets used, and returns the time of the last pick from this snapshot. watch.mu is held.
+// noteUse returns the time of the last pick from this snapshot. watch.mu is held.
 func (t *turn) noteUse() time.Time {
 	at := t.pool.snapshot.Used()
 	t.used = t.used || !at.IsZero()
@@ -267,8 +261,8 @@ func (p *Picker) followPools() {
 	}
 }
 
-// unwatchUnused removes pools without picks from the ring. They are in the ring because the first
-// of many pools arrive when there are still few. watch.mu is held.
+// Pools without picks are in the ring because the first of many pools arrive when there are still
+// few. watch.mu is held.
 func (p *Picker) unwatchUnused() {
 	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
 		if t.noteUse(); t.used {
@@ -298,7 +292,7 @@ func (t *turn) forget() {
 }
 
 // shown reports whether a page or response shows a working server, no probe shows a dead server,
-// and of each server it is known whether it is reachable.
+// and the reachability of each server is known.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {
@@ -312,7 +306,7 @@ func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	return works
 }
 
-// judge reports the pool if no server serves it. watch.mu is held.
+// watch.mu is held.
 func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	at := endpoint.At(time.Now())
 	next := Unserved{Servers: n}
@@ -330,8 +324,6 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// report reports when a pool loses its last serving server, and when a server serves again. The
-// first reason stays.
 func (t *turn) report(p *Picker, next Unserved) {
 	if next.Servers != t.found.Servers {
 		t.found = next
@@ -365,7 +357,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	// Otherwise the pool is removed or no longer watched, and nothing would resolve the report.
+	// Otherwise no look would resolve the report.
 	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)
@@ -401,8 +393,7 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // no probe returns an error
 }
 
-// probeServer probes a server, and returns whether it works. A server that works again gets
-// requests at once.
+// A server that works again gets requests at once.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -449,8 +440,8 @@ func (t *turn) serving(at endpoint.Moment) Serving {
 	return out
 }
 
-// Serving returns the number of serving servers of each pool, ordered by pool. Pools that have no
-// servers of their own are omitted.
+// Serving returns the number of serving servers of each pool, ordered by pool. It omits pools
+// without own servers.
 func (p *Picker) Serving() (all []Serving) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()

@@ -15,26 +15,25 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of sessions (strategy "session"). The picker makes the token, which names an endpoint or
-// an import's cluster (stays.go), and sends it with every response. The client chooses the ID.
+// The picker makes the token, which names an endpoint or an import's cluster (stays.go). The client
+// chooses the ID.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader is the ID of a route's session (sessionPersistence). With any strategy, requests of
-// the session stay at one server of the pool. Gateways remove this header from clients' requests,
-// and from requests to model servers.
+// SessionHeader is the ID of a route's session (sessionPersistence), whose requests stay at one
+// server of the pool. Gateways remove this header from clients' requests, and from requests to
+// model servers.
 const SessionHeader = "penstock-peer-session"
 
-// Defaults of the fields in Pool.
 const (
 	DefaultSessionTTL    = 5 * time.Minute
 	DefaultSessionCookie = "session-id"
 )
 
-// maxSessionID is the number of bytes of an ID that count; maxSessionToken bounds the bytes of a
-// token.
+// Only the first maxSessionID bytes of an ID count. A token of more than maxSessionToken bytes is
+// invalid.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
@@ -94,13 +93,13 @@ type sessionBy uint16
 const (
 	bySessionID sessionBy = 1 << iota
 	bySessionCookie
-	bySessionToken    // takes precedence
-	sessionExpired    // the token is too old
-	sessionUnreadable // the token is invalid
-	sessionKnown      // the session is at an endpoint
-	sessionKept       // the pick goes to that endpoint
-	sessionPicked     // picked by strategy "session"
-	bySessionRoute    // SessionHeader, with another strategy
+	bySessionToken // takes precedence
+	sessionExpired
+	sessionUnreadable
+	sessionKnown
+	sessionKept
+	sessionPicked
+	bySessionRoute // SessionHeader, with another strategy
 )
 
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
@@ -157,8 +156,6 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
-// sessions are servers with sessions. A session's requests go to the session's server while the
-// server accepts requests.
 type sessions struct{ servers }
 
 func (sessions) answer(k *pick) {
@@ -177,8 +174,8 @@ func (k *pick) keep() {
 	}
 }
 
-// It returns false if the session has no endpoint, or the endpoint accepts no requests; the session
-// then moves.
+// atSession returns false if the session has no endpoint, or the endpoint accepts no requests; the
+// session then moves.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -204,8 +201,7 @@ func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.
 	}
 }
 
-// LearnSession records a session that another process reported. It ignores unknown pools, endpoints
-// and clusters.
+// LearnSession records a session that another process reported.
 func (p *Picker) LearnSession(s Session) {
 	pool := p.pools.now.Load().byName[s.Pool.String()]
 	if pool != nil && s.Response != (request.ResponseID{}) {
@@ -225,7 +221,7 @@ func (p *Picker) LearnSession(s Session) {
 	}
 }
 
-// Sessions calls f for the sessions of all pools, in each pool the last used one first, until f
+// Sessions calls f for the sessions of all pools, each pool's last used session first, until f
 // returns false.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
@@ -266,8 +262,7 @@ func cookie(header []byte, name string) []byte {
 	return nil
 }
 
-// sessionToken returns the token of a session at an endpoint: "ip:port" and the Unix time in
-// seconds. The token is not secret, because a forged token only reaches endpoints of the pool.
+// The token is not secret: a forged token only reaches endpoints of the pool.
 func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }

@@ -11,9 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A pool's shadow is a second strategy. It chooses for every request, before the pool's strategy
-// and from the same state. It has no effect: it opens no lease, and its choices only count in
-// metrics.
+// The choices of a pool's shadow strategy only count in metrics.
 
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {
@@ -33,7 +31,7 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 }
 
 type shadowed struct {
-	working *working // nil without a shadow
+	working *working
 	chosen  *endpoint.Endpoint
 	cost    float64
 }

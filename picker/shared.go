@@ -7,11 +7,10 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// When one picker sends a prompt to a server, the server caches it for all pickers. So each pick is
-// published to the other processes. They record its prompt and its adapter as if they had picked.
-// Requests in flight are published as sums (endpoint.Registry.Counts).
+// A server that caches a prompt caches it for all pickers. So each pick is published to the other
+// processes, which record its prompt and its adapter.
 
-const maxSender = 128 // in bytes
+const maxSender = 128
 
 func sender(r *extproc.Request) string {
 	if name := r.Headers.Header(SenderHeader); len(name) <= maxSender {
@@ -49,7 +48,7 @@ func (k *pick) sent() {
 	}
 }
 
-// Learn records a pick of another process. It ignores unknown servers.
+// Learn records a pick of another process.
 func (p *Picker) Learn(s Sent) {
 	if observe := p.config.Observer; observe != nil && !s.Denied {
 		observe.Sent(s)
@@ -68,8 +67,8 @@ func (p *Picker) Learn(s Sent) {
 	}
 }
 
-// Snapshot calls each with a snapshot of each server's cached prefixes, for a process that starts.
-// All snapshots together take at most limit bytes.
+// Snapshot calls the function each for each server that has cached prefixes. All snapshots together
+// take at most limit bytes.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
 	p.prompts.prefixes.Snapshot(limit, each)
 }
@@ -79,7 +78,7 @@ func (p *Picker) Restore(server netip.AddrPort, snapshot []byte) error {
 	return p.prompts.prefixes.Restore(server, snapshot)
 }
 
-// Owner returns this picker's name for other processes; see Peers.
+// Owner returns this picker's name for other processes (Peers).
 func (p *Picker) Owner() string { return p.leases.Owner() }
 
 // Loads returns the registry with the requests in flight of each address.

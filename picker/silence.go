@@ -14,9 +14,8 @@ import (
 )
 
 // Servers with waiting requests are judged every judgeEvery. A silent server is probed at once, and
-// then 1, 2, 4, ... 30 s after each probe that got no token. Each server has at most one probe at a
-// time, all servers have at most maxProbes. A probe lasts up to probeTime, because a server that
-// recovers answers requests that are still open.
+// then 1, 2, 4, ... 30 s after each probe that got no token. A probe lasts up to probeTime, because
+// a server that recovers answers open requests.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second
@@ -36,8 +35,6 @@ type probed struct {
 	next   time.Time
 }
 
-// watchSilence finds and probes silent servers until ctx ends. It is idle unless a request waits
-// long.
 func (p *Picker) watchSilence(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -134,8 +131,8 @@ func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	return err
 }
 
-// probedAs returns the protocol of the first of the server's pools, and the model to request: the
-// model of a waiting request, unless the server's list lacks it; "" if unknown.
+// probedAs returns the protocol of the first of the server's pools, and the model of a waiting
+// request, unless the server's list lacks the model.
 func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
 	var first *pool
 	for _, pool := range p.pools.now.Load().byName {

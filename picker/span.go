@@ -15,9 +15,8 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// span starts a pick's span. It returns nil if tracing is off or the caller is not sampled. The
-// parent is the span of the ext_proc call, in the gRPC metadata. If the gateway does not trace, the
-// parent is the client's span, in the request's headers.
+// span returns nil if tracing is off or the caller is not sampled. The parent is the span of the
+// ext_proc call or, if the gateway does not trace, the client's span.
 func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time) trace.Span {
 	if p.tracer == nil {
 		return nil
@@ -45,8 +44,8 @@ var operations = map[request.Kind]string{
 	request.GRPCGenerate: "text_completion", request.Embeddings: "embeddings", request.GRPCEmbed: "embeddings",
 }
 
-// endSpan ends a pick's span. It sets the attributes of OpenTelemetry for generative AI that are
-// known at the pick. The number of tokens is an estimate unless the request has token IDs.
+// endSpan sets the attributes of OpenTelemetry for generative AI. The number of tokens is an
+// estimate unless the request has token IDs.
 func (k *pick) endSpan() {
 	span, pool, r, a := k.span, k.pool, k.request, &k.answer
 	if k.model != "" {

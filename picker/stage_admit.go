@@ -14,17 +14,16 @@ import (
 
 const (
 	// permitTimeout bounds how long a call waits for access to a pool: its Envoy may have a new
-	// route from another process that read the route earlier. It is well below Envoy's timeout of a
-	// pick (2 s).
+	// route that this process has not read yet. It is below Envoy's timeout of a pick (2 s).
 	permitTimeout = 750 * time.Millisecond
-	// maxPermitWaits bounds the waiting calls; further calls are denied at once.
+	// maxPermitWaits bounds the waiting calls. Further calls are denied at once.
 	maxPermitWaits = 256
 )
 
-// admit decides whether the caller may pick from the pool. A Gateway may if its routes use the
-// pool, a member of a cluster set if the pool is exported to it. The caller's key or certificate
-// was verified before, as for every service of the port (xds/identity). admit sets
-// Request.Imported, and ends a denied call. It leaves a call for an unknown pool to find.
+// admit decides whether the caller may pick from the pool: a Gateway whose routes use the pool, or
+// a member of a cluster set to which the pool is exported. The caller's key or certificate was
+// verified before (xds/identity). admit sets Request.Imported, and ends a denied call. It leaves a
+// call for an unknown pool to find.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 func admitted(r *Record) string {
@@ -65,14 +64,12 @@ func (p *Picker) exported(r *extproc.Request) bool {
 
 type gate struct {
 	began   time.Time
-	waiting atomic.Int64 // calls waiting for access
+	waiting atomic.Int64
 }
 
-// youngFor is how long after its start a process may lack exports. Members call a new process at
-// once.
+// A process may lack exports for youngFor after its start. Members call a new process at once.
 const youngFor = 5 * time.Second
 
-// exportedPoll is the polling interval of a call that waits for an export.
 const exportedPoll = 20 * time.Millisecond
 
 func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
@@ -96,9 +93,8 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor calls has until it returns true, for at most permitTimeout. It waits between two calls
-// until the channel from the first one closes or receives a value. It returns false at once if
-// maxPermitWaits calls already wait.
+// waitFor repeats the call of has until ok is true, for at most permitTimeout, whenever changed
+// closes or receives a value. It returns false at once if maxPermitWaits calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

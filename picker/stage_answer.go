@@ -11,8 +11,8 @@ import (
 )
 
 // answer puts the choice into the gateway's answer, best first, and sets the request's tracker. It
-// ends no pick. If the pick has ended, it only adapts the answer to gateways that Penstock does not
-// configure.
+// ends no pick. It adapts the answer to gateways that Penstock does not configure, also for an
+// ended pick.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -22,9 +22,8 @@ func answer(k *pick) {
 	}
 }
 
-// Spill targets follow the pods in every pick. If there is no pod, or all pods are full, a pick has
-// only the spill targets, with any failure mode. A cluster that would fall back to its spill
-// endpoints anyway then gets them one message earlier.
+// Spill targets follow the pods in every pick. Without a pod, or if all pods are full, a pick has
+// only the spill targets.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -69,8 +68,6 @@ func (servers) answer(k *pick) {
 	}
 }
 
-// list answers with ranked endpoints, and then spill targets. It uses memory if that is large
-// enough.
 func list(ranked []schedule.Candidate, spill []string, retries int, memory []string) extproc.Answer {
 	for i := range ranked {
 		memory = append(memory, ranked[i].Endpoint.Text)
@@ -92,8 +89,6 @@ func (k *pick) addProcessed(a *extproc.Answer) {
 	}
 }
 
-// forGateway reduces an answer to the parts that a gateway not configured by Penstock can read.
-// Such a gateway has a retry policy of its own.
 func forGateway(r *extproc.Request, a *extproc.Answer) {
 	if r.One && len(a.Endpoints) > 1 {
 		a.Endpoints, a.MaxRetries = a.Endpoints[:1], 0
@@ -103,9 +98,9 @@ func forGateway(r *extproc.Request, a *extproc.Answer) {
 	}
 }
 
-// listed answers with a list of endpoints. It sets one retry for each further endpoint, or the
-// user's number if that is larger. The list then repeats until it is long enough. A retry beyond
-// the end of the list would use the cluster's fallback, which a FailClose pool does not have.
+// listed sets one retry for each further endpoint, or the user's number if that is larger. The list
+// then repeats: a retry beyond its end would use the cluster's fallback, which a FailClose pool
+// does not have.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
 	for n := len(texts); len(texts) < min(1+retries, maxEndpoints); {
@@ -115,14 +110,11 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// leastTries is the minimum number of attempts of a pick with several servers. A shorter list
-// repeats, so that the request is sent to no more servers than Pool.Fallbacks allows. A working
-// server may close a connection just when a request arrives, while the next server is dead:
-// llama.cpp closes each connection after a stream without notice, and Envoy prefers the last used
-// connection.
+// leastTries is the minimum number of attempts of a pick with several servers; a shorter list
+// repeats. A working server may close a connection just when a request arrives, while the next
+// server is dead: llama.cpp closes each connection after a stream without notice.
 const leastTries = 5
 
-// retries returns the number of retries, which is at least user, the user's number.
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	if len(ranked) < 2 || pool.Fallbacks == 0 {
 		return user
@@ -130,9 +122,9 @@ func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	return max(user, leastTries-1)
 }
 
-// retries returns the user's number of retries, from the route's policy or the header of a trusted
-// sender. A gateway that Penstock does not configure may read only one address (Envoy's
-// ORIGINAL_DST clusters), so lists never repeat there.
+// retries returns the number from the route's policy or the header of a trusted sender. A gateway
+// that Penstock does not configure may read only one address (Envoy's ORIGINAL_DST clusters), so
+// lists never repeat there.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
 		return 0
@@ -148,7 +140,6 @@ func immediate(status int, reason, message string) extproc.Answer {
 	return a
 }
 
-// Values of x-llm-d-request-dropped-reason, as in llm-d's router.
 var dropped = map[string]string{
 	ReasonNoEndpoints: "rejected-no-endpoints",
 	ReasonSubset:      "rejected-no-endpoints",

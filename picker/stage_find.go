@@ -4,9 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// find looks up the pool of the call, and the kind of its target. It sets the pool, the target and
-// the span. It ends a request for the list of models if a server reports any, and a request for an
-// unknown pool.
+// find sets the pool, the target and the span. It ends a request for the list of models if a server
+// reports any, and a request for an unknown pool.
 func find(k *pick) {
 	p, r := k.picker, k.request
 	k.pool = p.pool(r.Pool)
@@ -19,7 +18,7 @@ func find(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 	case r.Pool != "":
 		p.metrics.unknown.Inc()
-		// Gateways and pickers learn pools at different times; another picker may have this one.
+		// Another picker may already have this pool.
 		k.decide(extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}, "")
 	default:
 		p.metrics.unknown.Inc()
@@ -27,8 +26,8 @@ func find(k *pick) {
 	}
 }
 
-// decide ends a pick with an answer. The pool's metrics and records count the result; "" means that
-// the answer is no pick.
+// decide ends a pick. The pool's metrics and records count the result; "" means that the answer is
+// no pick.
 func (k *pick) decide(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }

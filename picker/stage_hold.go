@@ -11,27 +11,23 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's fairness ID: llm-d's header, which takes precedence, and the inference
-// extension's.
+// llm-d's header takes precedence over the inference extension's.
 const (
 	fairnessHeader      = "x-llm-d-inference-fairness-id"
 	plainFairnessHeader = "x-gateway-inference-fairness-id"
 )
 
 const (
-	// maxFairnessID is the number of bytes of a fairness ID that count.
 	maxFairnessID = 128
-	// answerTime is the time for the rest of the pick, after the wait.
 	answerTime    = 5 * time.Second
 	maxRetryAfter = time.Minute
 )
 
-// hold makes a request wait while its pool is saturated, if the pool has flow control. It reads the
-// request's priority, fairness ID, deadline and size. After the wait it may replace the pool by the
-// pool's newer configuration. It ends a request with 429 if the request waits too long or finds the
-// queue full, and with 503 if the pool has no endpoint or the client leaves. A request with spill
-// targets goes there at once; another cluster's request gets a 429 at once. An admitted request has
-// a place in the queue until settle.
+// hold makes a request wait while its pool is saturated, if the pool has flow control. The wait may
+// replace the pool by its newer configuration. It ends a request with 429 if the wait is too long
+// or the queue is full, and with 503 if the pool has no endpoint or the client leaves. Requests
+// with spill targets, and other clusters' requests, do not wait. An admitted request has a place in
+// the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {
@@ -160,8 +156,8 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found; it is empty without a gate. On other
-// calls, the header is the client's.
+// caller returns the caller that a gate of this cluster found, or nil. On other calls, the header
+// is the client's.
 func caller(r *extproc.Request) []byte {
 	if !r.Reported() || r.Member != "" {
 		return nil

@@ -10,10 +10,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// lease counts the request at its destination: the first endpoint and the further servers, an
-// import's cluster, or a remote picker. The count lasts until the access log reports the request's
-// end, or until reports stop (endpoint.Leases). For a gateway without an access log it lasts until
-// the call ends. A Gateway with too many leases gets no lease. lease ends no pick.
+// lease counts the request at its destination until the access log reports the request's end, or
+// until reports stop (endpoint.Leases). For a gateway without an access log, the count ends with
+// the call. A Gateway with too many leases gets no lease. lease ends no pick.
 func lease(k *pick) { k.target.lease(k) }
 
 func (servers) lease(k *pick) {
@@ -34,8 +33,7 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking appends endpoints that lack the model after the ones that have it, for retries: an
-// engine may serve a name that its list lacks.
+// An engine may serve a name that its list lacks, so retries may use endpoints that lack the model.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {
@@ -55,9 +53,7 @@ func (k *pick) counted(a *extproc.Answer) {
 	}
 }
 
-// used describes the pick for the request's usage. Its cost is the request's own part of strategy
-// load's: the time to read the uncached prompt, and schedule.PerRequest. Waits and delays are
-// others' cost.
+// The cost is the time to read the uncached prompt, and schedule.PerRequest.
 func (k *pick) used() string {
 	cached, cost := 0, time.Duration(0)
 	if len(k.ranked) > 0 {

@@ -7,9 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// keepNote records the pick: in metrics, its span, the ring of notes and the pool's sample. It also
-// stores the record with the lease, so that the access log completes it. It does not change the
-// answer. Answers that are not picks are not recorded.
+// keepNote records the pick: in metrics, its span, the ring of notes, the pool's sample, and with
+// the lease. It does not change the answer. Answers that are not picks are not recorded.
 func keepNote(k *pick) {
 	if k.result == "" {
 		return

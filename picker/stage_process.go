@@ -18,10 +18,9 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// process calls the pool's processor. It waits at most for the processor's timeout. Then, and while
-// the processor's breaker is open, the pick continues without an answer. It reads the body and
-// headers for the processor, and sets the processor's result. After the wait it may replace the
-// pool by the pool's newer configuration. It ends a request whose client has left.
+// process calls the pool's processor, and sets its result. After the processor's timeout, and while
+// its breaker is open, the pick continues without an answer. The wait may replace the pool by its
+// newer configuration. process ends a request whose client has left.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -54,7 +53,7 @@ func process(k *pick) {
 	}
 	endProcessSpan(span, pool, d, err)
 	k.picker.metrics.processed.count(pool.Name, d)
-	k.started = time.Now() // the time of a pick excludes waits
+	k.started = time.Now()
 	if d.outcome == processor.Canceled {
 		k.decide(immediate(503, ReasonCanceled, "the request was canceled"), ReasonCanceled)
 		k.model, k.tokens = r.Facts.Model, r.Facts.Tokens
@@ -71,7 +70,7 @@ func processedBy(r *Record) string {
 	return "the processor's outcome is " + r.Processor.Outcome
 }
 
-// credentials are headers that are never sent to a processor.
+// credentials are never sent to a processor.
 var credentials = []string{"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "set-cookie"}
 
 func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
@@ -85,13 +84,13 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// Reasons why the pool's strategy decides although the processor was asked for a worker.
+// For these reasons the pool's strategy decides although the processor was asked for a worker.
 const (
 	noAnswer      = "no_answer"
 	noWorker      = "no_worker"      // the answer names no worker
 	unknownWorker = "unknown_worker" // the worker is not an endpoint of the pool
-	// busyWorker means that the worker accepts no further request, or is not among the request's
-	// allowed endpoints.
+	// busyWorker means that the worker accepts no further request, or is not allowed for the
+	// request.
 	busyWorker = "busy_worker"
 )
 
@@ -113,7 +112,7 @@ func (k *pick) findWorker() {
 }
 
 // worker returns a filter for the pool's endpoints at an address: IP:PORT, or NAME:PORT of a pod or
-// of a host in a ModelServers object. It returns nil if no endpoint matches.
+// of a host in a ModelServers object; nil if no endpoint matches.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {

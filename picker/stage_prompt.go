@@ -7,9 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
-// prompt finds the length of a request's prompt. If model servers report their caches, it also
-// finds the token IDs, from the processor or else from a server. It changes the prompt as
-// strategies see it, and ends no pick.
+// prompt finds the length of a request's prompt and, if model servers report their caches, its
+// token IDs: from the processor or else from a server. It ends no pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return
@@ -30,8 +29,8 @@ func prompted(r *Record) string {
 	return several(r.Tokens, "token")
 }
 
-// useTokens uses the processor's tokens, which are also sent to the server. They are compared with
-// servers' reports, except for a prompt with images, because images are part of the blocks' hashes.
+// The server also gets the processor's tokens. They are compared with servers' reports, except for
+// a prompt with images, whose blocks' hashes include the images.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -77,7 +76,6 @@ func (p *Picker) renderBase(pool *pool) string {
 	return ""
 }
 
-// modelHeader is a request's model on Gateways that route by the model (scan.lua in
-// translator/envoy). On other Gateways a client may set it; this only affects the choice among the
-// pool's endpoints.
+// modelHeader is a request's model on Gateways that route by the model (translator/envoy,
+// scan.lua). On other Gateways a client may set it, which only affects the choice of an endpoint.
 const modelHeader = "x-gateway-model-name"

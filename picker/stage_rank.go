@@ -5,15 +5,12 @@ import (
 	"math"
 )
 
-// rank chooses the request's destinations, best first: model servers by the pool's strategy or
-// processor, an import's clusters by cost, or a remote picker's endpoints. It opens no lease, but
-// it charges an import's first cluster or calls a remote picker; settle ends both. It ends the pick
-// of an import without a cluster.
+// rank chooses the request's destinations, best first. It opens no lease, but it charges an
+// import's first cluster or calls a remote picker; settle ends both. It ends the pick of an import
+// without a cluster.
 func rank(k *pick) { k.target.rank(k) }
 
-// rank may be repeated by lease and spill, if other picks take the chosen endpoint. Before chwbl
-// passes over the endpoint of the request's key, rank waits for the report of another request's
-// end.
+// lease and spill may repeat rank, if other picks take the chosen endpoint.
 func (servers) rank(k *pick) {
 	k.foreshadow()
 	if k.byWorker = k.processed.worker; k.keptHere() {
@@ -27,9 +24,8 @@ func (servers) rank(k *pick) {
 	}
 }
 
-// awaitKeys ranks again once the endpoint of the request's key has fewer requests in flight. chwbl
-// passed over that endpoint because of its load, but the end of its previous request may not be
-// reported yet.
+// awaitKeys ranks again once the endpoint of the request's key has fewer requests in flight.chwbl
+// passed over that endpoint, but the end of a request there may not be reported yet.
 func (k *pick) awaitKeys() {
 	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
 	before := int64(math.MaxInt64) // so that the first call ranks: a request may have ended since the last rank

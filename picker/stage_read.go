@@ -9,9 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// read determines from the pool's configuration which part of the request's body the pick needs;
-// extproc reads it. It sets the policy, and ends no pick. An Unavailable policy leaves the call to
-// another picker.
+// read determines which part of the request's body the pick needs; extproc reads it. It sets the
+// policy, and ends no pick. An Unavailable policy leaves the call to another picker.
 func read(k *pick) {
 	pool := k.picker.pool(k.request.Pool)
 	if pool == nil {
@@ -52,8 +51,6 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	return policy
 }
 
-// needsPrompts reports whether a profile depends only on the prompt: all its scorers compare cached
-// prompts. Except for chwbl, all other strategies work without a body.
 func needsPrompts(profile *endpointpicker.Profile) bool {
 	return profile != nil && len(profile.Scorers) > 0 &&
 		!slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {

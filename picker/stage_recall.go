@@ -9,14 +9,12 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// recall finds the place of the stored response that a request names, in pools with Pool.Responses.
-// It waits at most 100 ms for an unknown response, because the server may have just sent it. It
-// sets k.keeper, and ends no pick.
+// recall sets k.keeper to the place of the stored response that a request names, in pools with
+// Pool.Responses. It waits at most 100 ms for an unknown response, which the server may have just
+// sent. It ends no pick.
 //
-// While that server accepts requests, the request goes only there, because any other server answers
-// it with 404. So this server takes precedence over the choice of a session, a processor and a
-// strategy. It also takes precedence over flow control and over limits that would send the request
-// to other pools. Only the gateway's subset takes precedence over it.
+// Any other server answers the request with 404. So this server takes precedence over sessions,
+// processors, strategies, flow control and limits, but not over the gateway's subset.
 func recall(k *pick) {
 	if k.pool.responses == nil {
 		return
@@ -31,7 +29,7 @@ func recall(k *pick) {
 		return
 	}
 	k.keeper = k.pool.responses.await(k.ctx, id)
-	k.started = time.Now() // the time of a pick excludes waits
+	k.started = time.Now()
 }
 
 func recalled(r *Record) string { return r.Follows }
@@ -54,7 +52,6 @@ func (k *pick) keptHere() bool {
 	})
 }
 
-// It returns false if the response's server accepts no requests.
 func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.keeper == "" || isHop(k.keeper) {
 		return false

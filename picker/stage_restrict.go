@@ -14,10 +14,10 @@ import (
 )
 
 // restrict determines the allowed destinations of a request: by the gateway's subset hint, the
-// route's subset, and the spill targets that Envoys have. For model servers it sets the endpoints,
-// the filter, the servers that lack the model, and the request as strategies see it. If no list has
-// the model, it waits up to 400 ms for lists of models. It ends the pick of a pool that consists of
-// another cluster's gateways.
+// route's subset, and the spill targets that Envoys have. For model servers it also sets the
+// endpoints, the filter, the servers that lack the model, and the query. If no list has the model,
+// it waits up to 400 ms for lists of models. It ends the pick of a pool of another cluster's
+// gateways.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {
@@ -46,7 +46,6 @@ func (servers) restrict(k *pick) {
 	}
 }
 
-// hasModel reports whether a server without the model answers a request of this kind with 404.
 func hasModel(k request.Kind) bool { return k != request.OtherKind && k != request.Rendered }
 
 func (pool *pool) setHolders() {
@@ -75,8 +74,7 @@ func (p *Picker) showsModel(tag endpoint.Tag, pool string, e *accesslog.Entry, n
 	}
 }
 
-// Lacks counts the servers that a pick excludes because they lack the model, as their lists of
-// models or a 404 show.
+// Lacks counts the servers that a pick excludes because they lack the model.
 type Lacks struct {
 	Unlisted int `json:"unlisted,omitempty"`
 	NotFound int `json:"notFound,omitempty"`
@@ -97,8 +95,7 @@ func restrictedBy(r *Record) string {
 	}
 }
 
-// subset returns a filter for a subset hint: "ip:port" allows one endpoint, "ip" allows all ports
-// of an address.
+// "ip:port" allows one endpoint, "ip" all ports of an address.
 func subset(entries []string) func(*endpoint.Endpoint) bool {
 	addrs := map[netip.AddrPort]bool{}
 	hosts := map[netip.Addr]bool{}

@@ -1,7 +1,7 @@
 package picker
 
-// rewrite draws the replacement of the body's model, by the rules that read has found. extproc
-// writes it into the body. rewrite ends no pick.
+// rewrite draws the replacement of the body's model. extproc writes it into the body. rewrite ends
+// no pick.
 func rewrite(k *pick) {
 	if k.rules != nil {
 		k.drawn = k.rules.target(k.asked)

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// score calls the pool's external scorers for the endpoints, concurrently. It sets the scores for
-// strategies; a scorer without an answer has none. It ends no pick.
+// score calls the pool's external scorers concurrently, and sets their scores. It ends no pick.
 func score(k *pick) {
 	pool, r := k.pool, &k.query
 	if len(pool.scorers) == 0 || k.working == nil {

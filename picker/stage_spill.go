@@ -8,9 +8,9 @@ import (
 )
 
 // spill decides about a request that no endpoint accepts. It first waits for the end of another
-// request, which may be about to be reported. Then the request goes to spill targets, or is picked
-// for as if no endpoint were full, or goes to any endpoint if a remote picker fails open. spill may
-// open the lease. Otherwise it ends the pick with 429 or 503.
+// request. Then the request goes to spill targets, or is picked for as if no endpoint were full, or
+// goes to any endpoint if a remote picker fails open. Otherwise spill ends the pick with 429 or
+// 503.
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {
@@ -36,8 +36,6 @@ func (servers) spill(k *pick) {
 	}
 }
 
-// whenFull picks for a request at a full pool: an endpoint that becomes free, or any endpoint if
-// the pool has spill targets but the request's route lacks them.
 func (k *pick) whenFull() {
 	pool := k.pool
 	if pool.Full.InFlight > 0 {

@@ -15,14 +15,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. The comment of its function states what the stage reads, what it may
-// change, and when it ends the pick.
+// stage is a step of a pick. Its function's comment states what it may change, and when it ends the
+// pick.
 type stage struct {
 	name string
 	at   moment
 	run  func(*pick)
-	// shown describes the stage's effect on a pick to users, or returns ""; it is nil if the stage
-	// decides nothing.
+	// shown describes the stage's effect on a pick to users, or returns ""; may be nil.
 	shown  func(*Record) string
 	always bool // runs even if a stage has ended the pick
 }
@@ -30,17 +29,12 @@ type stage struct {
 type moment uint8
 
 const (
-	atCall    moment = iota // the call's metadata, before any message
-	atHeaders               // the headers
-	atModel                 // a model in the body; in STREAMED it comes alone, after the answer
-	atRequest               // all parts of the request that the pick needs
+	atCall moment = iota // the call's metadata, before any message
+	atHeaders
+	atModel   // a model in the body; in STREAMED it comes alone, after the answer
+	atRequest // all parts of the request that the pick needs
 )
 
-// stages returns the stages of a pick, in order. A request for the list of models, or for an
-// unknown pool, ends in find.
-//
-// Restrict, rank, lease, spill and answer depend on the pick's target: a pool's model servers,
-// model servers with sessions, an import's clusters, or a remote picker.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, shown: admitted},
@@ -62,88 +56,85 @@ func stages() []stage {
 	}
 }
 
-// maxStages bounds the number of stages: notes, pick.passed and note.passed have room for so many.
+// pick.passed and note.passed have room for maxStages stages.
 const maxStages = 32
 
-// pick is the state of one request in the stages, for one call of the gateway.
 type pick struct {
 	picker  *Picker
 	ctx     context.Context
 	request *extproc.Request
 
-	denied error          // set by admit: the call ends
-	over   bool           // a stage ended the pick: only stages with always follow
-	answer extproc.Answer // for the gateway
-	left   time.Time      // when the last stage ended
-	last   int            // the last stage before the body
+	denied error // set by admit
+	over   bool  // a stage ended the pick: only stages with always follow
+	answer extproc.Answer
+	left   time.Time
+	last   int
 	took   [maxStages]float32
-	passed uint32 // passed stages, as bits
+	passed uint32
 
 	policy extproc.BodyPolicy // set by read
 	rules  *modelRules        // set by read
 	asked  string             // the body's model, read by rewrite
 	drawn  *request.Target    // set by rewrite
 
-	pool    *pool  // set by find; a wait may replace the pool by its newer configuration
+	pool    *pool  // set by find; a wait may replace it by newer configuration
 	target  target // set by find; nil if the pick ended there
 	span    trace.Span
 	started time.Time // start of the time in metrics, which excludes waits for others
 
-	keeper  string // set by recall: place of the response that the request names; "" if unknown
+	keeper  string // set by recall: place of the named response
 	follows follows
 
-	queue     *flow.Queue // set by hold, if it admitted the request; may be nil
+	queue     *flow.Queue // set by hold; may be nil
 	waited    time.Duration
 	processed processed
 
-	spillTo    []string // set by restrict, like the fields down to lease; the others are for model servers only
+	spillTo    []string // set by restrict, like the fields down to lease
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
 	lacking    *models.Lacking // servers that lack the model while others have it; may be nil
 	endpoints  []endpoint.Endpoint
 	sampled    bool // the pick is recorded with verdicts
 	holder     endpoint.Holder
-	query      schedule.Request // the request as strategies see it
-	*working                    // memory of restrict and later stages
+	query      schedule.Request
+	*working   // memory of restrict and later stages
 
-	ids    []byte // set by prompt: token IDs, as a JSON array
-	shadow shadowed
-	// byWorker selects the endpoints of the processor's worker; nil if the strategy decides.
+	ids      []byte // set by prompt: token IDs, as a JSON array
+	shadow   shadowed
 	byWorker func(*endpoint.Endpoint) bool
 	strategy *schedule.Strategy
 	ranked   []schedule.Candidate
 	at       time.Time
 	further  further
 	staged   bool // the profile handler of the pool has decided about further servers
-	// verdicts of a sampled pick are made after its rank and before its lease, because they
-	// describe the decision.
+	// verdicts of a sampled pick describe the state between rank and lease.
 	verdicts  []schedule.Verdict
-	lacks     Lacks         // set by the last choose
-	endWaited time.Duration // total time in awaitEnd
+	lacks     Lacks // by the last choose
+	endWaited time.Duration
 	// contested is the number of requests in flight of all processes at the endpoint where this
-	// pick exceeded the limit; 0 if there was no such endpoint.
+	// pick exceeded the limit, or 0.
 	contested int64
 	lease     *endpoint.Lease
-	unread    *endpoint.Unread // the prompt sent to servers; nil without a lease or a prompt
+	unread    *endpoint.Unread // nil without a lease or a prompt
 
 	clusters  []ClusterCost        // set by rank, for an import
 	stay      uint64               // the request's session at the import
 	charge    *charged             // set by rank, for an import
 	remote    extproc.RemoteAnswer // set by rank, for a remote picker
-	names     []string             // addresses that the remote picker named
-	otherwise extproc.Answer       // answer if nothing accepts the request
+	names     []string
+	otherwise extproc.Answer // if nothing accepts the request
 
 	result     string
-	held       flow.Outcome  // outcome of flow control; Queued without flow control
-	entered    time.Duration // time until flow control decided
+	held       flow.Outcome
+	entered    time.Duration
 	tokens     int
 	model      string
 	candidates int
 	compared   int
 	choices    [maxChoices]choice
 	exceeded   []schedule.Excess // why the answer is 429
-	outOfRange []string          // the remote picker's addresses outside the declared ranges
-	problem    string            // why the remote picker did not answer
+	outOfRange []string
+	problem    string
 	session    sessionBy
 }
 
@@ -176,7 +167,7 @@ func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
 	return k
 }
 
-// Pick answers a request that is admitted and read, by running the other stages.
+// Pick runs the other stages for a request that is admitted and read.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	k := p.begin(ctx, r)
 	defer k.End()
@@ -208,8 +199,8 @@ func (k *pick) End() {
 }
 
 // settle gives back a pick's place in the queue and its working memory. If its answer was not given
-// to the gateway, it also ends the pick's lease, charge or track, so that the request no longer
-// counts anywhere. A stage may undo its own part; only settle releases the rest.
+// to the gateway, it also ends the pick's lease, charge or track. A stage may undo its own part;
+// only settle releases the rest.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
 		k.queue.Placed() // the request has a lease now, or is not sent
@@ -243,7 +234,7 @@ func (k *pick) giveBack() {
 	}
 }
 
-// The time until the body has arrived counts for the stage that waits for the body.
+// The time until the body has arrived counts for the stage that waits for it.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stayingClusters are an import's clusters with sessions. A session's requests go to the session's
-// cluster while the cluster accepts requests.
 type stayingClusters struct{ clusters }
 
 func (stayingClusters) rank(k *pick) {
@@ -28,7 +26,7 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// Also if the token has expired.
+	// The picker behind gets its part back even if the import's part has expired.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}
@@ -46,17 +44,14 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	return session, cluster
 }
 
-// tokenSeparator separates the import's token from the token of the picker behind it. Neither token
-// contains it.
+// Neither the import's token nor the token of the picker behind it contains tokenSeparator.
 const tokenSeparator = "."
 
-// maxTokenBehind bounds the token of the picker behind, which usually has some 40 bytes.
 const maxTokenBehind = 1 << 10
 
-// stayToken returns the header with a session's token for the cluster behind the hop that served.
-// The token has 8 bytes for the cluster and 8 for the Unix time in seconds, then the token of that
-// cluster's picker; the next request returns this part to that picker. The token is not secret,
-// because a forged token only reaches clusters of the import. It does not reveal a cluster's name.
+// stayToken returns a session's token: 8 bytes for the cluster and 8 for the Unix time in seconds,
+// then the token of that cluster's picker. It is not secret, because a forged token only reaches
+// clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)
 	if name == "" || len(behind) > maxTokenBehind {
@@ -68,9 +63,9 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
-// readStayToken returns the cluster of a token that was made within the pool's SessionTTL. It
-// returns "" for an invalid token, and if the cluster accepts no requests of the import. Clocks may
-// differ by up to SessionTTL.
+// readStayToken returns the cluster of a token that was made within the pool's SessionTTL, or ""
+// for an invalid token or if the cluster accepts no requests. Clocks may differ by up to
+// SessionTTL.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {
@@ -101,16 +96,13 @@ func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	}
 }
 
-// moveStay moves a session to the cluster behind the hop that served its request. A spill target
-// moves no session.
 func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	if name := pool.Clusters.behind(served); name != "" {
 		p.keepStay(pool, session, name)
 	}
 }
 
-// learnStay is LearnSession for a cluster. It keeps this process's text of the cluster's name,
-// because the peer's text may be long.
+// The peer's text may be long, so this process's text of the cluster's name is kept.
 func (pool *pool) learnStay(session uint64, cluster string, on, now time.Time) {
 	if pool.stays == nil {
 		return

@@ -11,17 +11,16 @@ import (
 )
 
 const (
-	// maxSubsets bounds the selectors of a pool whose endpoints are cached. Further selectors are
-	// evaluated for each request.
+	// maxSubsets bounds the cached selectors. Further selectors are evaluated for each request.
 	maxSubsets = 64
-	// maxSelector bounds a selector, in bytes. Longer selectors match no endpoint.
+	// A longer selector, in bytes, matches no endpoint.
 	maxSelector = 16 << 10
 )
 
-// subsets caches the endpoints that requests' label selectors match. When a pool's endpoints
-// change, a new pool replaces it.
+// subsets caches the endpoints that label selectors match. A pool with other endpoints has other
+// subsets.
 type subsets struct {
-	known sync.Map // selector -> map[netip.AddrPort]bool
+	known sync.Map
 	count atomic.Int32
 }
 

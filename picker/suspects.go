@@ -12,13 +12,12 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Suspect is a suspect server. A silent server gets no requests, any other suspect server one at a
-// time.
+// Suspect is a suspect server. It gets one request at a time, or none if it is silent.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
 	Server string             `json:"server"`
 	Kind   schedule.Suspicion `json:"kind"`
-	Why    string             `json:"why"` // for display
+	Why    string             `json:"why"`
 }
 
 // Suspects returns the suspect servers, by pool and address.

@@ -8,7 +8,7 @@ import (
 )
 
 // take opens a lease at the first ranked endpoint, and ranks again if another pick took its last
-// slot or its trial. It returns false if no endpoint accepts the request.
+// slot or its trial.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {
@@ -58,8 +58,8 @@ func generates(k request.Kind) bool {
 	return false
 }
 
-// awaitEnd calls try whenever a request of the pool has ended, until try returns true. It reports
-// whether try did. All waits of a pick together last at most Config.EndWait.
+// awaitEnd calls try whenever a request of the pool has ended, until try returns true. All waits of
+// a pick together last at most Config.EndWait.
 func (k *pick) awaitEnd(try func() bool) bool {
 	began := time.Now()
 	defer func() { k.endWaited += time.Since(began) }()

@@ -29,7 +29,6 @@ func (pool *pool) targetOf() target {
 	return servers{}
 }
 
-// gateways are another cluster's gateways as a target. No picks are made for them.
 type gateways struct{}
 
 func (gateways) restrict(k *pick) {
@@ -37,8 +36,7 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration than this process: in that configuration, the pool has a
-	// picker.
+	// Envoy has newer configuration than this process. In that configuration the pool has a picker.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +

@@ -14,21 +14,20 @@ import (
 )
 
 // tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
-// stream soon after the pick and reports the request's end in its access log. Other gateways send
-// no access log, but keep the stream until the response, as the protocol requires. The end of the
-// stream is then the best known end of the request.
+// stream soon after the pick and reports the request's end in its access log. Other gateways keep
+// the stream until the response, so its end is the best known end of the request.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
 	shown    bool // set with untilEnd, if the gateway sends response bodies
-	imported bool // from another cluster
+	imported bool
 	pool     *pool
-	session  uint64               // schedule.Session.ID
-	texts    [maxEndpoints]string // the texts in the answer
+	session  uint64 // schedule.Session.ID
+	texts    [maxEndpoints]string
 
-	// Only with untilEnd: when the gateway was answered, the counters of the serving endpoint, and
-	// the entry that an access log would have.
+	// sent, served and entry are set with untilEnd: when the gateway was answered, the counters of
+	// the serving endpoint, and the entry that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -38,7 +37,7 @@ var trackers = sync.Pool{New: func() any { return new(tracker) }}
 
 func newTracker() *tracker { return trackers.Get().(*tracker) }
 
-// It moves the lease and the session to the serving endpoint.
+// Response moves the lease and the session to the serving endpoint.
 func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	status, served := r.Status, r.Served
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
@@ -59,7 +58,7 @@ func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// For headers, a response that is not streamed begins at its end.
+// A response that is not streamed sends its headers at its end.
 func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
 	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}
@@ -118,15 +117,13 @@ func (t *tracker) End() {
 	trackers.Put(t)
 }
 
-// Imported returns the number of other clusters' requests that this picker has sent to endpoints
-// and that are in flight.
+// Imported returns the number of other clusters' requests in flight.
 func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 
-// Log implements accesslog.Sink. It renews the lease of a request that continues, and releases the
-// lease of a request that has ended. It forwards entries with another picker's lease. If that
-// picker has ended, the request is counted here.
+// Log implements accesslog.Sink. It renews or releases the request's lease. It forwards entries
+// with another picker's lease. If that picker has ended, the request is counted here.
 func (p *Picker) Log(e accesslog.Entry) {
 	if p.leases.Owns(e.Lease) {
 		p.LogOwn(e)
@@ -157,8 +154,8 @@ func (p *Picker) Log(e accesslog.Entry) {
 	p.config.Reports.Forward(e)
 }
 
-// LogOwn is Log for entries that another process forwarded. It drops entries with other pickers'
-// leases, and entries of Gateways that did not open the lease.
+// LogOwn is Log for forwarded entries. It drops entries with other pickers' leases, and entries of
+// Gateways that did not open the lease.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {

@@ -7,13 +7,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A prompt counts as cached at a server from the pick on, so that the next prompt with the same
-// beginning follows it. If the server denies the request, or never gets it, this is reverted, in
-// other processes too. Two effects stay: other prompts were evicted, and the prompt was reported to
-// other clusters (Config.Observer), which have no retraction.
+// A prompt counts as cached at a server from the pick on. If the server denies the request, or
+// never gets it, this is reverted, in other processes too. Evictions and reports to other clusters
+// (Config.Observer) stay.
 
-// sentTo records that a prompt is sent to a server. It returns false if the server's cache is too
-// small, because the server then denies the prompt.
+// sentTo returns false if the server's cache is too small: the server then denies the prompt.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
 	if !server.Fits(k.query.Tokens) {
@@ -31,9 +29,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports whether the server has not read the prompt, judged by the last access log entry. A
-// response that is not streamed has its headers only at its end. If the client or a timeout ends
-// such a request before the headers, denied assumes that the server has read the prompt.
+// denied reports whether the server has not read the prompt, by the last access log entry. A
+// response that is not streamed has its headers only at its end. If such a request ends before the
+// headers, denied assumes that the server has read the prompt.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:
@@ -46,9 +44,8 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// endUnread ends the wait for the response to a lease's prompt. It removes the prompt from servers
-// that have not read it: from all servers if the request is denied, or from the pick's first
-// endpoint if another endpoint served.
+// A denied prompt is removed from all servers. If another endpoint served than the pick's first
+// one, the prompt is removed from the first one.
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

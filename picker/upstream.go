@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// upstreamMetrics are the applicable series of llm-d's EPP (v0.10), with the EPP's names, labels
-// and buckets. They also have their former names, for existing dashboards and autoscalers. A nil
-// upstreamMetrics measures nothing.
+// upstreamMetrics are the applicable series of llm-d's EPP (v0.10), also with their former names
+// for existing dashboards and autoscalers.
 type upstreamMetrics struct {
 	upstreamSeries
 	picker                                 *Picker
@@ -32,7 +31,6 @@ type upstreamMetrics struct {
 	models, fairness                       boundedLabel
 }
 
-// Labels of requests and plugins. The numbers below are indexes into a series' labels.
 var (
 	requestLabels = []string{"model_name", "target_model_name", "fairness_id", "priority"}
 	pluginLabels  = []string{"plugin_name", "plugin_type"}

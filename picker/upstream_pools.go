@@ -21,7 +21,6 @@ type upstreamPools struct {
 	models, fairness *boundedLabel
 }
 
-// Gauges that are computed when the page is read, with their former names.
 var (
 	flowQueueLabels = []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	inFlightLabels  = []string{"endpoint_name", "namespace", "producer_name", "fairness_id", "priority"}
@@ -101,7 +100,6 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// The label for the pool's name has no namespace upstream.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
 	for _, pool := range c.picker.pools.now.Load().byName {
@@ -173,8 +171,7 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends a pool's saturation and queue. For autoscalers, a pool without flow control also has a
-// saturation, and an empty queue.
+// For autoscalers, a pool without flow control also has a saturation, and an empty queue.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {

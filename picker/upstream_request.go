@@ -14,13 +14,13 @@ type upstreamRequest struct {
 	extproc.Tracker
 	metrics   *upstreamMetrics
 	labels    []string
-	predictor []string // labels of predictions; nil without predictions
+	predictor []string
 	objective schedule.Objective
 	started   time.Time
 	begun     time.Time
 	last      time.Time
 	streaming bool
-	took      time.Duration // processing time in this process
+	took      time.Duration
 	bytes     int
 	usage     usageReader
 }

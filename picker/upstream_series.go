@@ -36,7 +36,6 @@ type upstreamSeries struct {
 	series []Series
 }
 
-// add records a series. keep has the indexes of the labels that the former series has.
 func (u *upstreamSeries) add(kind, name, help string, labels []string, former string, keep []int) (
 	own prometheus.Opts, old *prometheus.Opts, oldLabels []string,
 ) {

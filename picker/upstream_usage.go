@@ -2,12 +2,11 @@ package picker
 
 import "bytes"
 
-// maxTail is the size of the end of a response that is searched for numbers of tokens, in bytes.
+// maxTail is the size of the end of a response that is searched, in bytes.
 const maxTail = 4 << 10
 
 type usageReader struct{ tail []byte }
 
-// Members with numbers of tokens, in OpenAI's and Anthropic's APIs.
 var (
 	usageOutput = []string{`"completion_tokens":`, `"output_tokens":`}
 	usageCached = []string{`"cached_tokens":`, `"cache_read_input_tokens":`}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxModels bounds the models in metrics, because clients choose the names. Further models
-	// count as otherModel. A name gets a series with its first accepted request.
+	// Clients choose models' names. Models beyond maxModels count as otherModel. A name gets a
+	// series with its first accepted request.
 	maxModels    = 1000
 	otherModel   = "other"
 	maxModelName = 128 // bytes of the name in a series
@@ -22,14 +22,14 @@ const (
 type usage struct {
 	mu     sync.Mutex
 	models map[modelKey]*modelUsage
-	names  int // number of names other than otherModel
+	names  int
 }
 
 type modelKey struct{ pool, model string }
 
 type modelUsage struct {
 	served, failed uint64
-	firstByte      time.Duration // total time to the first byte of served requests
+	firstByte      time.Duration // of served requests
 	input, cached  uint64
 	output         uint64
 }
@@ -53,7 +53,7 @@ func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {
 	m.cached += uint64(max(min(tag.Cached, tag.Tokens), 0))
 }
 
-// find returns a model's sums, or the sums of otherModel. u.mu is held.
+// u.mu is held.
 func (u *usage) find(key modelKey, add bool) *modelUsage {
 	m := u.models[key]
 	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {

@@ -21,48 +21,38 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is the access log's entry for one picked request. Processes exchange it as JSON.
+// Entry is the log entry of one picked request.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // Gateway ("namespace/name") whose key the call has; "" if calls need no key
+	Gateway string `json:",omitempty"` // "namespace/name" of the key's Gateway; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a request in flight. Envoy logs it periodically, with the current values of the
-	// fields.
+	// Open marks a request in flight, which Envoy logs periodically.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
-	Status int    // response status that the client received; 0 without a response
-	// Sent is the time from the request's start until its last byte was sent; 0 if it was not sent.
+	Status int    // that the client received; 0 without a response
+	// Sent is the time from the request's start until its last byte was sent; 0 before.
 	Sent time.Duration `json:",omitempty"`
-	// Headers is the time from the request's start to the response's headers; FirstByte is the time
-	// to the first byte of the response's body. Each is 0 until then. Servers send a stream's
-	// headers before they read the prompt, so only FirstByte shows the first token. Earlier
-	// versions send Headers as FirstByte.
+	// Headers and FirstByte are the times from the request's start to the response's headers, and
+	// to its body's first byte; 0 before. Servers send a stream's headers before they read the
+	// prompt, so only FirstByte shows the first token.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole means by its content type that the response is not streamed: its first byte comes with
-	// its last token.
-	Whole bool `json:",omitempty"`
-	// Took is the time from the request's start to its end; 0 if not reported.
-	Took time.Duration `json:",omitempty"`
-	// Canceled means that the client ended the request or its connection.
-	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte. Bytes is the size
-	// of the response's body.
+	// Whole means by its content type that the response is not streamed.
+	Whole    bool          `json:",omitempty"`
+	Took     time.Duration `json:",omitempty"`
+	Canceled bool          `json:",omitempty"`
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
-	// OutputTokens is the number of tokens that the response reports; 0 if not read.
+	// OutputTokens is the response's number of tokens; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response is the Responses API response that the server stores. Client identifies the client's
-	// address. Both are zero if Envoy read no response ID.
+	// Response is the stored response of the Responses API, or zero. Client identifies the client's
+	// address.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the status of a failed stream: the status in the event by which the server ended the
-	// stream, or else the status for the event's kind of error. For a gRPC call it is the HTTP
-	// status for the call's status. 0 if unknown or not read.
-	Error int `json:",omitempty"`
-	// Cut means that the server's connection or stream ended before the end of the response.
-	Cut bool `json:",omitempty"`
-	// Body means that a part of the response's body was sent to the client.
+	// Error is the HTTP status for the error in a failed stream or gRPC call, or 0.
+	Error int  `json:",omitempty"`
+	Cut   bool `json:",omitempty"`
+	// Body means that the client received a part of the response's body.
 	Body bool `json:",omitempty"`
 }
 
@@ -73,14 +63,12 @@ type Sink interface {
 
 // Config configures a Server.
 type Config struct {
-	Sink Sink // required
-	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
+	Sink Sink
+	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
-	// Attempts receives the outcomes of requests, including requests to exporting clusters of
-	// imports. It is called concurrently, and may be nil.
+	// Attempts is called concurrently, and may be nil. So is Usage.
 	Attempts func(Attempt)
-	// Usage receives the requests of UsageLog, one message's at a time, concurrently; may be nil.
-	Usage func([]Used)
+	Usage    func([]Used)
 }
 
 // Server implements envoy.service.accesslog.v3.AccessLogService.
@@ -100,13 +88,13 @@ func New(c Config) *Server {
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { accesslogv3.RegisterAccessLogServiceServer(r, s) }
 
-// StreamAccessLogs receives one Envoy's entries until its stream ends.
+// StreamAccessLogs receives one Envoy's entries.
 func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
 	gateway, name := s.cfg.Gateway(stream.Context()), ""
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
-			return nil // Envoy or this process ends; no client waits for a status
+			return nil // no client waits for a status
 		}
 		if id := batch.GetIdentifier(); id != nil { // in a stream's first message
 			name = id.GetLogName()
@@ -146,8 +134,6 @@ func (s *Server) usage(entries []*datav3.HTTPAccessLogEntry) {
 	}
 }
 
-// It returns false if the request has no lease, and for entries that are neither periodic nor
-// final.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -189,9 +175,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// answered returns the endpoint that answered. When a request has two concurrent attempts, the
-// metadata names the endpoint of the later attempt, and the address belongs to the endpoint that
-// sent headers first. Hops have no such address.
+// If a request had two concurrent attempts, named is the endpoint of the later attempt, but the
+// address is of the endpoint that sent headers first. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -200,8 +185,8 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun is the time from the end of sending the request to the first byte of the response's body; 0
-// if unknown.
+// Begun is the time from the request's last byte to the first byte of the response's body; 0 if
+// unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -209,8 +194,6 @@ func (e *Entry) Begun() time.Duration {
 	return max(e.FirstByte-e.Sent, 0)
 }
 
-// firstBodyTag holds the microseconds from the request's last byte to the first byte of the
-// response's body (translator/envoy). It is absent until that byte is sent.
 const firstBodyTag = "first_body"
 
 func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
@@ -228,11 +211,8 @@ func Whole(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
-// responseNamespace is the metadata namespace with the ID of a stored response (translator/envoy,
-// response.lua).
 const responseNamespace = "penstock.response"
 
-// client identifies the client at an address; for IPv6, by its network of 64 bits.
 func client(address string) uint64 {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -277,8 +257,7 @@ func streamError(m *corev3.Metadata) int {
 }
 
 // kinds classifies errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the
-// Responses API. names holds parts of the error names, in lower case and without separators. The
-// first match counts.
+// Responses API. names holds parts of the error names, without separators.
 var kinds = []struct {
 	status int
 	names  []string
@@ -293,8 +272,7 @@ var kinds = []struct {
 	}},
 }
 
-// statusOf returns the HTTP status for an error's name; 0 if unknown. The client may have caused an
-// error of unknown kind, so such an error counts against no server.
+// An error of unknown kind counts against no server, because its client may have caused it.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {
@@ -305,7 +283,6 @@ func statusOf(names string) int {
 	return 0
 }
 
-// cutDetails is the prefix of the details (Envoy's StreamInfo) of a response that the server reset.
 const cutDetails = "upstream_reset_after_response_started"
 
 func grpcError(r *datav3.HTTPResponseProperties) int {

@@ -11,67 +11,54 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog is the name of the log of requests to exporting clusters of imports that have no
-// lease. (Each log of requests with leases has the name of a Gateway, which contains a slash, or
-// the name for hops.)
+// MembersLog is the log of requests without a lease to exporting clusters of imports.
 const MembersLog = "members"
 
-// declinedHeader marks the response of a hop, or of another cluster's gateway, to a request that no
-// server has begun (docs/envoy.md). idHeader is the ID that another cluster's gateway gave the
-// request.
+// declinedHeader marks a response to a request that no server has begun (docs/envoy.md).
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"
 )
 
-// maxText bounds each text of an Attempt, in bytes. The texts in entries of our requests are
-// shorter.
 const maxText = 1024
 
-const maxDetails = 160 // of Attempt.Details, in bytes
+const maxDetails = 160
 
 // Attempt is a request that ended at an exporting cluster of an import, or at another target of a
-// hop. A declined request goes on to another cluster, as another Attempt.
+// hop.
 type Attempt struct {
-	Gateway string          // Gateway ("namespace/name") whose key the call has; "" if calls need no key
+	Gateway string          // as Entry.Gateway
 	Member  objectid.Target // exporting cluster; zero behind a hop
-	Served  string          // endpoint that served (Entry.Served), possibly a hop
+	Served  string          // as Entry.Served
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
 	Request string
-	// There is the ID that the other cluster's gateway gave the request; "" if it equals Request or
-	// is unknown.
+	// There is the request's ID at the other cluster's gateway; "" if unknown or equal to Request.
 	There  string
 	Began  time.Time
-	Status int // status of the response; 0 without a response
+	Status int
 	// Declined means that no server there has begun the request.
 	Declined bool
 	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
-	Details string
-	// Canceled means that the client ended the request or its connection.
+	Details  string
 	Canceled bool
-	// Headers, FirstByte (of the body) and Took (until the end) are times since the request's
-	// start. Bytes is the size of the response's body.
+	// Headers, FirstByte and Took are times since the request's start.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	// Leased means that our picker or its relay picked for the request, so that its records contain
-	// the request.
-	Leased bool
-	// At is the server or gateway that responded, or zero. Host is the requested host. Reached
-	// means that At responded itself, and not this gateway.
+	Leased                   bool
+	// At is the server or gateway that responded, or zero. Reached means that At, not this gateway,
+	// responded.
 	At      netip.AddrPort
 	Host    string
 	Reached bool
 }
 
-// mayBeAttempt is a cheap check before attempt, which takes a microsecond: most entries are for
-// other requests.
+// attempt takes a microsecond, so mayBeAttempt excludes most entries.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")
 }
 
-// It returns false if the request has not ended, or is not of a route or cluster of ours.
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	member := text(common.GetMetadata(), "penstock", "member")

@@ -11,35 +11,32 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// UsageLog names the log of requests that a gate decided. It is a stream of its own, whose entries
-// have no part in leases.
+// UsageLog names the log of requests that a gate decided. Its entries do not affect leases.
 const UsageLog = "usage"
 
-// Used is a request that a gate decided, once it ended.
+// Used is a request that a gate decided, after its end.
 type Used struct {
 	Caller string // "namespace/owner"; "" if no policy let the request in
 	Denied bool   // by a gate
-	// Pool is the pool that was picked from (objectid.Target), or "". Cluster is Envoy's cluster
-	// (model.ClusterID); "" if the request was sent to none.
+	// Pool is the picked pool (objectid.Target), or "". Cluster is Envoy's cluster
+	// (model.ClusterID), or "".
 	Pool, Cluster string
 	Kind          request.Kind
-	Model         string // that the request names; "" if unknown
-	// PromptTokens and PromptCached are the picker's estimates of the prompt, and of the part that
-	// the server has cached; 0 if it did not read the prompt. GPU is the picker's cost of it.
+	Model         string // "" if unknown
+	// PromptTokens, PromptCached and GPU are the picker's estimates; 0 if it did not read the
+	// prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
-	Status                     int // of the response; 0 without one
-	// Cut means that the response ended before its end.
-	Cut            bool
-	Stream         bool  // the response is a stream of events
-	Received, Sent int64 // bytes of the bodies of the request and of the response
-	// Accounted means that the response reports its tokens: Input, of which CacheRead were cached,
-	// and Output.
+	Status                     int
+	Cut                        bool
+	Stream                     bool
+	Received, Sent             int64
+	// Accounted means that the response reports Input, CacheRead (a part of Input) and Output, in
+	// tokens.
 	Accounted                bool
 	Input, CacheRead, Output uint64
 }
 
-// Keys of a gate's metadata and headers (picker/authz, translator/envoy).
 const (
 	gateNamespace = "envoy.filters.http.ext_authz"
 	gateCaller    = "caller"
@@ -47,7 +44,6 @@ const (
 	modelHeader   = "x-gateway-model-name"
 )
 
-// used returns false for requests that no gate decided.
 func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	common, response := logged.GetCommonProperties(), logged.GetResponse()
 	switch common.GetAccessLogType() {
@@ -58,7 +54,7 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	u.Caller = text(common.GetMetadata(), gateNamespace, gateCaller)
 	u.Status = int(response.GetResponseCode().GetValue())
 	if common.GetResponseFlags().GetUnauthorizedDetails() != nil {
-		// A user's own authorization service sets the flag, too.
+		// A user's own authorization service may also set the flag.
 		if u.Caller == "" && response.GetResponseHeaders()[reasonHeader] == "" || u.Status >= 500 {
 			return u, false
 		}
@@ -90,11 +86,9 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	return u, true
 }
 
-// maxModel bounds the model in PickText, in bytes.
 const maxModel = 256
 
-// PickText encodes a pick for the metadata of the request, from which Used has it: the prompt's
-// tokens, those cached, the cost, and the request's model.
+// PickText encodes a pick for the metadata of its request.
 func PickText(tokens, cached int, cost time.Duration, model string) string {
 	// Envoy rejects messages with invalid UTF-8.
 	model = strings.ToValidUTF8(model[:min(len(model), maxModel)], "")
@@ -105,7 +99,6 @@ func PickText(tokens, cached int, cost time.Duration, model string) string {
 	return string(append(memory, model...))
 }
 
-// pick reads a PickText.
 func (u *Used) pick(value string) {
 	parts := strings.SplitN(value, " ", 4)
 	if len(parts) < 4 {

@@ -6,25 +6,22 @@ import (
 	"time"
 )
 
-// Limits of failed attempts. An address may make attemptBurst at once, and regains one each
-// attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
-// has 256 random bits. A key that was valid from the address within goodTime passes, because many
-// clients may share an address.
+// An address may make attemptBurst failed attempts at once, and regains one each attemptEvery.
+// Well-formed keys (256 random bits) are not limited. A credential that was valid from the address
+// within goodTime passes: many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
 	goodTime     = time.Hour
-	maxAttempts  = 1 << 16 // entries of each map
+	maxAttempts  = 1 << 16
 )
 
-// attempts counts failed attempts by IPv4 address, or by the /64 network of an IPv6 address.
 type attempts struct {
 	mu     sync.Mutex
 	failed map[netip.Prefix]failures
 	good   map[goodKey]time.Time
 }
 
-// failures are the used attempts at the time at.
 type failures struct {
 	used float64
 	at   time.Time
@@ -53,7 +50,6 @@ func networkOf(address string) netip.Prefix {
 	return network
 }
 
-// limited reports whether an address has no attempt left for a credential.
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
 	if !from.IsValid() || credential == "" || WellFormed(credential) {
 		return false
@@ -68,7 +64,6 @@ func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) 
 	return !good || now.Sub(since) > goodTime
 }
 
-// note records the result of an attempt.
 func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.Time) {
 	if !from.IsValid() || credential == "" || ok && WellFormed(credential) {
 		return
@@ -90,7 +85,6 @@ func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.
 	a.failed[from] = failures{min(attemptBurst, a.failed[from].left(now)+1), now}
 }
 
-// makeRoom removes the outdated entries of a full map, or else any entry.
 func makeRoom[K comparable, V any](m map[K]V, outdated func(V) bool) {
 	if len(m) < maxAttempts {
 		return

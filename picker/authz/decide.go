@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Reasons of a denial: the value of x-penstock-reason, and the code in the client's error.
+// A Reason is the value of x-penstock-reason, and the code in the client's error.
 const (
 	ReasonInvalidKey   = "invalid_api_key"     // no policy lets the key in, or the request has no key
 	ReasonNotPermitted = "not_permitted"       // a policy does not let the key in
@@ -22,41 +22,38 @@ type Header struct{ Name, Value string }
 type Request struct {
 	// Policies are the policies above the route, "namespace/name", the outermost first.
 	Policies []string
-	// Early is set before the model is known, and maybe before the route is known.
+	// Early is set before the model is known. The route may still change.
 	Early bool
-	// Any is set if Policies are above several possible routes: one policy that lets the key in
-	// suffices.
+	// Any is set if Policies are above several possible routes. One policy that lets the key in
+	// then suffices.
 	Any bool
-	// Pools are all pools that requests of the route may reach (model.Route.Reaches), if Known.
+	// Pools are the pools that the route may reach (model.Route.Reaches), if Known.
 	Pools []string
 	Known bool
-	// Model is the model's name in the request, if every server reads the same name; otherwise "".
+	// Model is the request's model, if every server reads the same name; otherwise "".
 	Model string
-	// Lists is set for requests that our picker answers with the list of models that the key
-	// permits.
+	// Lists is set for requests that our picker answers with the list of permitted models.
 	Lists   bool
 	Headers []Header
 }
 
 // Decision is the decision of the policies above a route about a request.
 type Decision struct {
-	// Reason is why the request is denied; "" if it may pass.
+	// Reason is "" if the request may pass.
 	Reason string
-	// Policy is the first policy that does not let the key in, with ReasonNotPermitted.
+	// With ReasonNotPermitted, Policy is the first policy that does not let the key in.
 	Policy string
-	// Key is the key that the outermost policy with a usable key selected; may be nil.
+	// Key is the key that the outermost policy with a usable key selected, or nil.
 	Key *Key
-	// Restricted are the selected keys that do not permit everything. Each must permit the request.
+	// Restricted are the selected keys that do not permit everything.
 	Restricted []*Key
-	// Remove names the headers with the credential.
-	Remove []string
+	Remove     []string
 }
 
-// Decide decides at the time now whether a request may pass. An error means that the Table cannot
-// decide.
+// Decide decides at the time now. An error means that the Table cannot decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential is looked up, too, to take the same time.
+	// A missing or ambiguous credential is looked up, so that its denial takes the same time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
@@ -70,7 +67,7 @@ func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	return d, nil
 }
 
-// DecideFor decides about a request as if its headers had the key called name, "namespace/name".
+// DecideFor is Decide for the key called name, "namespace/name".
 func (t *Table) DecideFor(r Request, name string, now time.Time) (d Decision, err error) {
 	_, all, err := t.find(Hash{}, r.Policies)
 	if err != nil {
@@ -117,7 +114,6 @@ func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
 	return d
 }
 
-// reaches reports whether a key permits all that a request may reach.
 func (k *Key) reaches(r Request) bool {
 	if !r.Known {
 		return k.Pools == nil || r.Early
@@ -125,8 +121,7 @@ func (k *Key) reaches(r Request) bool {
 	return !slices.ContainsFunc(r.Pools, func(pool string) bool { return !k.Reaches(pool) })
 }
 
-// Reaches reports whether a key permits a pool or import. The text is an element of
-// model.Route.Reaches.
+// Reaches reports whether a key permits a pool or import, an element of model.Route.Reaches.
 func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contains(k.Pools, pool) }
 
 // Restricted reports whether a key permits only some models or pools.
@@ -140,12 +135,10 @@ func (k *Key) Names(model string) bool {
 	})
 }
 
-// maxCredential bounds a credential, in bytes.
+// maxCredential is in bytes.
 const maxCredential = 1024
 
-// presented returns the credential of a request and the headers that have it. Clients of OpenAI
-// send Authorization, of Anthropic x-api-key, and of Azure api-key. Some send one key in two of
-// these headers. Of different credentials, none counts.
+// Some clients send one key in two headers. Different keys count as no credential.
 func presented(headers []Header) (credential string, carriers []string) {
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)

@@ -14,8 +14,8 @@ import (
 const KeyPrefix = "sk-ps-"
 
 const (
-	secretBytes   = 32 // random
-	checksumBytes = 4  // CRC-32 of the prefix and the random bytes
+	secretBytes   = 32
+	checksumBytes = 4 // CRC-32 of the prefix and the random bytes
 )
 
 // Hash is the SHA-256 hash of a whole key.
@@ -24,7 +24,7 @@ type Hash [sha256.Size]byte
 // HashOf returns the hash of a key.
 func HashOf(key string) Hash { return sha256.Sum256([]byte(key)) }
 
-// ParseHash reads a hash in lower-case hexadecimal digits, the form in an APIKey.
+// ParseHash reads a hash in lower-case hexadecimal digits, as in an APIKey.
 func ParseHash(text string) (h Hash, err error) {
 	if len(text) != hex.EncodedLen(len(h)) || strings.ToLower(text) != text {
 		return h, fmt.Errorf("a hash has %d lower-case hexadecimal digits", hex.EncodedLen(len(h)))
@@ -33,10 +33,10 @@ func ParseHash(text string) (h Hash, err error) {
 	return h, err
 }
 
-// String returns the hash in lower-case hexadecimal digits.
+// String returns lower-case hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// NewKey returns a new key, from 256 bits of a cryptographic random source.
+// NewKey returns a new key of 256 bits from random.
 func NewKey(random io.Reader) (string, error) {
 	raw := make([]byte, secretBytes, secretBytes+checksumBytes)
 	if _, err := io.ReadFull(random, raw); err != nil {
@@ -46,8 +46,8 @@ func NewKey(random io.Reader) (string, error) {
 	return KeyPrefix + base64.RawURLEncoding.EncodeToString(append(raw, sum[:]...)), nil
 }
 
-// WellFormed reports whether a text has the form and the checksum of a key that NewKey makes. Gates
-// do not require it: they also let in imported keys.
+// WellFormed reports whether a text has the form and the checksum of NewKey's keys. Gates also let
+// in imported keys.
 func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, KeyPrefix)
 	if !ok {

@@ -15,26 +15,26 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// Keys of the answer's metadata, in Envoy's namespace envoy.filters.http.ext_authz.
+// These keys are in Envoy's metadata namespace envoy.filters.http.ext_authz.
 const (
 	// MetadataDecided lists the policies that let the request in. The route's lock requires it.
 	MetadataDecided = "decided"
 	// MetadataCaller is the caller, for access logs. Answers with 403 have it, too.
 	MetadataCaller = "caller"
-	// MetadataGroups lists the caller's groups, if it has any.
+	// MetadataGroups lists the caller's groups.
 	MetadataGroups = "groups"
 	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
 )
 
-// Headers that the answer writes. Clients cannot set them: the edge removes x-penstock-*, and the
-// answer overwrites or removes the others.
+// Clients cannot set these headers: the edge removes x-penstock-*, and the answer overwrites or
+// removes the others.
 const (
 	// CallerHeader has the caller for our picker, across hops.
 	CallerHeader = "x-penstock-caller"
-	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body from which
-	// every server reads the same model. The late gate removes the header.
+	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body that is
+	// unambiguous for every server.
 	ModelHeader = "x-penstock-model"
-	// KeysHeader has the restricted keys of a request for the list of models, for Table.Permits.
+	// KeysHeader has the restricted keys of a request for the list of models (Table.Permits).
 	KeysHeader      = "x-penstock-keys"
 	chunkedHeader   = "x-penstock-chunked" // the client's Transfer-Encoding
 	reasonHeader    = "x-penstock-reason"
@@ -42,7 +42,7 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others are llm-d's names of fairness and objective. Pickers prefer them to ours.
+// others are llm-d's names of the last two headers. Pickers prefer them to ours.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {
@@ -50,7 +50,7 @@ func (c *call) anthropic() bool {
 	return strings.HasSuffix(path, "/v1/messages") || strings.HasSuffix(path, "/v1/messages/count_tokens")
 }
 
-// denial is the answer to a denied request. Its texts never depend on the key.
+// Texts of a denial never depend on the key.
 type denial struct {
 	code          codes.Code
 	status        typev3.StatusCode
@@ -72,8 +72,8 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// reply encodes a decision. An early answer that lets a request pass is empty unless it is final,
-// because the late gate needs the key.
+// An early answer that lets a request pass is empty unless it is final: the late gate still needs
+// the key.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
 	final := c.Early && c.final && len(d.Restricted) == 0
 	switch {
@@ -155,7 +155,6 @@ func (c *call) denied(d Decision) *authv3.CheckResponse {
 	return out
 }
 
-// body returns the error in the format of OpenAI's API, or of Anthropic's.
 func (d denial) body(reason string, anthropic bool) string {
 	type problem struct {
 		Message string  `json:"message"`
@@ -168,7 +167,7 @@ func (d denial) body(reason string, anthropic bool) string {
 		body = map[string]any{"type": "error",
 			"error": map[string]string{"type": d.anthropicType, "message": d.text}}
 	}
-	out, _ := json.Marshal(body) // cannot fail: only strings
+	out, _ := json.Marshal(body)
 	return string(out)
 }
 

@@ -18,25 +18,24 @@ import (
 // ServiceName is the gRPC service of gates.
 const ServiceName = "envoy.service.auth.v3.Authorization"
 
-// Keys of a gate's context extensions. The values are comma-separated lists, or "true".
+// A gate's context extensions have these keys. The values are comma-separated lists, or "true".
 const (
-	PoliciesKey = "policies" // Request.Policies
-	AnyKey      = "any"      // Request.Any
-	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
-	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
-	FinalKey    = "final"    // an early answer may decide: all routes have these policies
+	PoliciesKey = "policies"
+	AnyKey      = "any"
+	PoolsKey    = "pools" // Request.Pools; absent if they are not known
+	ListsKey    = "lists" // our picker answers the route's requests for the list of models
+	FinalKey    = "final" // an early answer may decide: all routes have these policies
 )
 
-// stageKey is a key of a call's metadata. Its value is earlyStage if the route may still change.
+// The value of stageKey in a call's metadata is earlyStage if the route may still change.
 const stageKey, earlyStage = "x-penstock-stage", "early"
 
 // Config configures a Server.
 type Config struct {
 	Table *Table
-	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove their Gateway.
+	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove it.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy. Its proxies may not ask about
-	// others.
+	// Gates reports whether a route of a Gateway has a policy. Other calls are denied.
 	Gates func(gateway, policy string) bool
 	Now   func() time.Time
 }
@@ -85,11 +84,11 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 
 type call struct {
 	Request
-	path  string // with the query
+	path  string
 	grpc  bool
 	final bool
-	// preflight is set for an early call about a CORS preflight request. It passes: the filter cors
-	// or the late gate answers it.
+	// preflight marks an early call about a CORS preflight request. It passes: the filter cors or
+	// the late gate answers the request.
 	preflight bool
 }
 
@@ -112,7 +111,6 @@ func callOf(ctx context.Context, a *authv3.AttributeContext) call {
 	return c
 }
 
-// asksForModels reports whether a request without a body asks for the list of models.
 func (c *call) asksForModels(method string) bool {
 	path, _, _ := strings.Cut(c.path, "?")
 	length := c.header("content-length")
@@ -120,7 +118,6 @@ func (c *call) asksForModels(method string) bool {
 		(length == "" || length == "0") && c.header(chunkedHeader) == "" && c.header("upgrade") == ""
 }
 
-// header returns the values of a header, joined by commas.
 func (c *call) header(name string) (value string) {
 	for _, h := range c.Headers {
 		switch {

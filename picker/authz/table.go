@@ -13,37 +13,35 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// Key is an API key. Immutable.
+// Key is an immutable API key.
 type Key struct {
 	Namespace, Name string
 	Labels          labels.Set
 	Created         time.Time // zero in folders
 	Hashes          []Hash
-	// Caller is the identity of requests with the key: "namespace/owner".
+	// Caller is "namespace/owner".
 	Caller    string
 	Groups    []string
-	Objective string // "" for none
-	// Models are names that clients send, or prefixes that end in "*"; nil permits all.
+	Objective string
+	// Models are names, or prefixes that end in "*"; nil permits all.
 	Models []string
 	// Pools are "NAMESPACE/NAME" of an InferencePool, "NAMESPACE/NAME@" of an import; nil permits
-	// everything.
+	// all.
 	Pools    []string
-	Expires  time.Time // zero: never
+	Expires  time.Time // zero means never
 	Disabled bool
 }
 
-// usable reports whether the key may be used at the time now.
 func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// compare orders keys by age, then by name. Of several keys with one hash, the first counts.
 func (k *Key) compare(o *Key) int {
 	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
 		strings.Compare(k.Name, o.Name))
 }
 
-// Policy is an AccessPolicy: which keys it lets in. Immutable.
+// Policy is an immutable AccessPolicy: which keys it lets in.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
@@ -54,17 +52,15 @@ func (p *Policy) selects(k *Key) bool {
 	return slices.Contains(p.Namespaces, k.Namespace) && p.Selector.Matches(k.Labels)
 }
 
-// policyGrace is how long a removed policy still decides, because Envoys may still have routes with
-// its gate.
+// policyGrace is how long a removed policy still decides: Envoys may still have its routes.
 const policyGrace = 10 * time.Minute
 
-// Table has all keys and policies. Its methods are safe for concurrent use. A Change takes effect
-// as a whole.
+// Table has all keys and policies. It is safe for concurrent use.
 type Table struct {
 	mu       sync.RWMutex
 	filled   bool
 	byName   map[string]*Key
-	byHash   map[Hash][]*Key // sorted; slices are immutable
+	byHash   map[Hash][]*Key // sorted; immutable slices
 	policies map[string]*Policy
 	removed  map[string]time.Time // policies that still decide
 }
@@ -81,7 +77,7 @@ type Change struct {
 	Policies map[string]*Policy
 }
 
-// Apply applies a change at the time now. The first change, which may be empty, opens the Table.
+// Apply applies a whole change at the time now. The first change opens the Table.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +101,7 @@ func (t *Table) Apply(c Change, now time.Time) {
 	}
 }
 
-// setKey replaces a key; nil removes it. t.mu is held.
+// t.mu is held.
 func (t *Table) setKey(name string, k *Key) {
 	old := t.byName[name]
 	if old != nil {
@@ -142,7 +138,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Sharing returns the names ("namespace/name") of the other keys that have a hash of the named key.
+// Sharing returns the names of other keys that share a hash with the named key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -160,7 +156,7 @@ func (t *Table) Sharing(name string) (names []string) {
 	return names
 }
 
-// WithModels returns the names of the keys that permit only some models.
+// WithModels returns the names of keys that permit only some models.
 func (t *Table) WithModels() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -172,8 +168,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns, sorted, the policies that select a key with models, but whose routes do not read
-// the model of a request.
+// Unread returns the policies that select the named key, which permits only some models, but whose
+// routes do not read the model of a request.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -190,8 +186,7 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns the oldest key of a namespace with a hash, or nil. If a policy selects several such
-// keys, the oldest counts.
+// First returns the oldest key of a namespace with a hash, or nil.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -203,17 +198,14 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// errUnknown is the error if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
-// named returns the key called name, "namespace/name", or nil.
 func (t *Table) named(name string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byName[name]
 }
 
-// find returns the keys with a hash, and the named policies. It fails if a policy is unknown.
 func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

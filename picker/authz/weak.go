@@ -1,6 +1,5 @@
 package authz
 
-// weak are keys that are easily guessed: placeholders of clients, tutorials and model servers.
 var weak = func() map[Hash]bool {
 	out := map[Hash]bool{}
 	for _, key := range []string{
@@ -19,5 +18,5 @@ var weak = func() map[Hash]bool {
 	return out
 }()
 
-// Weak reports whether a hash is of an empty or well-known key. No policy should let such a key in.
+// Weak reports whether a hash is of an empty or well-known key.
 func Weak(h Hash) bool { return weak[h] }

@@ -7,8 +7,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Authorized adds an Authorization header to a connection's calls. On a connection without TLS the
-// calls fail before anything is sent.
+// Authorized adds an Authorization header to a connection's calls, which fail without TLS.
 func Authorized(header string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(authorization(header))
 }

@@ -17,30 +17,29 @@ import (
 // Address is the address of one picker.
 type Address struct {
 	netip.AddrPort
-	Cleartext bool // without TLS
+	Cleartext bool
 }
 
-// TLS configures the connections to addresses that are not Cleartext. The zero value accepts any
-// certificate, because pickers usually have self-signed certificates.
+// TLS configures connections. The zero value accepts any certificate: many pickers have self-signed
+// certificates.
 type TLS struct {
 	ServerName string  // SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
-	// Certificate and Key, in PEM, are presented to the picker; may be nil.
+	// Certificate and Key, in PEM, authenticate the client; may be nil.
 	Certificate, Key []byte
 }
 
 // Verify lists the requirements on a picker's certificate.
 type Verify struct {
-	// Roots are the trusted CAs, in PEM; nil means the system's CAs. If Roots is not nil and holds
-	// no certificate, every connection fails.
+	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Roots that hold no certificate
+	// make every connection fail.
 	Roots []byte
-	// SANs and URIs are names; the certificate must have at least one of them. A wildcard matches
+	// SANs and URIs are names. The certificate must have at least one of them. A wildcard matches
 	// any first label.
 	SANs, URIs []string
 }
 
-// Connect returns a connection to a picker. The connection opens at its first call. The caller
-// closes it.
+// Connect returns a connection that opens at its first call. The caller closes it.
 func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !a.Cleartext {

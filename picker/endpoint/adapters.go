@@ -2,10 +2,10 @@ package endpoint
 
 import "sync/atomic"
 
-// recentAdapters holds the LoRA adapters that picks made a server load. Metrics pages list only
-// adapters with requests, but a server keeps other adapters until it needs their slots.
+// Metrics pages list only adapters with requests, but a server keeps others until it needs their
+// slots.
 type recentAdapters struct {
-	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order; nil before the first
+	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order
 	next atomic.Uint32
 }
 
@@ -31,8 +31,8 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 	ring[(r.next.Add(1)-1)%uint32(len(ring))].Store(adapter)
 }
 
-// HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick made it
-// load. adapter is the hash of its name; slots is the number of adapters that the server can hold.
+// HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick loaded.
+// adapter is the hash of its name; slots is the number of adapters that fit.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }

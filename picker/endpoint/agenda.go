@@ -7,21 +7,18 @@ import (
 
 const agendaPages = 32
 
-// maxPage is the largest capacity that a page of the agenda keeps when it is empty.
 const maxPage = 1 << 12
 
-// agenda lists the IDs of a shard's leases by expiry, because visiting all leases took 1.5 us of a
-// pick with 25,000 open leases. When a renewed lease comes due, it is entered again. The ID of a
-// released lease stays in the agenda until it comes due.
+// agenda lists the IDs of a shard's leases by expiry: visiting 25,000 open leases took 1.5 us of a
+// pick. Renewed and released leases stay until they come due.
 type agenda struct {
 	tick  time.Duration
-	last  int64 // last tick that func each has visited
+	last  int64
 	pages [agendaPages][]uint64
 }
 
 const never = time.Duration(math.MinInt64)
 
-// at returns the tick of a time. The time is negative in tests with a clock of their own.
 func (a *agenda) at(t time.Duration) int64 {
 	if t < 0 {
 		return int64((t+1)/a.tick) - 1

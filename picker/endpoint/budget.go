@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// budget limits the rate of scrapes after a burst. Without it, the first pick from a pool would
-// scrape all idle servers of the pool at once.
+// budget limits the rate of scrapes after a burst: a pool's first pick must not scrape all idle
+// servers at once.
 type budget struct {
 	every time.Duration // time between two scrapes of all processes together
-	share atomic.Int64  // number of processes; 0 counts as 1
+	share atomic.Int64  // of processes; 0 counts as 1
 
 	mu   sync.Mutex
 	next time.Time
 }
 
-// scrapeBurst is the number of scrapes that need no wait after a time without scrapes.
 const scrapeBurst = 64
 
 func newBudget(perSecond int) budget { return budget{every: time.Second / time.Duration(perSecond)} }
@@ -48,8 +47,6 @@ func (l *Load) follow(sent uint64) {
 
 const picksPerScrape = 2
 
-// countScrapers adds n to the number of running scrapers. If the budget is too small for them,
-// samples stay fresh for longer.
 func (r *Registry) countScrapers(n int64) {
 	running := time.Duration(r.running.Add(n))
 	period := max(r.config.Slow, running*r.budget.every)

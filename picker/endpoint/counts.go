@@ -6,32 +6,29 @@ import (
 	"time"
 )
 
-// Requests in flight count at their server, whichever process picked it. Each process publishes its
-// counts by address, and adds its peers' counts. A count is a state, not an event, so the next
-// publication corrects a late, repeated or partial one. A peer's count may lack the picks of the
-// last milliseconds; picker.confirm waits for these picks where a limit requires it.
+// Processes publish their counts by address. A count is a state, not an event: the next publication
+// corrects a late, repeated or partial count.
 
 // Count is this process's Share at an address.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders means that Headers changed. Headers is nil once the address is in no pool.
+	// NewHeaders means that Headers changed. Headers is nil if no pool has the address.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
 
-// Share is one process's load at an address. Without requests in flight it counts as nothing.
+// Share is one process's load at an address.
 type Share struct {
 	InFlight int64
-	// Unread is the number of uncached prompt tokens of requests whose first token is not reported.
-	// Confirmed is the part of Unread that is known to wait.
+	// Unread counts the uncached prompt tokens of requests whose first token is not reported.
+	// Confirmed is the part that is known to wait.
 	Unread, Confirmed int64
-	// Sent is the server's estimated time to read all prompts that the process has sent so far.
+	// Sent is the server's estimated time for all prompts sent so far.
 	Sent time.Duration
-	// Reading is the estimated time until the server has read all prompts, including prompts of
-	// other processes.
+	// Reading is the estimated time until the server has read all processes' prompts.
 	Reading time.Duration
-	// Rate is the prefill rate by the server's metrics or else the inferred rate; 0 if unknown.
+	// Rate is the reported or else the inferred prefill rate; 0 if unknown.
 	Rate float64
 }
 
@@ -40,7 +37,7 @@ type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // sent since the last call
 	Reading                     time.Duration // minimum, from peers whose earlier Sent is unknown
-	Rate                        float64       // rate that a peer has learned; 0 if unknown
+	Rate                        float64       // that a peer has learned; 0 if unknown
 }
 
 // Counted receives a value when Counts has a change.
@@ -87,8 +84,7 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets the load of peers at an address. If the address has no endpoint, the value is
-// kept until it has one.
+// SetElsewhere sets the load of peers at an address, which may lack an endpoint.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {
@@ -101,8 +97,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets the header limits that peers learned for an address, which may lack an
-// endpoint. limits is nil if no peer has limits; the server's endpoint then keeps its earlier ones.
+// SetHeadersElsewhere sets the header limits that peers learned for an address. With nil, its
+// endpoint keeps earlier limits.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return
@@ -142,7 +138,7 @@ func (l *Load) limit(slots *Slots) {
 	l.limited.Store(&next)
 }
 
-// unlimit removes one entry of a pool. Registry.mu is held.
+// Registry.mu is held.
 func (l *Load) unlimit(slots *Slots) {
 	next := slices.Clone(*l.limited.Load())
 	i := slices.Index(next, slots)

@@ -7,18 +7,16 @@ import (
 )
 
 // Some servers send an event before they read the prompt, so their first byte is not the first
-// token. They are known by their engine and API, or because the first byte takes a constant time
-// for any prompt length. Such first bytes neither end a backlog nor show a rate.
+// token.
 
 // FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
-// has read the prompt. vLLM does; unknown engines count as vLLM.
+// has read the prompt, as vLLM does.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
-// Thresholds for the times to first bytes. Where a server reads the prompt first, these times grow
-// in proportion to the prompt. They are constant if they grow by less than constantBelow of that,
-// and stay constant until they grow by constantAbove; earlyFrom samples are needed. earlyWithin is
-// in seconds: an early event also precedes the engine's queue, so later times that look constant
-// are due to a queue.
+// If a server reads prompts first, the times to first bytes grow in proportion to the prompts.
+// Times that grow by less than constantBelow of this are constant, until they grow by
+// constantAbove. earlyFrom samples are required. earlyWithin is in seconds: longer times that look
+// constant are due to a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -31,10 +29,8 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant reports whether the times to first bytes do not depend on prompt lengths; before is the
-// previous result. It compares the shorter half of the prompts with the longer half, by the second
-// fastest quarter of each: the fastest prompts may be cached, and slower ones wait for an adapter
-// or for other clients' prompts.
+// constant compares the second fastest quarter of the shorter and of the longer prompts: the
+// fastest prompts may be cached, and slower prompts wait for other requests.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before
@@ -68,7 +64,7 @@ func fast(all []firstByte) (tokens, seconds float64) {
 	return tokens / float64(len(all)), seconds / float64(len(all))
 }
 
-// event records a stream's first byte, which may precede its first token. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) event(after time.Duration) {
 	if !lease.begun && lease.prompt != promptRead {
 		lease.measure(after)
@@ -81,7 +77,7 @@ func (lease *Lease) event(after time.Duration) {
 
 // lease.mu is held.
 func (lease *Lease) measure(after time.Duration) {
-	// The backlog is only an estimate, so it must not be most of the tokens that the server read.
+	// The backlog is an estimate, so it must not be most of the tokens that the server read.
 	if tokens := int64(lease.work.Tokens); lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}

@@ -15,38 +15,37 @@ import (
 // Spec identifies a model server.
 type Spec struct {
 	Addr     netip.AddrPort
-	Pod      string            // name of its pod or ModelServers object, for display; may be empty
+	Pod      string            // for display
 	Labels   map[string]string // immutable once passed to a Registry
-	Draining bool              // accepts no new requests
+	Draining bool
 }
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	// Engine names the engine of servers without an engine label; "" is VLLM. The next five fields
-	// override the engine's values.
+	// Engine is for servers without an engine label; "" is VLLM. Path, Port, Queue, Running and
+	// KVCache override the engine's values.
 	Engine  Engine
 	Path    string
 	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
-	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}, like the next two
-	Running string // series of running requests
-	KVCache string // series of KV cache usage, 0 to 1
-	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
+	Queue   string // series, as NAME or NAME{LABEL=VALUE}
+	Running string
+	KVCache string // usage, 0 to 1
+	MaxPage int64  // in bytes; 0 means DefaultMaxPage
 	Off     bool   // read no page, for strategies that need none
-	// Protocol is for calls and for the page, except that a page at a port of its own is read over
-	// HTTP/1.1.
+	// Protocol is for calls and for the page. A page at another port is read over HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
 // Endpoint is one model server in a Snapshot. Its fields never change.
 type Endpoint struct {
 	Spec
-	Text        string // Addr in the form that Envoy looks up
+	Text        string
 	load        *Load
-	source      *source // nil if metrics are not read
-	earlyEvents bool    // see FirstEventIsEarly
+	source      *source
+	earlyEvents bool
 }
 
-// maxProblem bounds the text of a page's problem, in bytes, because it contains text of the server.
+// maxProblem is in bytes. A server wrote the text of the problem.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -66,8 +65,7 @@ func bounded(text string) string {
 // HasPage reports whether e's metrics page is read.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, what it ignored, or what the page lacks; "" without a
-// problem or a scrape.
+// Problem returns why the last scrape failed, or what it ignored or missed, or "".
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -78,7 +76,7 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh although no scrape failed; "" if it is fresh.
+// Staleness returns why e's load is not fresh although no scrape failed, or "".
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -96,8 +94,7 @@ func (e *Endpoint) Staleness(at Moment) string {
 // PageRead reports whether the metrics page was ever read.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns the time of the last successful scrape or response; the zero time if there was no
-// success.
+// Shown returns the time of the last successful scrape or response, or the zero time.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -112,70 +109,62 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false if there is no usable scrape: none yet, several failures in a row, or too old.
-	// Queue, Running and KV are then the last known values, which a strategy must not use.
+	// Fresh is false without a scrape, after several failures in a row, or if the last scrape is
+	// too old. Then strategies must not use Queue, Running and KV.
 	Fresh bool `json:"fresh"`
-	// Idle means that scraping has stopped because the endpoint's pools had no pick for a while.
-	// The last scrape succeeded, and the next pick resumes scraping.
+	// Idle means that scraping stopped because no pool of the endpoint had a pick for a while.
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more
+	// Failing means that requests often fail, and Trial that a suspect endpoint may get one more
 	// request.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to the endpoint since it became silent.
+	// requests sent to it since then.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"`   // waiting requests at the last scrape
-	Running float64 `json:"running"` // running requests at the last scrape
-	KV      float64 `json:"kvCache"` // KV cache usage at the last scrape, 0 to 1
-	// Adapters is nil if the last scrape shows no adapters.
+	Queue    float64   `json:"queue"` // at the last scrape, like Running and KV
+	Running  float64   `json:"running"`
+	KV       float64   `json:"kvCache"` // usage, 0 to 1
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are the parts of Queue and Running that are requests of other
-	// clients.
+	// OthersQueue and OthersRunning are other clients' parts of Queue and Running.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight includes peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests since the last scrape began. Queue and Running do not
-	// include them.
+	// Unseen counts this process's requests since the last scrape began.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is the growth of the peers' requests in flight since the last scrape began.
+	// UnseenElsewhere is the growth of peers' requests in flight since then.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is the number of uncached prompt tokens of all requests, including peers', whose first
-	// token is not reported. Confirmed is the part of Unread that is known to wait.
+	// Unread is as in Share, for all processes.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
-	// Reading is the time, in seconds, until the server has read all prompts sent to it, at the
-	// rates that were assumed when they were sent.
-	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is its source.
+	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
+	Reading  float64    `json:"-"`
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is their number divided by the number
+	// Hint is the rate by the first samples, or 0. HintWeight is the share, 0 to 1, of the samples
 	// that a Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
-	// Latency predicts the server's latency; nil until it is learned.
+	// Latency is nil until it is learned.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean number of uncached tokens of recent requests; 0 before the first.
+	// Prompt is the mean number of uncached tokens of recent requests, or 0.
 	Prompt float64 `json:"-"`
-	// Evicts is how many tokens the server must read again for each token read into its full cache,
-	// 0 to 8; 0 while the cache has room or its content is unknown.
+	// Evicts is prefix.Server.Evicts; 0 if unknown.
 	Evicts float64 `json:"-"`
 }
 
 // Moment is nanoseconds since the process started, by the monotonic clock.
 type Moment int64
 
-// At converts a time. Callers that read many endpoints convert once.
+// At converts a time.
 func At(now time.Time) Moment { return Moment(now.Sub(processStart)) }
 
 // State returns e's load now.
@@ -231,12 +220,11 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 type Snapshot struct {
 	Endpoints []Endpoint
 	registry  *Registry
-	slots     *Slots       // nil if the pool does not limit requests in flight
-	used      atomic.Int64 // last time MarkUsed notified the scrapers, in nanoseconds since processStart
+	slots     *Slots
+	used      atomic.Int64 // last time MarkUsed notified the scrapers, since processStart
 }
 
-// Used returns the time of the pool's last pick, at most markEvery too early; the zero time if
-// there was no pick.
+// Used returns the time of the pool's last pick, at most markEvery too early; zero without a pick.
 func (s *Snapshot) Used() time.Time {
 	if at := s.used.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -244,7 +232,7 @@ func (s *Snapshot) Used() time.Time {
 	return time.Time{}
 }
 
-// Find returns the counters of an address, or nil if the pool lacks it.
+// Find returns the counters of an address, or nil.
 func (s *Snapshot) Find(addr netip.AddrPort) *Load {
 	i, ok := slices.BinarySearchFunc(s.Endpoints, addr,
 		func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })

@@ -11,7 +11,7 @@ import (
 // Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// The engines. Any other value counts as VLLM.
+// Any other value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -28,7 +28,7 @@ type dialect struct {
 	lora                   series // one line for each set of adapters, listed in labels
 	shape                  series // labels contain the KV cache's shape
 	sizeLabel, blocksLabel string
-	size, blocks           series // the shape as numbers
+	size, blocks           series
 	tokens                 series // the KV cache's size in tokens
 	computed, seconds      series // counters: uncached prompt tokens, and the time in which they were read
 	prefills               series // counter: number of prompts whose time is in seconds
@@ -70,7 +70,7 @@ var dialects = map[Engine]*dialect{
 		size:    parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
 		blocks:  parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
 	},
-	// llama.cpp serves metrics only with --metrics, and shows neither its KV cache nor adapters.
+	// llama.cpp serves metrics only with --metrics.
 	LlamaCPP: {
 		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"),
 		running:  parseSeries("llamacpp:requests_processing"),
@@ -79,8 +79,8 @@ var dialects = map[Engine]*dialect{
 	},
 }
 
-// forServer returns one server's metrics: with the engine that its labels name, if known, or else
-// the pool's. The translator reports unknown engines.
+// The engine that a server's labels name takes precedence over the pool's engine. The translator
+// reports unknown engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)
@@ -93,7 +93,6 @@ func (m Metrics) forServer(labels map[string]string) Metrics {
 	return m
 }
 
-// dialect returns the engine's own dialect, which servers share, unless the metrics override it.
 func (m *Metrics) dialect() *dialect {
 	engine, known := dialects[m.Engine]
 	if !known {
@@ -118,7 +117,7 @@ func (m *Metrics) dialect() *dialect {
 }
 
 type series struct {
-	name   string // "" matches no line
+	name   string
 	labels []selector
 }
 

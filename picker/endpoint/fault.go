@@ -4,5 +4,5 @@ package endpoint
 
 import "net/http"
 
-// fault panics in builds with the tag faults, for metrics pages that request it.
+// In builds with the tag faults, fault panics if a metrics page requests it.
 func fault(http.Header) {}

@@ -2,18 +2,14 @@ package endpoint
 
 import "time"
 
-// While a server's rate is unknown, the first tokens of past requests bound how long the server may
-// take. A prompt is compared with prompts at least a quarter as long: shorter ones do not show a
-// server's speed, and on a CPU a long prompt takes minutes. A server with too few first tokens is
-// compared with the slowest other server of its pool.
+// While a server's rate is unknown, the first tokens of past requests bound how long it may take.
+// Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes.
 const (
-	// The last keptFirsts first tokens of a server count; enoughFirsts are required.
 	keptFirsts, enoughFirsts = 32, 5
-	// A prompt is compared with prompts of at least 1/longer of its length. All lengths up to
+	// A prompt is compared with prompts of at least 1/longer of its length. All prompts of up to
 	// shortPrompt tokens count as equal.
 	longer, shortPrompt = 4, 64
-	// slower is the factor by which a server may be slower than the pool's slowest other server.
-	slower = 4
+	slower              = 4
 )
 
 type firstTokens struct {
@@ -28,8 +24,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many first tokens are comparable with a prompt, and their longest time,
-// scaled to all tokens of the prompt and of the prompts read with it.
+// slowest returns the number of first tokens that are comparable with the prompt, and their longest
+// time, scaled to all tokens.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,8 +57,6 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen returns the expected time while too few first tokens were seen. It is the time that the
-// slowest servers need to read the prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest

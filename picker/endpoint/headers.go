@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Bounds of the wait for a stream's headers. minHeadersLimit allows for a pause of a busy server.
-// MaxHeadersLimit is for prompt lengths with fewer than headersEnough samples.
+// minHeadersLimit allows for a pause of a busy server. MaxHeadersLimit is for prompt lengths with
+// fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
@@ -20,23 +20,21 @@ const (
 )
 
 const (
-	// A server is known to send headers before it reads the prompt if in most of its recent
-	// responses, at least headersSeen, the headers precede the body by at least headersGap.
+	// A server is known to send headers before it reads the prompt if, in most of at least
+	// headersSeen recent responses, the headers precede the body by at least headersGap.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
-	// lengths is the number of prompt classes: powers of two of the prompts' tokens. Each class
-	// keeps its last headersKept samples, so that rare lengths have enough.
-	lengths     = 21
-	headersKept = 128
-	// headersSteps is the number of time classes: eight for each doubling, from shortestStep on.
+	// Prompt classes are powers of two of the prompts' tokens. Each class keeps its last
+	// headersKept samples.
+	lengths      = 21
+	headersKept  = 128
 	headersSteps = 128
 	shortestStep = time.Millisecond
 )
 
-// HeaderLimits holds the facts that a process learned about a server's headers.
+// HeaderLimits holds what a process learned about a server's headers.
 type HeaderLimits struct {
-	// First means that the server sends headers before it reads the prompt.
 	First bool
 	// Of is the limit for each prompt class; 0 if too few responses were seen.
 	Of [lengths]time.Duration
@@ -52,7 +50,7 @@ func (l *HeaderLimits) valid() bool {
 }
 
 type headers struct {
-	limits atomic.Pointer[HeaderLimits] // nil if too few responses were seen
+	limits atomic.Pointer[HeaderLimits]
 
 	mu          sync.Mutex
 	seen, first float64 // number of responses, and number with clearly early headers; both decay
@@ -62,7 +60,7 @@ type headers struct {
 
 type lastHeaders struct {
 	ring  [headersKept]uint8
-	count int // number of all samples
+	count int
 }
 
 type headersTook struct {
@@ -83,7 +81,6 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// It returns true if the limits changed.
 func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +107,7 @@ func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	return true
 }
 
-// keep replaces the oldest sample of the class. mu is held.
+// h.mu is held.
 func (h *headers) keep(class int, step uint8) {
 	kept := &h.kept[class]
 	place := &kept.ring[kept.count%headersKept]
@@ -139,8 +136,7 @@ func (t *headersTook) limit() time.Duration {
 }
 
 // HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
-// another server. It is 0 unless the server is known to send headers before it reads the prompt. If
-// this process has seen too few responses, the limits of peers apply.
+// another server; 0 unless the server is known to send headers before it reads the prompt.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -163,9 +159,9 @@ func (l *Load) headerLimits() *HeaderLimits {
 	return nil
 }
 
-// Answered records the times of the response's headers and of its body's first byte, both since the
-// server got the request. The caller calls it before Begun. Only the first call for a stream
-// counts, and only at the server that was picked.
+// Answered records the times of the response's headers and of its body's first byte, since the
+// server got the request. Call it before Begun. Only the first call for a stream counts, and only
+// at the picked server.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -188,8 +184,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 }
 
-// LimitHeaders records the time without headers after which the gateway tries another server; 0 if
-// it tries none.
+// LimitHeaders records the time without headers after which the gateway tries another server, or 0.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -197,7 +192,7 @@ func (lease *Lease) LimitHeaders(limit time.Duration) {
 }
 
 // Exceeds reports, at most once, whether the time to the headers exceeded the limit. passed means
-// that another server sent the headers; Frozen then returns true from now on.
+// that another server sent the headers.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

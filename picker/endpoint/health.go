@@ -6,36 +6,34 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, a successful request subtracts one. A
-	// server whose score is at least failing is suspect: after three failures in a row, or if in
-	// the long run more than one request in three fails.
+	// A failed request adds failed to a server's score, and a successful request subtracts 1. A
+	// server is suspect if its score is at least failing: after three failures in a row, or if more
+	// than one request in three fails.
 	failed, failing = 2, 6
-	// The first trial comes firstTrial after the last failure, each further trial after twice the
-	// time.
+	// The first trial comes firstTrial after the last failure. Each failed trial doubles the pause,
+	// up to lastTrial.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
-// String describes a server's last failure.
+// String describes the failure.
 func (f *Failure) String() string {
 	return "its requests fail, the last one at " + f.At.UTC().Format(time.RFC3339) + " (" + f.Why + ")"
 }
 
 type health struct {
 	score  atomic.Int32
-	trials atomic.Int32 // failed trials in a row
-	next   atomic.Int64 // time of the next trial, in nanoseconds since processStart; valid only while failing
-	trial  atomic.Bool  // a trial is in flight
-	// proven means that a request succeeded since the page became stale.
+	trials atomic.Int32
+	next   atomic.Int64 // since processStart; valid only while failing
+	trial  atomic.Bool
 	proven atomic.Bool
-	// good is the time of the last success, in nanoseconds since processStart; 0 means never.
-	good atomic.Int64
-	last atomic.Pointer[Failure] // nil if no request failed
+	good   atomic.Int64
+	last   atomic.Pointer[Failure]
 }
 
 // Failure is a request that a server did not serve.
 type Failure struct {
 	At  time.Time `json:"at"`
-	Why string    `json:"why"` // in a few words
+	Why string    `json:"why"`
 }
 
 func (h *health) succeed(now int64) {
@@ -82,7 +80,7 @@ func (l *Load) Failing(at Moment) bool {
 	return failing
 }
 
-// LastFailure returns the last request that the server did not serve, or the zero value.
+// LastFailure returns the last failure, or the zero value.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last
@@ -90,8 +88,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns the time of the last successful response; the zero time if there was no
-// success.
+// Succeeded returns the time of the last successful response, or zero.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -99,10 +96,10 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a dead server answers a probe again. No request has succeeded at it yet.
+// Revived records that a dead server answers a probe again.
 func (l *Load) Revived() { l.health.works() }
 
-// Died records that the server is dead. The server stays suspect until a request succeeds.
+// Died makes a dead server suspect until a request succeeds.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

@@ -7,39 +7,37 @@ import (
 )
 
 const (
-	// terms of a prediction are a constant and the Features. restTerms, for the time after the
-	// first byte, are the same and two more: each further token, and further tokens times requests
-	// in flight.
+	// The terms of a prediction are a constant and the Features. For the time after the first byte,
+	// restTerms also has further tokens, and further tokens times requests in flight.
 	terms     = 4
 	restTerms = 6
 )
 
 const (
-	// decay is a sample's weight divided by the weight of the next one. So about the last 50
-	// samples count.
+	// decay is the quotient of the weights of two successive samples, so about the last 50 samples
+	// count.
 	decay = 0.98
-	// maxCounted bounds the tokens in a sample and maxRequests the requests, because clients and
-	// servers send these numbers.
+	// maxCounted bounds the tokens in a sample, and maxRequests the requests: clients and servers
+	// send these numbers.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
-	// maxLatency bounds a sample, in seconds: a request that hangs must not outweigh all others.
+	// maxLatency bounds a sample, in seconds: a hanging request must not outweigh all others.
 	maxLatency = 120
 )
 
-// Priors, in seconds for each term; a step takes 20 ms. scales are the usual sizes of the terms.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
-	// confidence is the prior's weight, in samples. It is low for tokens: time that either of two
-	// terms would explain is then attributed to tokens.
+	// confidence is the prior's weight, in samples. It is low for tokens, so that ambiguous time is
+	// attributed to tokens.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
-// Features are the figures at the time of a pick that predict a server's latency.
+// Features are the figures at a pick that predict a server's latency.
 type Features struct {
 	Prefill  float64 // seconds to read the prompts before this one, and this prompt
-	Queue    float64 // waiting requests
+	Queue    float64
 	InFlight float64
 }
 
@@ -78,24 +76,18 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// latency learns from the access log how long responses take. It uses two linear regressions, in
-// which older samples count less. The prior counts as a few samples, so an unusual server is known
-// after about ten requests. One regression fits the time to the first byte, the other the time
-// after the first byte, by the number of tokens. For servers with early events, the terms of the
-// second regression that do not contain tokens are part of the time to the first token.
+// One linear regression fits the time to the first byte, another the time after the first byte.
+// Older samples count less. For servers with early events, the terms of the second regression
+// without tokens belong to the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
-	// lesson is when latency last learned, or a request was sent to relearn, in nanoseconds since
-	// processStart.
-	lesson atomic.Int64
+	lesson  atomic.Int64
 
 	mu          sync.Mutex
 	first, rest regression
 	early       float64 // share of responses whose first byte came too early for the prompt to have been read
 }
 
-// learner returns the server's latency, made on first use: in a process that picks for few pools,
-// most servers need none.
 func (l *Load) learner() *latency {
 	if learned := l.latency.Load(); learned != nil {
 		return learned
@@ -118,11 +110,9 @@ func (f *Features) row(more float64) [restTerms]float64 {
 	return row
 }
 
-// sendsEarly reports whether most first bytes precede the reading of the prompt. mu is held.
+// mu is held.
 func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
-// sentFirst records the time to a first byte. again means that the request relearns the server's
-// speed, also in sentRest.
 func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	row := f.row(0)
 	l.mu.Lock()
@@ -137,7 +127,6 @@ func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	l.learn(&l.first, row, after)
 }
 
-// sentRest records the time from the first byte to the end of a response of at least one token.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()
@@ -160,10 +149,9 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 }
 
 type regression struct {
-	prior *[restTerms]float64
-	a     [restTerms][restTerms]float64 // sums of products of each two terms
-	b     [restTerms]float64            // sums of products of each term with the result
-	// count and weight are sums over the samples. The prior has the mean weight of the samples.
+	prior         *[restTerms]float64
+	a             [restTerms][restTerms]float64 // sums of products of each two terms
+	b             [restTerms]float64            // sums of products of each term with the result
 	count, weight float64
 }
 
@@ -177,7 +165,7 @@ func (r *regression) add(x [restTerms]float64, y, weight float64) {
 	}
 }
 
-// No coefficient is negative, because more work does not take less time.
+// No coefficient is negative: more work does not take less time.
 func (r *regression) solve() (w [restTerms]float64) {
 	a, b := r.a, r.b
 	mean := 1.0

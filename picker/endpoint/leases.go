@@ -16,15 +16,13 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes, because another process wrote the ID.
+	// maxID bounds the ID of an adopted lease, in bytes: another process wrote the ID.
 	maxID = 64
 	// A lease can expire although its request continues, for example when its Envoy had no CPU for
-	// seconds. The next renewal resumes the lease, within resumable and for at most maxExpired
-	// leases. A later renewal may belong to a request that has ended.
+	// seconds. The next renewal resumes the lease within resumable.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases, because a client with the Gateway's key may open any
-	// number. It is far above the number of a Gateway's requests in flight.
+	// MaxOpen bounds a Gateway's open leases: a client with the Gateway's key may open any number.
 	MaxOpen = 1 << 16
 )
 
@@ -41,14 +39,14 @@ type Leases struct {
 	adopted map[string]*Lease
 	expired map[uint64]expired
 	forget  []forget // expired leases, oldest first, including resumed ones
-	ledgers sync.Map // Gateway -> *ledger
+	ledgers sync.Map
 }
 
-// Holder identifies the Gateway and the pool of a lease's pick. Reports from other Gateways do not
-// change the lease.
+// Holder identifies the Gateway and the pool of a lease's pick. Other Gateways cannot change the
+// lease.
 type Holder struct {
-	Gateway string // "namespace/name"; "" if picker calls need no key
-	Pool    string // the pool's ID as text, as in access logs
+	Gateway string // "" if picker calls need no key
+	Pool    string // text of the pool's ID
 }
 
 type ledger struct{ open atomic.Int64 }
@@ -69,47 +67,44 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint: it was picked, and is not known to have ended.
-//
-// Open, Find, Resume and Adopt return a lease for use until Done. A released lease's memory is
-// reused after the last Done. A missing Done only leaves the memory to the garbage collector.
+// Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease for
+// use until Done. The memory of a released lease is reused after the last Done.
 type Lease struct {
-	uses    atomic.Int32 // number of uses: by the table until Release, and by each user until Done
+	uses    atomic.Int32 // by the table until Release, and by each user until Done
 	id      uint64
 	adopted string // the ID, if another process opened the lease
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
-	picked  *Load // the picked endpoint; nil if adopted or resumed
+	picked  *Load
 	work    Work
-	reached int64        // when the request was sent or its first byte came, in nanoseconds since processStart
+	reached int64        // time of sending or of the first byte, since processStart
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd if it never expires
 
 	mu     sync.Mutex
-	load   *Load         // nil after Release
-	prompt promptState   // state of the prompt at load
+	load   *Load // nil after Release
+	prompt promptState
 	begun  bool          // the first token, or an event before the first token, was seen
-	first  time.Duration // time of that event; 0 if there was no event
-	ahead  int64         // tokens that load reads before this prompt
-	trial  bool          // picked waits for the outcome of this trial
+	first  time.Duration // time of that event, or 0
+	ahead  int64
+	trial  bool
 	tag    Tag
 	parts  []*Lease // leases at other servers, which end with the first token
-	onEnd  func()   // called once after Release; may be nil
-	front  *Load    // address that passes requests on to the picked endpoint, or nil
-	sent   int64    // when load got the request, in nanoseconds since processStart
-	shown  int64    // when the last report came, in nanoseconds since processStart
-	bytes  int64    // bytes of the response at that report
-	plain  bool     // counted in load.motion.plain
+	onEnd  func()
+	front  *Load // address that passes requests on to the picked endpoint, or nil
+	sent   int64
+	shown  int64 // time of the last report, since processStart
+	bytes  int64 // of the response at that report
+	plain  bool
 
-	headersLimit time.Duration // until the headers arrive; see LimitHeaders
-	frozen       bool          // see Frozen
+	headersLimit time.Duration
+	frozen       bool
 }
 
-// untilEnd in Lease.renewed marks a lease that lives until Release.
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner identifies this process in lease IDs, and contains no
-// dot. A lease that is not renewed for timeout expires.
+// NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
+// lease expires timeout after its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -130,11 +125,11 @@ func (l *Leases) ledger(gateway string) *ledger {
 	return found.(*ledger)
 }
 
-// Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
+// Bounded reports whether a Gateway has MaxOpen leases.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
 // Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
-// means no limit), or if the work is a trial and another trial is in flight.
+// means no limit), or for a trial during another trial.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -178,16 +173,15 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt counts a request at an address that this process did not pick. Release calls onEnd, which
-// must not block.
+// OpenAt counts a request that this process did not pick. Release calls onEnd, which must not
+// block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease of this process if its request continues. at returns the address
-// that serves the pool's request, or nil. Resume returns nil for IDs of other processes and leases
-// of other Gateways.
+// Resume reopens an expired lease that this process issued to gateway, or returns nil. at returns
+// the address that serves the pool's request, or nil.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -214,8 +208,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts a request that was picked for by a process that has ended. If a lease with the ID
-// exists, Adopt returns it. It returns nil for an ID that no process can issue.
+// Adopt counts a request that an ended process picked for. It returns an existing lease with the
+// ID, and nil for an invalid ID or above MaxOpen.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -259,10 +253,10 @@ func (lease *Lease) Done() {
 	unused.Put(lease)
 }
 
-// Number identifies the lease within its process; 0 for an adopted lease.
+// Number identifies the lease within its process; 0 if adopted.
 func (lease *Lease) Number() uint64 { return lease.id }
 
-// ID returns the lease's name, as in a pick's metadata and in Find.
+// ID returns the lease's name in access logs.
 func (lease *Lease) ID() string {
 	if lease.adopted != "" {
 		return lease.adopted
@@ -270,7 +264,7 @@ func (lease *Lease) ID() string {
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owner returns the owner part of an ID; "" for text that is not an ID.
+// Owner returns the owner part of an ID; "" for other text.
 func Owner(id string) string {
 	owner, number, _ := strings.Cut(id, ".")
 	if number == "" {
@@ -279,7 +273,7 @@ func Owner(id string) string {
 	return owner
 }
 
-// Owns reports whether this process issued an ID, for an open lease or not.
+// Owns reports whether this process issued an ID.
 func (l *Leases) Owns(id string) bool { return Owner(id) == l.owner }
 
 func (l *Leases) number(id string) (uint64, bool) {
@@ -290,7 +284,7 @@ func (l *Leases) number(id string) (uint64, bool) {
 	return n, err == nil
 }
 
-// Find returns the open lease with this ID that was opened or adopted here, or nil.
+// Find returns the open or adopted lease with this ID, or nil.
 func (l *Leases) Find(id string) *Lease {
 	if !l.Owns(id) {
 		l.mu.Lock()
@@ -307,7 +301,6 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// The lock of the lease's table is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -315,7 +308,7 @@ func (lease *Lease) use() *Lease {
 	return lease
 }
 
-// Renew restarts the timeout, unless the lease lives until Release.
+// Renew restarts the timeout.
 func (lease *Lease) Renew(now time.Time) {
 	if lease.renewed.Load() != untilEnd {
 		lease.renewed.Store(sinceStart(now))
@@ -330,20 +323,18 @@ func (lease *Lease) Holder() Holder { return lease.holder }
 
 // Tag is data that the opener keeps with a lease.
 type Tag struct {
-	Number         uint64 // chosen by the opener; 0 for none
-	Model          string // model that the request names; "" if unknown
-	Asks           string // model sent to the server, if a 404 may be about the model; otherwise ""
-	Early          bool   // the response's first byte is not its first token
-	Tokens, Cached int    // tokens of the prompt, and how many of them are cached
-	// Line is the request's line in the recording, completed at the request's end; may be nil.
-	Line *recording.Line
-	// Charge is the request's charge at a cluster of an import; may be nil.
+	Number         uint64
+	Model          string
+	Asks           string // model sent to the server, if a 404 may be about it
+	Early          bool
+	Tokens, Cached int
+	// Line is the request's line in the recording; may be nil.
+	Line   *recording.Line
 	Charge Charge
-	// Unread is the request's prompt until TakeUnread; may be nil.
 	Unread *Unread
 }
 
-// Charge follows a request by the access log entries for it.
+// Charge follows a request by its access log entries.
 type Charge interface{ Follow(accesslog.Entry) }
 
 // SetTag stores a tag.
@@ -360,8 +351,7 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns the tag's prompt at its first call, and then nil. It also returns nil once the
-// prompt is read or the request has ended.
+// TakeUnread returns the tag's prompt once; nil if the prompt is read or the request has ended.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -370,12 +360,10 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the counters of the endpoint that was picked first; nil if the lease was adopted
-// or resumed.
+// Picked returns the counters of the picked endpoint; nil if the lease was adopted or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease, and its request no longer counts. It returns false if the lease was
-// released before.
+// Release ends the lease. It returns false if the lease was already released.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load
@@ -409,12 +397,11 @@ func (lease *Lease) Release() bool {
 	}
 	lease.ledger.open.Add(-1)
 	l.open.Add(-1)
-	lease.Done() // ends the table's use
+	lease.Done()
 	return true
 }
 
-// MoveTo moves the request to the endpoint that serves it. After a retry this may not be the picked
-// endpoint.
+// MoveTo moves the request to the endpoint that serves it, such as after a retry.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
@@ -443,7 +430,7 @@ func (l *Leases) Len() int { return int(l.open.Load()) }
 
 func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
 
-// Run expires leases until ctx ends. Without open leases it does nothing.
+// Run expires leases until ctx ends.
 func (l *Leases) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.tick())
 	defer tick.Stop()
@@ -466,7 +453,6 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// expire releases the leases that were not renewed in time. now is the time since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
 	add := func(lease *Lease) time.Duration {

@@ -9,36 +9,35 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load accounts for the requests to one address. Snapshots share a Load; it may exist longer than
-// each of them.
+// Load accounts for the requests to one address. Snapshots share it.
 type Load struct {
-	// Fields that every pick reads come first, in two cache lines.
-	inFlight         atomic.Int64  // requests of this process
-	elsewhere        atomic.Int64  // requests of its peers
-	sent             atomic.Uint64 // number of picks; a scrape does not show the picks after it
+	// Every pick reads these fields, in two cache lines.
+	inFlight         atomic.Int64
+	elsewhere        atomic.Int64
+	sent             atomic.Uint64 // number of picks
 	health           health
 	prefill          prefill
 	adapters         recentAdapters
-	latency          atomic.Pointer[latency]      // nil until a latency is learned
-	headers          atomic.Pointer[headers]      // nil until a response is seen
-	headersElsewhere atomic.Pointer[HeaderLimits] // learned by peers; may be nil
+	latency          atomic.Pointer[latency]
+	headers          atomic.Pointer[headers]
+	headersElsewhere atomic.Pointer[HeaderLimits] // of peers; may be nil
 	reported         reported
 	motion           motion
-	prefixes         *prefix.Server // nil if the process tracks no prefixes
+	prefixes         *prefix.Server
 
 	addr     netip.AddrPort
 	registry *Registry
 	served   atomic.Uint64
 	failed   atomic.Uint64
-	waited   atomic.Int64 // total nanoseconds to the first byte of served requests
+	waited   atomic.Int64 // nanoseconds to the first byte of served requests
 
-	limited    atomic.Pointer[[]*Slots]  // slots of pools that limit requests in flight; replaced under Registry.mu
-	sources    atomic.Pointer[[]*source] // the address's pages; replaced under Registry.mu
-	dirty      atomic.Bool               // the count must be published
-	newHeaders atomic.Bool               // the header limits must be published, too
-	gone       atomic.Bool               // no Snapshot contains the address
+	limited    atomic.Pointer[[]*Slots] // replaced under Registry.mu, like sources
+	sources    atomic.Pointer[[]*source]
+	dirty      atomic.Bool // the count must be published
+	newHeaders atomic.Bool
+	gone       atomic.Bool
 
-	refs int // references from Snapshots; guarded by Registry.mu
+	refs int // guarded by Registry.mu
 }
 
 // Registry.mu is held.
@@ -54,17 +53,17 @@ func (l *Load) setSources(change func([]*source) []*source) {
 // Load returns the counters of e's address.
 func (e *Endpoint) Load() *Load { return e.load }
 
-// Prefixes returns the prompt prefixes cached by the server; nil if the process tracks none.
+// Prefixes returns the prompt prefixes that the server has cached, or nil.
 func (l *Load) Prefixes() *prefix.Server { return l.prefixes }
 
-// InFlight returns the number of requests that this process has in flight.
+// InFlight returns this process's number of requests in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
-// Total returns the number of requests in flight of all processes, as far as known.
+// Total returns all processes' number of requests in flight, as far as known.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request. If limit requests are already in flight, including peers', it returns
-// false. A limit of 0 or less means no limit.
+// start returns false if limit requests are in flight, including peers'. A limit of 0 or less means
+// no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -88,7 +87,6 @@ func (l *Load) end() {
 	l.changed(true)
 }
 
-// changed publishes the count. After a decrease, waiting picks of pools with a limit try again.
 func (l *Load) changed(less bool) {
 	l.markDirty()
 	if limited := l.limited.Load(); limited != nil && less {
@@ -98,30 +96,28 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts a served request. firstByte is the time to the first byte of its body; 0 if
-// unknown.
+// Record counts a served request. firstByte is the time to its body's first byte, or 0.
 func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
 	l.waited.Add(int64(firstByte))
 }
 
-// RecordFailed counts a request that the server did not serve. why describes the failure in a few
-// words.
+// RecordFailed counts a request that the server did not serve. why is a few words.
 func (l *Load) RecordFailed(why string, now time.Time) {
 	l.failed.Add(1)
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response. It is no evidence
+// RecordCanceled counts a request that its client canceled before a response, which shows nothing
 // about the server.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server began a successful response.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
-// Totals returns the requests served and failed since the endpoint was added, and the total time to
-// the first byte of the served ones.
+// Totals returns the numbers of served and failed requests, and the total time to the first byte of
+// served requests.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }

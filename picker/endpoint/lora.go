@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Adapters are a model server's LoRA adapters as its metrics page shows them. They are immutable.
+// Adapters are a model server's LoRA adapters by its metrics page. They are immutable.
 type Adapters struct {
-	Running []string `json:"running,omitempty"` // adapters with running requests
+	Running []string `json:"running,omitempty"`
 	Waiting []string `json:"waiting,omitempty"` // adapters with waiting requests only
-	Max     int      `json:"max"`               // maximum of adapters that run at a time; 0 if unknown
+	Max     int      `json:"max"`               // 0 if unknown
 }
 
 // Has reports whether the server has loaded an adapter, or is about to.
@@ -22,8 +22,7 @@ func (a *Adapters) Has(model string) bool {
 // Runs reports whether requests for the adapter run.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
-// Free reports whether the server can load another adapter without waiting until a loaded one is
-// unused.
+// Free reports whether the server can load another adapter at once.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
 type loraReader struct {

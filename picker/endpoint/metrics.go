@@ -14,31 +14,27 @@ const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engi
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. Series with the same name (one for each model or
-// engine) are added up; of several KV caches the fullest one counts.
+// Reading holds the values of one metrics page. Series with the same name are added up; of several
+// KV caches the fullest counts.
 type Reading struct {
 	Queue, Running, KV float64
-	Adapters           *Adapters // nil if the page has none
-	CacheTokens        int       // capacity of the KV cache; 0 if unknown
-	// PrefillTokens counts the prompt tokens computed since the server's start. PrefillSeconds is
-	// the time that this took. Both are 0 if unknown.
+	Adapters           *Adapters
+	CacheTokens        int // of the KV cache; 0 if unknown
+	// PrefillTokens and PrefillSeconds count the prompt tokens computed since the server's start,
+	// and the time for them; 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
 	Prefills       float64 `json:",omitempty"` // number of prompts whose time is in PrefillSeconds
-	// Tokens counts the tokens of prompts and responses since the server's start. It is valid if
-	// CountsTokens.
+	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first ignored value, and which of the series for Queue, Running and KV
-	// are missing, in at most maxProblem bytes.
+	// Problem describes ignored and missing series, in at most maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads a dialect's series from a page in Prometheus's text format. It fails without the
-// queue's series, and if the queue, the running requests or the KV cache usage is invalid: as
-// zeros, they would make a broken server or a wrong port look idle. Some servers lack the series of
-// running requests and of the KV cache usage. It skips lines longer than page's buffer, because no
-// series has such a line.
+// parsePage fails without the queue's series, or if the queue, the running requests or the KV cache
+// usage is invalid: with zeros instead, a broken server would look idle. It skips lines longer than
+// page's buffer.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {
@@ -138,8 +134,6 @@ func (p *pageParser) result() (Reading, error) {
 	return p.Reading, nil
 }
 
-// value reads a sample of a series that does not describe the load. It records the first invalid
-// one.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -151,11 +145,9 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// slack is the factor by which a value may exceed its maximum, because blocks are counted twice for
-// a moment. The value then counts as the maximum.
+// A value may exceed its maximum by the factor slack: blocks are counted twice for a moment.
 const slack = 1.1
 
-// sampleValue reads a sample's value, whose maximum is most, or returns why the value is invalid.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
@@ -185,7 +177,6 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// endOfLabels returns the offset after the closing brace. Quoted values may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -201,7 +192,7 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// These limits are far above the values of any real server.
+// These limits are far above the values of real servers.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30

@@ -3,10 +3,9 @@ package endpoint
 import "time"
 
 // A request may have parts at other servers, which read its prompt or encode its images. Each part
-// has a lease of its own, which ends with the first token or with the request.
+// has its own lease, which ends with the first token or with the request.
 
-// AddParts adds parts to lease's request. The request's first token or its end ends the parts. The
-// caller must not use the parts any more.
+// AddParts adds parts to lease's request. The caller must not use the parts any more.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -19,14 +18,13 @@ func (lease *Lease) AddParts(parts ...*Lease) {
 	endParts(parts, 0)
 }
 
-// takeParts returns the parts for the caller to end. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) takeParts() []*Lease {
 	parts := lease.parts
 	lease.parts = nil
 	return parts
 }
 
-// after is the time from the request to the first token; 0 if unknown.
 func endParts(parts []*Lease, after time.Duration) {
 	for _, part := range parts {
 		if after > 0 {
@@ -37,7 +35,7 @@ func endParts(parts []*Lease, after time.Duration) {
 	}
 }
 
-// Behind records that the request is sent to an address that passes it on to the picked endpoint.
+// Behind records that the request passes an address in front of the picked endpoint.
 func (lease *Lease) Behind(front *Load) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Limits of the inferred prefill rate, in tokens a second: from a small model on a CPU to a large
-// fleet of accelerators.
+// The inferred prefill rate is limited, in tokens a second.
 const (
 	minRate = 100
 	maxRate = 200_000
@@ -20,9 +19,7 @@ const (
 	// first byte is mostly one step of the engine.
 	learnFrom = 256
 	// step is the shortest possible time from a request to its first token.
-	step = 20 * time.Millisecond
-	// samples is the number of rates that are kept; enough is the number from which a server's rate
-	// is known.
+	step            = 20 * time.Millisecond
 	samples, enough = 31, 5
 )
 
@@ -30,51 +27,44 @@ const (
 type Work struct {
 	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
-	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if the pick did not
-	// compare prompts.
+	// Rate is the prefill rate that the pick assumed, in tokens a second, or 0.
 	Rate float64
-	// Stream means that the server sends each token at once, so the first byte shows the end of
-	// prefill.
+	// Stream means that the server sends each token at once.
 	Stream bool
 	// Early means that the first byte may precede the reading of the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
-	Measure bool
-	// Generates means that the response has tokens. Requests of other APIs show no progress.
+	Measure   bool
 	Generates bool
-	// First is the predicted time to the first token, Whole to the end of a response that is not
-	// streamed; 0 if unknown. Held is how long the picker held the request before.
+	// First is the predicted time to the first token, and Whole to the end of a response that is
+	// not streamed, or 0. Held is how long the picker held the request before.
 	First, Whole, Held time.Duration
-	// Slowest is the time to the first token at the lowest plausible rate if First assumes a rate,
-	// otherwise 0. The first tokens of the servers in Pool then decide whether the server is
-	// silent. Prompt is the prompt's length in tokens, including cached tokens; 0 if unknown.
+	// Slowest is the time to the first token at the lowest plausible rate, if First assumes a rate.
+	// The first tokens of the servers in Pool then decide whether the server is silent. Prompt is
+	// the prompt's length in tokens, including cached tokens, or 0.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
-	// Adapter is the hash of the LoRA adapter that the request needs, or 0. The server has Slots
-	// for adapters.
+	// Adapter is the hash of the LoRA adapter that the request needs, or 0. Slots is the number of
+	// adapters that fit.
 	Adapter  uint64
 	Slots    int
 	Features Features
-	// TokenBytes is the size of a token in a streamed response. MaxTokens is the maximum number of
-	// its tokens. Each is 0 if unknown.
+	// TokenBytes is the size of a token in a streamed response, and MaxTokens the maximum number of
+	// tokens; 0 if unknown.
 	TokenBytes, MaxTokens int
-	// Trial marks a request to a server that is suspect, or that relearns its speed. A server has
-	// at most one such request in flight.
-	Trial bool
-	// Relearn means that the request relearns the server's speed (Endpoint.Outdated).
-	Relearn bool
+	Trial                 bool
+	Relearn               bool
 }
 
-// prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
-// is the sum of the uncached tokens of all requests without a first byte. W is Q less the tokens
-// that the server has read in the meantime, at its rate. W is stored as the time at which all
-// tokens are read: this needs no timer, and only one atomic operation to add a prompt or read it.
+// Q sums up the uncached tokens of all requests without a first byte. W is Q less the tokens that
+// the server has read since, at its rate. W is stored as the time at which all tokens are read, so
+// it needs no timer.
 type prefill struct {
-	unread    atomic.Int64                             // this process's part of Q
-	confirmed atomic.Int64                             // part of unread that a report showed to wait
-	elsewhere struct{ unread, confirmed atomic.Int64 } // of peers
-	// readBy is when W is 0, in nanoseconds since processStart; valid only while Q > 0.
+	unread    atomic.Int64 // this process's part of Q
+	confirmed atomic.Int64 // part of unread that a report showed to wait
+	elsewhere struct{ unread, confirmed atomic.Int64 }
+	// readBy is when W is 0, since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
 	hint   atomic.Uint64 // rate by fewer than enough samples
@@ -83,22 +73,20 @@ type prefill struct {
 	sent   atomic.Int64  // nanoseconds that the server needs for all prompts of this process
 
 	mu     sync.Mutex
-	rates  []float64   // ring of samples
-	firsts []firstByte // ring of samples
+	rates  []float64
+	firsts []firstByte
 	count  int
 	early  atomic.Bool // first bytes come after a constant time, so they are early
 	spans  spans
 }
 
 const (
-	// meanOver is the window of prefill.mean, in requests. It also bounds a prompt's length as a
-	// multiple of the mean, so no prompt more than doubles the mean.
-	meanOver = 32
-	// firstMean is the maximum of the first mean, in tokens.
+	// meanOver is the window of prefill.mean, in requests. It also bounds a prompt as a multiple of
+	// the mean, so that no prompt more than doubles the mean.
+	meanOver  = 32
 	firstMean = 4096
 )
 
-// begin adds a prompt. It returns the number of tokens that the server reads before this prompt.
 func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	tokens := int64(w.Tokens)
 	if tokens <= 0 || w.Rate <= 0 {
@@ -108,8 +96,7 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// The server probably denies a prompt of millions of tokens. Such a prompt would dominate the
-	// mean for hundreds of requests.
+	// The server probably denies a prompt of millions of tokens, which would dominate the mean.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
@@ -120,8 +107,8 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds took, the server's time for further prompts, to W, and then makes W at least reading,
-// both in nanoseconds. before is the number of unread tokens so far. extend returns when the server
+// extend adds took, the server's time for further prompts, to W, which is then at least reading;
+// both are in nanoseconds. before is the number of unread tokens so far. from is when the server
 // begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
@@ -182,8 +169,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// ring puts a value, the count-th from 0, into a ring of the last size values. A ring is made at
-// the first value: of thousands of servers, most may be idle.
+// Most of thousands of servers may be idle, so a ring grows with its values. count is the number of
+// earlier values.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)
@@ -192,11 +179,10 @@ func ring[T any](values []T, count, size int, value T) []T {
 	return values
 }
 
-// learn records the time from a request to its first token, and the number of tokens that the
-// server read in that time. The rate is the 70th percentile of the last samples, so a few slow or
-// wrong samples do not change it. The median would be too low, because most errors are requests
-// that other clients' prompts delayed. A server with early events shows rates above the limit; no
-// rate is learned while the percentile is above the limit.
+// learn records the time from a request to its first token, and the tokens that the server read in
+// that time. The rate is the 70th percentile of the last samples: most errors are requests that
+// other clients' prompts delayed. No rate is learned while the percentile is above the limit, as
+// with early events.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

@@ -5,12 +5,12 @@ import "time"
 type promptState uint8
 
 const (
-	promptRead    promptState = iota // not counted
-	promptUnread                     // counted as unread
-	promptWaiting                    // counted as unread; a report confirmed that it waits
+	promptRead promptState = iota
+	promptUnread
+	promptWaiting // a report confirmed that the prompt waits
 )
 
-// beginPrompt counts the prompt as unread at an endpoint. lease.mu is held, or the lease is new.
+// lease.mu is held, or the lease is new.
 func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	if lease.work.Tokens > 0 && lease.work.Rate > 0 {
 		lease.ahead = at.prefill.begin(lease.work, sinceStart(now))
@@ -29,7 +29,7 @@ func (lease *Lease) endPrompt() bool {
 	return before != promptRead
 }
 
-// endTrial lets the picked endpoint get another trial. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) endTrial() {
 	if lease.trial {
 		lease.trial = false
@@ -37,8 +37,8 @@ func (lease *Lease) endTrial() {
 	}
 }
 
-// Begun records the response's first token. after is the time since the server got the request; 0
-// if unknown.
+// Begun records the response's first token. after is the time since the server got the request, or
+// 0.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	if lease.work.Early && after > 0 {
@@ -69,8 +69,7 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the response is not streamed, even if the request asks for a stream: its first
-// byte is not its first token.
+// Whole records that the response is not streamed.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -91,13 +90,12 @@ func (lease *Lease) Early() bool {
 	return lease.work.Early
 }
 
-// measured reports whether the lease has a prediction for the server that serves the request.
 // lease.mu is held.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records the end of a response: its size in bytes, and its duration after the first byte.
+// Wrote records the end of a response of this size. took is the time after the first byte.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -120,7 +118,7 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 }
 
 // Waits records a report of a request whose response has not begun. If the server streams, and its
-// first byte is its first token, this proves that the prompt is not read yet.
+// first byte is its first token, the prompt is not read yet.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

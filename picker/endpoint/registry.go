@@ -15,31 +15,26 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Config configures a Registry. A zero value means the default given.
+// Config configures a Registry.
 type Config struct {
-	// Transport reads metrics pages that need no TLS; for tests. By default, each scraper has a
-	// connection of its own.
+	// Transport reads metrics pages without TLS, for tests.
 	Transport http.RoundTripper
-	Fast      time.Duration // shortest interval between scrapes; default 50 ms
-	// Slow is the longest interval between scrapes without picks; default 1 s. After two picks of
-	// an endpoint the next scrape is earlier.
+	Fast      time.Duration // default 50 ms
+	// Slow is the longest interval between scrapes without picks; default 1 s.
 	Slow      time.Duration
-	PerSecond int           // maximum of scrapes of all pages by all processes (see Share); default 1,000
-	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
-	Timeout   time.Duration // limit of a scrape; default 1 s
-	// StaleAfter is the number of failures in a row after which an endpoint is stale; default 3.
+	PerSecond int           // scrapes of all processes (see Share); default 1,000
+	IdleAfter time.Duration // after the last pick; default 1 minute
+	Timeout   time.Duration
+	// After StaleAfter failures in a row an endpoint is stale; default 3.
 	StaleAfter int
-	// Concurrent is the maximum of running scrapes, each of which has a buffer of 8 KiB; default
-	// 256.
+	// Concurrent bounds the running scrapes, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped, and "" for others; nil allows
-	// all.
-	Never func(netip.Addr) string
-	// Prefixes tracks the servers' cached prefixes; may be nil.
+	// Never returns the kind of an address that must not be scraped, or ""; may be nil.
+	Never    func(netip.Addr) string
 	Prefixes *prefix.Index
 	Jitter   func() float64
-	// Read receives the reading of each scrape, for other processes (Receive). It must not block.
-	// It may be nil.
+	// Read receives each scrape's reading, for other processes (Receive). It must not block; may be
+	// nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
 	// OnPanic receives the panic of a scrape of page; may be nil.
 	OnPanic func(page string, value any, stack []byte)
@@ -51,17 +46,17 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
-	peers   map[netip.AddrPort]Elsewhere     // peers' requests in flight
-	headers map[netip.AddrPort]*HeaderLimits // header limits that peers learned
+	peers   map[netip.AddrPort]Elsewhere
+	headers map[netip.AddrPort]*HeaderLimits
 	sources map[sourceKey]*source
-	resumed []*source     // sources that are no longer idle; Run starts their scrapers
-	changed chan struct{} // signals resumed
+	resumed []*source // idle no more; Run starts their scrapers
+	changed chan struct{}
 
 	buffers  chan *bufio.Reader
 	failures atomic.Uint64
 	budget   budget
 	running  atomic.Int64
-	freshFor atomic.Int64 // how long a sample is fresh, in nanoseconds
+	freshFor atomic.Int64 // in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
@@ -72,10 +67,10 @@ type Registry struct {
 	waits    chan struct{}
 }
 
-// pageBuffer is the maximum length of a line in a metrics page, in bytes.
+// pageBuffer bounds a line in a metrics page, in bytes.
 const pageBuffer = 8 << 10
 
-// NewRegistry returns an empty Registry. Scrapers run during Run.
+// NewRegistry returns an empty Registry.
 func NewRegistry(c Config) *Registry {
 	c.Fast = cmp.Or(c.Fast, 50*time.Millisecond)
 	c.Slow = cmp.Or(c.Slow, time.Second)
@@ -112,9 +107,8 @@ func NewRegistry(c Config) *Registry {
 // ScrapeFailures returns the number of failed scrapes since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot returns a pool's list. It holds references to the shared loads and scrapers until
-// Release. Of several specs with one address the first counts. slots is where picks wait until
-// requests end, or nil.
+// Snapshot returns a pool's list, which holds references to shared loads and scrapers until
+// Release. Of several specs with one address the first counts. slots may be nil.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -148,8 +142,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the scraper of addr's page; a new scraper is idle. dialects has the dialects of
-// the Snapshot. r.mu is held.
+// A new scraper is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
@@ -180,8 +173,7 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects m
 	return src
 }
 
-// Release drops the references of s. Scrapers and counters that no other Snapshot uses end. Picks
-// that still use s stay valid.
+// Release drops the references of s. Picks that still use s stay valid.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -223,7 +215,7 @@ func (l *Load) leave() {
 	}
 }
 
-// Find returns the counters of an address, or nil if no Snapshot has it.
+// Find returns the counters of an address, or nil.
 func (r *Registry) Find(addr netip.AddrPort) *Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +232,7 @@ func (r *Registry) resume(list []*source) {
 	}
 }
 
-// scraperOf returns the scraper of a page, and resumes an idle page. r.mu is held.
+// scraperOf resumes an idle page. r.mu is held.
 func (r *Registry) scraperOf(src *source) *scraper {
 	s := src.scraper.Load()
 	if s == nil {
@@ -252,8 +244,8 @@ func (r *Registry) scraperOf(src *source) *scraper {
 	return s
 }
 
-// finishScrape runs after each scrape. It returns true if the page has become idle, so that its
-// scraper ends. MarkUsed sets usedAt before it takes the lock, so no pick is missed.
+// finishScrape returns true if the page has become idle, so that its scraper ends. MarkUsed sets
+// usedAt before it takes the lock, so no pick is missed.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,14 +3,12 @@ package endpoint
 import "time"
 
 // After relearnAfter without requests, one request measures a server's speed again. Otherwise a
-// server that was slow once would get no requests and stay slow forever. The interval is long
-// compared with a slow response, and short compared with a restart.
+// server that was slow once would get no requests and stay slow forever.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request may be sent to e to measure its speed again. s is e's state at
-// that moment. e must be idle as far as known, have no trial in flight, and have learned nothing
-// for relearnAfter. Each process learns by itself, so the interval is multiplied by the number of
-// processes.
+// Outdated reports whether a request may measure the speed of e, whose state is s. e must be idle,
+// have no trial in flight, and have learned nothing for relearnAfter times the number of processes,
+// because each process learns by itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	if !s.Trial || s.InFlight > 0 || s.Fresh && s.Queue+s.Running > 0 {
 		return false
@@ -34,8 +32,7 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole relearns the speed from a response that is not streamed. Its first token came earlier,
-// so the time counts only if the predicted time was longer.
+// The first token came earlier, so only a time below the prediction counts.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +47,8 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales down earlier samples that predict more than y for x. The server has become faster,
-// and a single sample changes little.
+// shorten scales down earlier samples that predict more than y for x: the server has become faster,
+// and one sample changes little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()
 	var predicted float64

@@ -10,47 +10,42 @@ import (
 )
 
 // Metrics pages count the prompt tokens computed and the seconds taken. If the server reads one
-// prompt at a time, their quotient is the server's rate. If it reads several, each second counts
-// once for each prompt, and vLLM adds both numbers when a request ends. So a second rate must
-// agree: the tokens divided by the time in which this control plane had unread prompts there. It
-// misses other clients' prompts, and includes waits for a slot; then the two rates differ and the
-// earlier rate stays. A window lasts from one moment without requests to the next, or for
-// reportedWindow.
+// prompt at a time, their quotient is its rate. With several prompts, each second counts once for
+// each prompt. So a second rate must agree: the tokens divided by the time in which this control
+// plane had unread prompts there. A window lasts from one moment without requests to the next, or
+// for reportedWindow.
 //
 // Responses that are not streamed, and early events, hide the first token. Such a hidden prompt
 // counts as unread from when it was sent, for its share of the server's seconds, but at most until
-// its response ended. So both rates agree when prompts follow each other, and differ when prompts
-// overlap. Windows with hidden prompts must show no queue and no prompts of other clients.
+// its response ended. Windows with hidden prompts must show no queue and no prompts of other
+// clients.
 const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that count as equal.
 	agreeing = 1.3
 	// tokenizing is the largest plausible quotient of a prompt's token counts here and at a server.
-	tokenizing = 4
-	// reportedFor is how long a rate is valid.
+	tokenizing  = 4
 	reportedFor = 10 * time.Minute
-	// longFrom is the minimum mean number of tokens per request in a window. In a simulation of
-	// short questions about long documents, in which one request in 20 reads its document, with a
-	// mean of 600 tokens a server of 8,000 tokens a second looks like a server of 3,000.
+	// longFrom is the minimum mean number of tokens per request in a window. With fewer tokens,
+	// long prompts among many short prompts show too low a rate.
 	longFrom = 1024
-	// windows is the number of rates whose median is used.
-	windows = 9
+	windows  = 9
 )
 
 // RateSource is the source of a server's rate.
 type RateSource string
 
 const (
-	Reported RateSource = "reported" // by the metrics page
+	Reported RateSource = "reported"
 	Inferred RateSource = "inferred" // from first tokens
 )
 
 // from and to are in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress is a server's total, by first tokens, of the time with unread prompts in nanoseconds, of
-// requests and of tokens. hidden counts requests without a visible first token. answered counts
-// requests with any prompt, short ones included.
+// progress sums up a server's first tokens: the time with unread prompts in nanoseconds, requests
+// and tokens. hidden counts requests without a visible first token, and answered requests with a
+// prompt of any length.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -64,20 +59,18 @@ type asked struct {
 	hidden bool
 }
 
-// spans add up to a progress. Responses are not reported in the order in which they begin, so the
-// last spans are kept separately.
+// Responses are not reported in the order of their begins, so the last spans are kept.
 type spans struct {
 	progress
-	last []span // disjoint, sorted
-	// prompts is a ring of the last prompts; the index is their number in progress.requests.
-	prompts []asked
+	last    []span  // disjoint, sorted
+	prompts []asked // a ring: request n is at index n%maxAsked
 }
 
-// maxSpans bounds spans.last. First tokens are reported at most 2 s late.
+// maxSpans suffices because first tokens are reported at most 2 s late.
 const maxSpans = 32
 
-// maxAsked bounds spans.prompts. A window also ends when it has fewHidden hidden prompts and most
-// of its prompts are hidden, because under load there may be no moment without requests.
+// A window also ends at fewHidden hidden prompts if most of its prompts are hidden: under load
+// there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
 func (s *spans) prompt(p asked) {
@@ -126,8 +119,8 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns a window's seconds with unread prompts, assuming that each hidden prompt took
-// its share of the page's seconds; 0 if unknown.
+// unreadBy returns a window's seconds with unread prompts, if each hidden prompt took its share of
+// the page's seconds, or 0.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,10 +147,10 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 
 type reported struct {
 	rate atomic.Uint64 // in tokens as counted here; bits of a float64; 0 if unknown
-	at   atomic.Int64  // time at which both rates last agreed, in nanoseconds since processStart
+	at   atomic.Int64  // when both rates last agreed, since processStart
 
 	mu     sync.Mutex
-	page   *source // page that is used, if the server has several
+	page   *source
 	last   int64
 	begin  mark
 	crowd  bool      // the window shows a queue, or prompts of other clients
@@ -168,12 +161,11 @@ type reported struct {
 
 type mark struct {
 	at              int64
-	tokens, seconds float64 // as the page counts them
-	prefills        float64 // number of prompts whose time is in seconds; 0 if unknown
+	tokens, seconds float64
+	prefills        float64 // 0 if unknown
 	progress
 }
 
-// read returns 0 if the rate is unknown.
 func (r *reported) read(now int64) float64 {
 	bits := r.rate.Load()
 	if bits == 0 || now-r.at.Load() > int64(reportedFor) {
@@ -182,15 +174,14 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// SetReported sets the reported rate, for callers that know it from another source than the
-// server's page.
+// SetReported sets a reported rate from another source than the page.
 func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.rate.Store(math.Float64bits(rate))
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take records a page. quiet means that the server has no requests. crowd means that requests wait,
-// or that other clients send requests.
+// quiet means that the server has no requests. crowd means that requests wait, or that other
+// clients send requests.
 func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
@@ -224,7 +215,7 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// If the token counts differ by more than tokenizing, the assumed cached part was wrong.
+	// The assumed cached part was wrong.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

@@ -15,7 +15,6 @@ import (
 	"unique"
 )
 
-// Limits of a metrics page, in bytes.
 const (
 	DefaultMaxPage = 1 << 20
 	LargestMaxPage = 8 << 20
@@ -26,8 +25,7 @@ const maxHeader = 64 << 10
 const markEvery = 100 * time.Millisecond
 
 // A scrape that takes longer than the fast interval is followed by a pause of a multiple of its
-// time. So a server that is slow, or fails once, keeps a fresh sample, and a stale server uses a
-// buffer for a sixteenth of the time.
+// time.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -41,38 +39,36 @@ type sourceKey struct {
 }
 
 type source struct {
-	// Fields that every pick reads come first, in one cache line.
+	// Every pick reads these fields, in one cache line.
 	sample     atomic.Pointer[sample]
-	failures   atomic.Int64 // failed scrapes in a row
+	failures   atomic.Int64 // in a row
 	staleAfter int64
-	freshFor   *atomic.Int64 // Registry.freshFor
+	freshFor   *atomic.Int64
 	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
 	// scraper is nil while the page is idle; written under Registry.mu.
 	scraper atomic.Pointer[scraper]
 
 	key       sourceKey
-	number    uint64       // Metrics.number
-	received  atomic.Int64 // when a peer last read the page, as sinceStart; 0 means never
+	number    uint64
+	received  atomic.Int64 // when a peer last read the page; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
-	names     *dialect          // shared by the servers of a Snapshot
+	names     *dialect
 	load      *Load
-	problem   atomic.Pointer[string] // problem of the last scrape; nil if it found everything
-	// usedAt is the time of the pool's last pick, in nanoseconds since processStart, up to
-	// markEvery late.
+	problem   atomic.Pointer[string] // nil if the last scrape found everything
+	// usedAt is the time of the pool's last pick, since processStart, up to markEvery late.
 	usedAt atomic.Int64
 
 	refs int // guarded by Registry.mu
 }
 
-// scraper has the signals of a page that is not idle. Most pages of a large fleet are idle.
+// Only a page that is not idle has a scraper: most pages of a large fleet are idle.
 type scraper struct {
-	now     chan struct{} // triggers a scrape
+	now     chan struct{}
 	gone    chan struct{} // closed when no Snapshot has the page
 	scraped chan struct{} // closed by the first scrape
 }
 
-// scrapeSoon triggers a scrape of a page that is not idle.
 func (src *source) scrapeSoon() {
 	if s := src.scraper.Load(); s != nil {
 		notify(s.now)
@@ -81,23 +77,22 @@ func (src *source) scrapeSoon() {
 
 type sample struct {
 	Reading
-	at                         int64  // in nanoseconds since processStart
-	sentBefore                 uint64 // Load.sent when the scrape began
-	elsewhere                  int64  // Load.elsewhere when the scrape began
+	at                         int64
+	sentBefore                 uint64 // when the scrape began, like elsewhere
+	elsewhere                  int64
 	othersQueue, othersRunning float64
 }
 
-// Scrape is one reading of an endpoint's page, in progress.
+// Scrape is an open reading of an endpoint's page.
 type Scrape struct {
-	src  *source
-	sent uint64 // Load.sent when the scrape began
-	ours int64  // requests in flight when the scrape began
-	// elsewhere is the part of ours that peers have in flight.
+	src       *source
+	sent      uint64 // when the scrape began, like ours
+	ours      int64  // in flight
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page, for callers that get the page themselves. If e has no
-// metrics page, it returns the zero value, whose methods do nothing.
+// BeginScrape begins a reading of e's page by the caller. Without a page, methods of the result do
+// nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -110,8 +105,8 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores a reading. The reading may include our requests that were in flight when the
-// scrape began, and requests that we sent during the scrape. All others belong to other clients.
+// Succeed stores a reading, which may include our requests that were in flight when the scrape
+// began, or sent during the scrape. All further requests belong to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -151,13 +146,12 @@ func (s Scrape) Fail(err error) {
 	}
 }
 
-// processStart is the origin of the monotonic nanoseconds in atomics.
 var processStart = time.Now()
 
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. Every pick calls
-// it; all but ten calls a second return at once.
+// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. All but ten calls a
+// second return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -175,8 +169,7 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes for a pool whose requests wait, because such a pool has no picks that
-// trigger them. It does not block.
+// ReadSoon triggers scrapes for a pool whose requests wait: it has no picks that trigger them.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -186,8 +179,7 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh scrapes a pool's idle pages, so that its endpoints can be shown. It returns when all
-// pages were scraped, or after timeout.
+// Refresh scrapes a pool's idle pages, and returns after that, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -268,7 +260,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 		return 0, false
 	case page = <-r.buffers:
 	}
-	if page == nil { // allocated on first use
+	if page == nil {
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
 	select { // this scrape covers all picks so far
@@ -294,8 +286,6 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 	return took, true
 }
 
-// interval returns the shortest and the longest wait until the next scrape. Picks make the wait
-// shorter, except while scrapes fail.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {
@@ -309,8 +299,7 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 }
 
 // aligned makes a wait longer so that many pages are read together: in a pool of 100 servers with
-// few picks, the wake-ups cost more than the reading. It does not change short waits, as with many
-// picks.
+// few picks, the wake-ups cost more than the reading.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -383,8 +372,7 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader returns an error after left bytes. With io.LimitedReader, a truncated page would
-// look complete.
+// With io.LimitedReader, a truncated page would look complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

@@ -11,9 +11,8 @@ import (
 )
 
 // Some loads arrive without a scrape: from a peer that read the page (Receive), or from the server
-// (Push). Each process publishes its readings (Config.Read). A process that receives a reading
-// waits a quarter longer before it reads the page itself. So one process reads each page, until
-// that process has ended or is slow, or until another process's picks trigger a scrape.
+// (Push). A process that receives a reading waits a quarter longer before it reads the page itself.
+// So one process reads each page.
 
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
@@ -52,8 +51,7 @@ func (r *Reading) valid() bool {
 		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive stores a peer's reading of a server's page. It ignores pages that this process does not
-// read.
+// Receive stores a peer's reading of a page that this process reads, too.
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -62,7 +60,7 @@ func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, no
 	return nil
 }
 
-// Push stores the load that a server published, instead of a reading of its page.
+// Push stores the load that a server published.
 func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading

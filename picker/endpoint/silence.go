@@ -11,34 +11,27 @@ import (
 // An engine that hangs behind a healthy API server accepts requests and sends headers but no
 // tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
 // their first token while the server shows no progress: no body byte of any request, and no change
-// of the token counters on its page. A long response changes the counters. Without counters, a
-// response that is not streamed shows nothing until its end. So only its predicted total time
-// counts for it, and while it runs, streams that wait show nothing. Reports of waiting requests
-// arrive every 2 s. Late ends of requests whose clients gave up count, too. A silent server is
-// probed (Registry.Silent). It serves again once a probe gets a token or the server shows progress.
+// of the token counters on its page. Without counters, a response that is not streamed shows no
+// progress until its end. Only its predicted total time then counts, and streams that wait beside
+// it show nothing.
 const (
 	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
-	// leastWait is the minimum wait. leastBlind is the minimum where no page has counters, because
-	// streams report their bytes only every 2 s.
+	// leastBlind is the minimum wait if no page has counters: streams report their bytes only every
+	// 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
-	// unknownWait is the wait without a prediction, while few first tokens were seen.
-	unknownWait = 20 * time.Second
-	// forgetWait is the longest gap between requests whose waits are added up.
+	unknownWait           = 20 * time.Second
+	// Requests whose waits are added up are at most forgetWait apart.
 	forgetWait = 30 * time.Second
-	// reportGap is the longest time between two reports of a request.
-	reportGap = 2500 * time.Millisecond
-	MaxGiven  = 3
+	reportGap  = 2500 * time.Millisecond
+	MaxGiven   = 3
 )
 
 // Silence is why an unresponsive server is suspect. It is immutable.
 type Silence struct {
-	// Since is when the server last showed progress.
-	Since time.Time `json:"since"`
-	// Headers means that the server sent headers and nothing else.
-	Headers bool `json:"headersOnly,omitempty"`
-	// Probe is the outcome of the last probe; "" before the first.
-	Probe string `json:"probe,omitempty"`
+	Since   time.Time `json:"since"`
+	Headers bool      `json:"headersOnly,omitempty"`
+	Probe   string    `json:"probe,omitempty"`
 
 	from int64
 }
@@ -57,25 +50,25 @@ func (s *Silence) String() string {
 }
 
 type motion struct {
-	silence atomic.Pointer[Silence] // nil if not silent
-	given   atomic.Int64            // requests sent to the server since it is silent
-	plain   atomic.Int64            // number of requests in flight whose responses are not streamed
-	page    atomic.Int64            // time at which a page last showed progress
-	blind   atomic.Bool             // since then a stream progressed, but no page did
-	began   atomic.Int64            // when the last silence began; 0 means never
+	silence atomic.Pointer[Silence]
+	given   atomic.Int64 // since it is silent
+	plain   atomic.Int64 // requests in flight whose responses are not streamed
+	page    atomic.Int64 // time of the last progress on a page
+	blind   atomic.Bool  // since then a stream progressed, but no page did
+	began   atomic.Int64 // when the last silence began; 0 means never
 
 	mu     sync.Mutex
-	moved  int64 // time at which the server last showed progress
-	proven int64 // time at which a probe last got a token
-	// Requests have waited between the times from and to, except for a gap. from is 0 if no request
-	// waited. limit is the longest wait that is allowed for one of them.
+	moved  int64 // time of the server's last progress
+	proven int64
+	// Requests have waited between the times from and to, except for a gap; from is 0 if no request
+	// waited. limit is the longest allowed wait of these requests.
 	from, to, limit int64
 	// overdue is when a request exceeds its own limit; reported is when that request was last in
 	// flight.
 	overdue, reported int64
 	headers           bool
-	model             string // model of a waiting request
-	tries             int    // number of user requests sent as trials because probes are denied
+	model             string
+	tries             int // user requests sent as trials
 	denied            bool
 	retry             int64 // time from which the next trial may be sent
 	firsts            firstTokens
@@ -85,12 +78,12 @@ type motion struct {
 // Progress is a report of a request.
 type Progress struct {
 	Status   int
-	Bytes    int64         // of the response body
-	Sent     time.Duration // from the request's start until the server had the request; 0 if it does not have it yet
-	First    time.Duration // from then until the first body byte; 0 if unknown
+	Bytes    int64
+	Sent     time.Duration // until the server had the whole request; 0 before
+	First    time.Duration // from Sent until the first body byte; 0 if unknown
 	Streams  bool          // the headers arrived and allow a stream
 	Ended    bool
-	Canceled bool // by the client or by a timeout
+	Canceled bool
 }
 
 // Progress records a report of the request.
@@ -136,7 +129,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	}
 }
 
-// waits records that the request has no token yet. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) waits(p Progress, at int64) {
 	w := wait{
 		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400,
@@ -154,8 +147,7 @@ func (lease *Lease) waits(p Progress, at int64) {
 	}
 }
 
-// movePlain moves the count of a response that is not streamed to another server; nil removes the
-// count. lease.mu is held.
+// nil removes the count. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -166,7 +158,7 @@ func (lease *Lease) movePlain(to *Load) {
 	}
 }
 
-// waitsAt returns the servers for which the first token waits. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) waitsAt() []*Load {
 	all := []*Load{lease.load}
 	for _, part := range lease.parts {
@@ -177,7 +169,7 @@ func (lease *Lease) waitsAt() []*Load {
 
 // longest is how long a request may wait for a token before the server is silent; 0 means forever.
 // first is the limit by the first token, whole the predicted time to the request's end. own means
-// that the server also generates the response, and not only reads the prompt.
+// that the server also generates the response.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -191,15 +183,11 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server became silent after the time since. Requests sent before then
-// show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since
 }
 
-// read compares two samples of a page. KV cache usage changes with the engine's steps, as token
-// counters do.
 func (m *motion) read(l *Load, old, next *sample) {
 	if old == nil || !old.CountsTokens || !next.CountsTokens {
 		return
@@ -211,8 +199,7 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns the last sample of a page, if the sample is fresh and has token counters that
-// follow the bytes of streams; otherwise nil.
+// counts returns a fresh sample whose token counters follow the bytes of streams, or nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -340,7 +327,7 @@ func (l *Load) readSoon() {
 	}
 }
 
-// Suspect makes the server silent until it is probed, for tests of other packages.
+// Suspect makes the server silent until it is probed, for tests.
 func (l *Load) Suspect(now time.Time) {
 	if l.registry == nil {
 		return
@@ -370,7 +357,7 @@ func (l *Load) Model() string {
 	return l.motion.model
 }
 
-// Answers records that a probe got a token. The probe was sent at the time sent. The server serves.
+// Answers records that a probe got a token. sent is the time of the probe.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))
@@ -380,8 +367,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe that got no token. denied means that the server denies all probes; then
-// single user requests are sent as trials, at growing intervals.
+// Probed records a probe that got no token. denied means that the server denies all probes. Single
+// user requests are then sent as trials, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -429,7 +416,7 @@ func (r *Registry) watch(l *Load) {
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
 // Silent judges the servers with waiting requests, and returns the silent servers that must be
-// probed. more means that servers are still watched, so the caller must call Silent again soon.
+// probed. more means that the caller must call it again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
@@ -451,7 +438,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether a server is still watched. A server outside all pools is not silent.
+// A server outside all pools is not silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

@@ -9,17 +9,14 @@ import (
 
 const maxWaiting = 1024
 
-// Slots lets picks of a pool wait until a request ends. Ends are reported late, because of the
-// access log's interval and the delay from peers. Without the wait, a client's next request would
-// find the pool full or its server busy, although its previous request has ended.
+// Slots lets picks of a pool wait until a request ends: ends are reported late.
 type Slots struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // the longest wait first
 }
 
 // Wait calls try whenever a slot may have become free, until try returns true, or timeout or ctx
-// ends. If try does not use a slot, the next waiting pick is notified. Wait returns false at once
-// if maxWaiting picks already wait.
+// ends. It returns false at once if maxWaiting picks already wait.
 func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool) bool {
 	freed := make(chan struct{}, 1)
 	s.mu.Lock()

@@ -12,8 +12,8 @@ import (
 type Unread struct {
 	Pool   objectid.Target
 	Stream bool
-	// To are the pick's first endpoint and the server that reads the prompt for it; each may be
-	// zero.
+	// To are the pick's first endpoint and the server that reads the prompt for this endpoint; each
+	// may be zero.
 	To     [2]UnreadAt
 	blocks int
 	chain  [prefix.MaxBlocks]uint64

@@ -2,20 +2,17 @@ package external
 
 import "bytes"
 
-// Form is the form of a field that may be a text, a list of texts or another list, like a prompt in
-// OpenAI's API.
+// Form is the form of a field like a prompt in OpenAI's API.
 type Form uint8
 
-// The forms.
 const (
-	OtherForm Form = iota // neither a text nor a list, or absent, or null
+	OtherForm Form = iota // neither a text nor a list
 	TextForm
 	TextsForm // a list whose first element is a text
-	ListForm  // any other list; it may be empty
+	ListForm
 )
 
-// FormOf returns the form of a JSON value. It reads only the first byte, and of a list the first
-// element.
+// FormOf returns the form of a JSON value by its first byte, and by the first element of a list.
 func FormOf(raw []byte) Form {
 	switch {
 	case len(raw) == 0:

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// after this many failures in a row, no calls are made for leftOut; then one call tries again
+	// After this number of failures in a row, no call is made for leftOut. Then one call tries
+	// again.
 	failures = 5
 	leftOut  = 2 * time.Second
 	maxIdle  = 64
@@ -24,16 +25,16 @@ const (
 
 // PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
-	Name    string        // for errors, such as "router"
-	URL     string        // http://HOST:PORT or https://HOST:PORT
-	Timeout time.Duration // of a call; default 300 ms
-	Release string        // this program's release; default Release()
+	Name    string // for errors
+	URL     string
+	Timeout time.Duration // default 300 ms
+	Release string        // default Release()
 }
 
 // Peer calls another program, which may be absent, slow or of another release.
 type Peer struct {
 	cfg     PeerConfig
-	base    string // the URL without a slash at its end
+	base    string
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[*Response]
 }
@@ -66,8 +67,8 @@ func NewPeer(cfg PeerConfig) (*Peer, error) {
 type Call struct {
 	Method, Path string
 	Body         []byte
-	TraceParent  string // W3C trace context; "" for none
-	Limit        int64  // of the response, in bytes
+	TraceParent  string
+	Limit        int64 // of the response, in bytes
 }
 
 // Response is a Peer's response.
@@ -76,8 +77,7 @@ type Response struct {
 	Body   []byte
 }
 
-// Do calls the peer. Each error names the peer. Statuses from 500 on, except 503, and responses of
-// another release are errors.
+// Do calls the peer. Statuses from 500 on, except 503, and responses of another release are errors.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {
@@ -115,7 +115,7 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 			fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs,
 				p.cfg.Release)
 	}
-	// 503 means that the router has no worker yet
+	// 503 means that the router has no worker yet.
 	if response.StatusCode >= 500 && response.StatusCode != http.StatusServiceUnavailable {
 		return nil, fmt.Errorf("status %d", response.StatusCode)
 	}
@@ -129,7 +129,6 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 	return &Response{Status: response.StatusCode, Body: body}, nil
 }
 
-// unwrapped removes the method and URL, which Do adds, from an error of http.Client.
 func unwrapped(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		return wrapped.Err

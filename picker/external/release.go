@@ -12,7 +12,6 @@ const VersionHeader = "x-penstock-version"
 // Release returns the release of this build; "(devel)" for a build outside of a source tree.
 func Release() string { return release.Version() }
 
-// minor returns a version's minor version, such as v0.1; "" if it has none.
 func minor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 || !strings.HasPrefix(parts[0], "v") {
@@ -21,8 +20,6 @@ func minor(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// compatible reports whether two programs may work together: their minor releases are equal, or a
-// release is unknown.
 func compatible(a, b string) bool {
 	a, b = minor(a), minor(b)
 	return a == b || a == "" || b == ""

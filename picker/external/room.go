@@ -8,12 +8,10 @@ import (
 	"sync"
 )
 
-// bodyPart is how much room a body takes first, in bytes.
 const bodyPart = 64 << 10
 
-// room is the memory for the bodies that a Server holds at a time. A body takes room as its bytes
-// arrive, so a client that announces a large body and sends nothing takes none. Bodies from one
-// address take at most half of the room, or one body.
+// A body takes room as its bytes arrive, so an announced body takes none. Bodies from one address
+// take at most half of the room, or one body.
 type room struct {
 	all, each int64
 
@@ -48,8 +46,7 @@ func (r *room) release(address string, n int64) {
 	}
 }
 
-// read reads a body of a known size. Even after an error, release must be called to give the room
-// back.
+// read reads a body of a known size. Call release also after an error.
 func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {

@@ -22,16 +22,15 @@ import (
 type ServerConfig struct {
 	Component string // processor, router or tokens
 	Listen    string // HOST:PORT; port 0 chooses one
-	Body      int64  // largest request body, in bytes
-	Bodies    int64  // limit of all bodies that are held at a time, in bytes
+	Body      int64  // in bytes
+	Bodies    int64  // all bodies at the same time, in bytes
 	Release   string // default Release()
 	Grace     time.Duration
 	Metrics   *prometheus.Registry // served at /metrics; nil: none
-	Log       *slog.Logger         // default slog.Default()
+	Log       *slog.Logger
 }
 
-// Server is the HTTP server of a program. It serves the paths that Handle adds, and GET /healthz,
-// /version and /metrics.
+// Server is the HTTP server of a program. It also serves GET /healthz, /version and /metrics.
 type Server struct {
 	cfg      ServerConfig
 	mux      *http.ServeMux
@@ -98,7 +97,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Open opens the socket, and returns its address. Run calls Open if the caller has not.
+// Open opens the socket, and returns its address. Run calls Open if needed.
 func (s *Server) Open() (string, error) {
 	l, err := ports.External.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
@@ -108,8 +107,7 @@ func (s *Server) Open() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Run serves until ctx ends, and then completes the requests in flight, for ServerConfig.Grace at
-// most.
+// Run serves until ctx ends, and then completes the requests in flight within ServerConfig.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Open(); err != nil {

@@ -8,7 +8,7 @@ import (
 type band struct {
 	priority int
 	byID     map[string]*flow
-	order    *list.List // of *flow, by turn
+	order    *list.List
 	all      map[*Request]struct{}
 	bytes    int64
 }
@@ -17,13 +17,12 @@ func newBand(priority int) *band {
 	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
 }
 
-// sharedID is the fairness ID of the flow that holds all requests beyond maxFlows. No header value
-// contains a NUL.
+// sharedID is the fairness ID of all requests beyond maxFlows. No header value contains a NUL.
 const sharedID = "\x00"
 
 type flow struct {
 	id       string
-	at       *list.Element // in band.order
+	at       *list.Element
 	requests []*Request
 }
 

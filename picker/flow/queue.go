@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defaults of Limits, as in llm-d's router.
+// The defaults are llm-d's.
 const (
 	DefaultRequests = 5000
 	DefaultBytes    = 1_000_000_000
@@ -19,39 +19,37 @@ const (
 )
 
 const (
-	// maxFlows bounds a pool's flows. All further fairness IDs share one more flow.
+	// Fairness IDs beyond maxFlows share one more flow.
 	maxFlows = 1000
-	// maxBands bounds a pool's bands. Further priorities use the lowest band.
-	maxBands = 64
-	// interval is the shortest time between measurements, and between attempts to admit requests.
-	interval = 5 * time.Millisecond
-	// emptyInterval is how often requests for a pool without endpoints are checked.
+	// Priorities beyond maxBands use the lowest band.
+	maxBands      = 64
+	interval      = 5 * time.Millisecond
 	emptyInterval = 100 * time.Millisecond
-	// lag is the time until processes count each other's placed requests.
+	// lag is the time until another process counts a request that this process placed.
 	lag = 64 * time.Millisecond
 )
 
 // Order determines which request of a flow goes first.
 type Order string
 
-// The orders. With Deadline, requests that have no Request.Deadline go last.
+// With Deadline, requests that have no Request.Deadline go last.
 const (
 	FCFS     Order = "FCFS"
 	Deadline Order = "Deadline"
 )
 
-// Limits of a Queue. Zero values mean the defaults.
+// Limits configures a Queue. Zero values mean the defaults.
 type Limits struct {
-	Requests int // requests that may wait in each band
+	Requests int // in each band
 	Bytes    int64
 	TTL      time.Duration // maximum wait
-	TTLs     []BandTTL     // replace TTL for some priorities
+	TTLs     []BandTTL
 	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
 	Order    Order
 }
 
-// BandTTL is the maximum wait of the requests of one priority. With Negative it is for every
-// priority below 0 that has no BandTTL itself; Priority is then not read.
+// BandTTL is the maximum wait of the requests of one priority. With Negative, TTL applies to all
+// priorities below 0 that have no BandTTL themselves.
 type BandTTL struct {
 	Priority int
 	Negative bool
@@ -81,15 +79,14 @@ func (l Limits) withDefaults() Limits {
 
 // Room is a pool's room at one moment.
 type Room struct {
-	Endpoints int // endpoints that accept requests
-	// Requests is the number of further requests that the pool accepts. Sheddable is the number of
-	// these that may have a priority below 0.
+	Endpoints int
+	// Requests is the number of further requests that the pool accepts, of which at most Sheddable
+	// may have a priority below 0.
 	Requests, Sheddable int
-	// Saturation of the pool. The pool is saturated from 1 on.
+	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process is the first of all in their common order; it gets the remainder when room is
-	// divided.
+	// this process is the first by their common order.
 	Others int
 	First  bool
 }
@@ -99,23 +96,23 @@ type Request struct {
 	Priority int // higher goes first; below 0 is sheddable
 	Fairness string
 	Bytes    int64
-	Deadline time.Time // zero if the request has none
+	Deadline time.Time // zero for none
 	Model    string
 
 	full    Waiting
 	state   Outcome // guarded by Queue.mu
 	result  chan struct{}
 	arrived time.Time
-	number  uint64 // number of its arrival
+	number  uint64
 	band    *band
 	flow    *flow
-	index   int // index in flow.requests
+	index   int
 }
 
 // Outcome is the outcome of a request.
 type Outcome int
 
-// The outcomes. All but Queued are final.
+// All outcomes but Queued are final.
 const (
 	Queued      Outcome = iota
 	Admitted            // its endpoint may be chosen now
@@ -133,27 +130,27 @@ func (o Outcome) String() string { return outcomes[o] }
 // Queue holds the waiting requests of one pool.
 type Queue struct {
 	waiting   atomic.Int64
-	room      atomic.Int64 // requests that may be admitted until the next measurement
+	room      atomic.Int64 // until the next measurement
 	sheddable atomic.Int64 // sheddable part of room
-	measured  atomic.Int64 // time in nanoseconds since begin
-	admitted  atomic.Int64 // total number of requests
-	placed    atomic.Int64 // number of calls of Placed
+	measured  atomic.Int64
+	admitted  atomic.Int64
+	placed    atomic.Int64
 	settings  atomic.Pointer[settings]
 	last      atomic.Pointer[Room]
 	begin     time.Time // monotonic: changes of the clock have no effect
 
 	mu      sync.Mutex
 	bands   []*band // non-empty, highest priority first
-	flows   int     // number of flows of all bands
+	flows   int
 	number  uint64
 	pumping bool
 	delay   time.Duration
 	emptyAt time.Time
-	granted mix   // room by the last measurement
+	granted mix
 	usual   mix   // admissions of the last seconds
-	counted int64 // number of placed requests that lately contains
+	counted int64 // placed requests that lately contains
 	lately  [2]struct {
-		window int64 // number of the time window, of length lag, since begin
+		window int64 // number of the time window, of length lag
 		placed int
 	}
 }
@@ -163,8 +160,7 @@ type settings struct {
 	measure func(now time.Time) Room
 }
 
-// New returns an empty Queue. measure returns the pool's Room. It is called with the Queue locked,
-// at most every few milliseconds, and must not block.
+// New returns an empty Queue. measure is called with the Queue locked, and must not block.
 func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	q := &Queue{begin: now}
 	q.measured.Store(-int64(interval))
@@ -180,11 +176,11 @@ func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 // Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether there is flow control. Without flow control the Queue is nil.
+// On reports whether there is flow control. Without flow control q is nil.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock if no request waits and there is room, which is so for most
-// requests. Otherwise it returns false, and the caller calls Enter.
+// Pass admits a request without a lock if no request waits and there is room. Otherwise the caller
+// calls Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
@@ -247,11 +243,11 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed records that measurements count an admitted request from now on, or that it is not sent.
-// Call it once for each admitted request.
+// Placed records that measurements count an admitted request from now on, or that the request is
+// not sent. Call it once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
-// Unplaced returns the number of admitted requests for which Placed was not called yet.
+// Unplaced returns the number of admitted requests without a call of Placed.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
 // Remove removes a queued request that is not sent.
@@ -288,12 +284,12 @@ func (q *Queue) Delay() time.Duration {
 	return q.delay
 }
 
-// Band describes the waiting requests of one priority.
+// Band sums up the waiting requests of one priority.
 type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
 	Flows    int       `json:"flows"`
-	Bytes    int64     `json:"bytes"` // bytes of the requests' bodies
+	Bytes    int64     `json:"bytes"`
 	Oldest   time.Time `json:"oldest"`
 }
 
@@ -401,7 +397,6 @@ func (q *Queue) measure(now time.Time) {
 
 type mix struct{ all, sheddable float64 }
 
-// usualTime is the time constant of usual.
 const usualTime = 5 * time.Second
 
 func (m *mix) add(taken mix, after time.Duration) {
@@ -409,10 +404,8 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve returns the number of servers to keep free of sheddable prompts. It is proportional to
-// the share of admitted requests that are not sheddable, and at most half of the servers. A server
-// reads one prompt at a time, so a request that arrives while all servers read sheddable prompts
-// has to wait.
+// reserve returns the number of servers to keep free of sheddable prompts. A server reads one
+// prompt at a time, so an urgent request would otherwise wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -420,8 +413,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's share of n requests' room, after its unplaced requests. It assumes
-// that each other process has as many unplaced and recently placed requests as this one.
+// share assumes that each other process has as many unplaced and recently placed requests as this
+// process.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -450,7 +443,7 @@ func (q *Queue) roll(at int64) {
 	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
-// expireEmpty ends requests that waited EmptyTTL for a pool without endpoints. q.mu is held.
+// q.mu is held.
 func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	var over []*Request
 	for _, b := range q.bands {
@@ -465,7 +458,7 @@ func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	}
 }
 
-// finish removes a waiting request. q.mu is held.
+// q.mu is held.
 func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
@@ -556,9 +549,8 @@ func (q *Queue) add(b *band, r *Request) {
 	q.waiting.Add(1)
 }
 
-// makePlace rejects a request of the band's longest flow in favor of r, so that no flow takes the
-// places of other flows. It returns false if r belongs to the longest flow, or if r needs more than
-// one request's place. q.mu is held.
+// makePlace rejects a request of the band's longest flow in favor of r. It returns false if r
+// belongs to that flow, or needs more than one request's place. q.mu is held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {

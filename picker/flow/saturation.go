@@ -8,31 +8,27 @@ import (
 )
 
 const (
-	// DefaultQueue and DefaultKV are the number of waiting requests and the KV cache usage at which
-	// a server is saturated.
+	// A server is saturated with DefaultQueue waiting requests, or at a KV cache usage of
+	// DefaultKV.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is the queue at which a server accepts no sheddable requests. More urgent
-	// requests use the rest of Saturation.Queue.
+	// A server with sheddableQueue waiting requests accepts no sheddable requests.
 	sheddableQueue = 1
-	// prefillRate, in tokens a second, is used when a server's rate is unknown.
-	prefillRate = 4000
+	prefillRate    = 4000
 )
 
-// Saturation configures when a server is saturated. A zero value means the default.
+// Saturation configures when a server is saturated; 0 means the default.
 type Saturation struct {
 	Queue    float64
 	KV       float64 // usage, 0 to 1
-	InFlight int64   // 0 means no limit
+	InFlight int64
 }
 
 // Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue
-// and KV cache usage / s.KV. The pool's saturation is the mean of its servers. A pool below 1 has
-// room for as many requests as would raise it to 1 if all of them were queued. With InFlight, the
-// saturation is at least the requests in flight divided by the requests allowed in flight.
-//
-// A server's queue is the queue on its metrics page plus the requests sent since. If the page is
-// stale, the queue is estimated from the requests in flight.
+// and KV cache usage / s.KV; the pool's saturation is the mean. A pool below 1 has room for as many
+// requests as would raise it to 1 if all of them were queued. InFlight limits the room further. A
+// server's queue is the queue on its metrics page plus the requests sent since; with a stale page
+// it is estimated from the requests in flight.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue

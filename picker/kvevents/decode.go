@@ -14,7 +14,7 @@ type event struct {
 	medium, group                                         []byte
 }
 
-// The fields of the events, in the order of their arrays. Newer engines append further fields.
+// Newer engines append more fields.
 var (
 	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
 		"lora_name", "extra_keys", "group_idx"}
@@ -27,8 +27,7 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode calls f for each event of a batch. It skips events of unknown kinds; their blocks do not
-// count as cached.
+// decode skips events of unknown kinds: their blocks do not count as cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
@@ -136,7 +135,6 @@ func list(raw []byte) (r reader, n int) {
 	return reader{bad: true}, 0
 }
 
-// -1 if raw is not a plausible number.
 func number(raw []byte) int {
 	r := reader{p: raw}
 	if head := r.head(); head.kind == integer && head.n < 1<<31 {
@@ -145,7 +143,6 @@ func number(raw []byte) int {
 	return -1
 }
 
-// blockHash reads the engine's hash of a block: an integer, or the bytes of a longer hash.
 func (r *reader) blockHash() (hash uint64, ok bool) {
 	switch v := r.head(); v.kind {
 	case integer:
@@ -168,7 +165,7 @@ func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)
 	}
-	if id := number(e.loraID); e.loraID != nil && id > 0 { // no request names it: its blocks match none
+	if id := number(e.loraID); e.loraID != nil && id > 0 { // no request names an ID, so the blocks match no request
 		return prefix.NameHash(append([]byte("\x00lora_id "), e.loraID...))
 	}
 	return 0

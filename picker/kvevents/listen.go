@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	maxConns  = 4096 // connections of all dialing publishers
-	maxOfHost = 32   // connections per address
-	// againAfter is how long a short connection still counts after its end, to limit connections
-	// with broken events.
+	maxConns  = 4096
+	maxOfHost = 32
+	// A short connection counts for againAfter after its end, to limit connections with broken
+	// events.
 	againAfter = 5 * time.Second
 )
 
@@ -133,7 +133,7 @@ func (s *Subscriber) failAt(host netip.Addr, err error) {
 }
 
 // publishedBy returns the server at host that a topic names: kv@POD@MODEL, where POD is an address
-// or a pod's name. If host has only one server, any topic matches it.
+// or a pod's name. If host has only one server, any topic matches.
 func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

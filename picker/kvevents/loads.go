@@ -13,33 +13,31 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second. A message has
-// the frames of a KV event: the topic "load", a sequence number, and a batch, the MessagePack of
-// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
+// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second: the
+// MessagePack of ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
 	Server    netip.AddrPort // as in picks
-	Publisher netip.AddrPort // PUB socket
+	Publisher netip.AddrPort
 }
 
 // Load is a server's published load.
 type Load struct {
 	Running, Waiting int
-	Tokens, Fit      int // in the KV cache: tokens in use and capacity, 0 if unknown
+	Tokens, Fit      int // of the KV cache; 0 if unknown
 }
 
-const loadTopic = "load" // prefix of the topics to read
+const loadTopic = "load" // prefix of topics
 
-// maxLoad bounds a message, in bytes. SGLang's messages have less than 100.
 const maxLoad = 4 << 10
 
-const maxCount = 1 << 40 // maximum of each number in a load
+const maxCount = 1 << 40
 
 type loadSource struct {
 	LoadSource
 	refs    int
-	gone    chan struct{}          // closed when no subscription is left
+	gone    chan struct{}          // closed without subscriptions
 	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
 }
 
@@ -49,7 +47,7 @@ type LoadSubscription struct {
 	sources    []*loadSource
 }
 
-// SubscribeLoads adds sources. Subscriptions share equal sources. Release ends their use.
+// SubscribeLoads adds sources. Subscriptions share equal sources.
 func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +83,7 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive; "" if it arrives, or without a subscription.
+// Problem returns why a server's load does not arrive, or "".
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// reader reads MessagePack from memory, without allocations. It trusts no length: an array of n
-// elements must have at least n bytes. After an error, bad is true and all results are zero.
+// reader reads MessagePack without allocations. It trusts no length: an array of n elements must
+// have at least n bytes. After an error, bad is true and all results are zero.
 type reader struct {
 	p   []byte
 	at  int
@@ -47,13 +47,12 @@ const (
 	invalid kind = iota
 	null
 	integer
-	text // text or binary data
+	text
 	array
 	mapping
 	other
 )
 
-// value is the head of a value: a number, or the number of bytes or elements that follow.
 type value struct {
 	kind kind
 	n    uint64

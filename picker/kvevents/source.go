@@ -16,13 +16,12 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server    netip.AddrPort // address of the server in picks
-	Pod       string         // name of the server's pod; a topic may contain it instead of an address
+	Server    netip.AddrPort // as in picks
+	Pod       string         // a topic may have it instead of an address
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket, which sends lost messages again; zero without such a
-	// socket.
+	// Replay is the server's ROUTER socket, which sends lost messages again, or zero.
 	Replay netip.AddrPort
-	// Topic is the prefix of the topics to read; "" reads all.
+	// Topic is the prefix of the topics to read.
 	Topic string
 }
 
@@ -32,10 +31,9 @@ type source struct {
 	ended bool // the prefix.Server was released; guarded by reading
 	gone  chan struct{}
 
-	restart  atomic.Bool            // another source of the server ended; this dropped both sources' reports
-	problem  atomic.Pointer[string] // why no events arrive; nil while a connection is open
-	failures atomic.Uint64          // number of problems
-	// unreplayed is why the last replay failed, or nil.
+	restart    atomic.Bool            // another source of the server ended; this dropped both sources' reports
+	problem    atomic.Pointer[string] // why no events arrive; nil while a connection is open
+	failures   atomic.Uint64
 	unreplayed atomic.Pointer[string]
 
 	reading  sync.Mutex // held by the connection that is read; at most one is
@@ -49,12 +47,10 @@ type source struct {
 }
 
 const (
-	// lostAfter is how long the reports of a server without a connection stay. No server restarts
-	// in less time.
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is the duration from which a connection does not count as a failure.
+	// tried is the duration from which a connection is no failure.
 	tried = 10 * time.Second
 )
 
@@ -200,8 +196,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message. If earlier messages are missing, it requests a replay first. It
-// returns the pause until the next read.
+// receive applies one message, after a replay if earlier messages are missing. It returns the pause
+// until the next read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -216,9 +212,7 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay requests a server's messages, starting with number from. If the replay fails, the reports
-// stay until the next message shows a gap. A gap soon after the last replay waits for replayEvery,
-// because its messages are not requested again later.
+// If the replay fails, the reports stay until the next message shows a gap.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return
@@ -239,14 +233,12 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 const (
 	maxReplayed   = 10_000 // messages of an answer: as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle bounds the wait for the next message of an answer. A publisher's ROUTER socket
-	// drops messages when 1,000 wait for a connection, even the message that ends the answer: a
-	// slow reader receives 6,000 of 9,000 messages.
+	// replayIdle bounds the wait for the next message of an answer. A ROUTER socket drops messages
+	// while 1,000 wait for a connection, even the message that ends the answer.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )
 
-// readReplay repeats the request while the server drops messages of the replay.
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
@@ -260,8 +252,6 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
 }
 
-// readReplayed reads one answer until its end or its first gap. more means that messages are
-// missing, so the caller sends the request again.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, end, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {

@@ -9,19 +9,18 @@ import (
 
 var errMessage = errors.New("KV events: a message is not a topic, a sequence number of 8 bytes and a batch")
 
-// stream follows the messages of one server's publisher. Publishers count messages from 0 or 1.
+// Publishers count messages from 0 or 1.
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that every message was read since the publisher's first one, or since its
-	// cache was last cleared.
+	// complete means that every message since the publisher's start, or since its cache was last
+	// cleared, was read.
 	complete bool
 	next     uint64
 	replayed uint64 // messages below the end of a replay may arrive again
 }
 
-// parse returns the parts of a message. Its first frame is a topic, or empty in older engines'
-// replays.
+// The first frame is a topic, or empty in older engines' replays.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
 		return nil, 0, nil, errMessage
@@ -29,8 +28,8 @@ func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) 
 	return frames[0], binary.BigEndian.Uint64(frames[1]), frames[2], nil
 }
 
-// missing reports whether messages before number seq are missing, and the first missing number. If
-// the numbers start again from the beginning, the publisher has restarted with an empty cache.
+// missing returns the first missing number before seq. If the numbers start again, the publisher
+// has restarted with an empty cache.
 func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	if s.started && seq < s.next && seq >= s.replayed {
 		s.forget()
@@ -41,7 +40,6 @@ func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	return s.next, seq > s.next
 }
 
-// message applies a message. After a gap it first drops the reports of earlier messages.
 func (s *stream) message(seq uint64, batch []byte) error {
 	if s.started && seq < s.next && seq < s.replayed {
 		return nil // already read

@@ -18,27 +18,24 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. That many blocks take about 200 MiB.
+// DefaultBlocks is the default of Config.Blocks: about 200 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config configures a Subscriber. A zero value means the default given.
+// Config configures a Subscriber.
 type Config struct {
-	Prefixes *prefix.Index // required
+	Prefixes *prefix.Index
 	// Listener accepts publishers that dial; may be nil. Run closes it.
 	Listener net.Listener
-	// Blocks bounds the blocks that the Subscriber keeps for all servers together; default
-	// DefaultBlocks.
+	// Blocks bounds the blocks of all servers together; default DefaultBlocks.
 	Blocks int
-	// Load receives each published load (LoadSource); may be nil.
+	// Load receives each published load; may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialed, and "" for others; nil allows
-	// all.
+	// Never returns the kind of an address that must not be dialed, or ""; may be nil.
 	Never func(netip.Addr) string
-	// Retry is the initial pause between attempts to connect, which doubles up to 30 s; default 1
-	// s.
+	// Retry is the first pause between attempts to connect, which doubles up to 30 s; default 1 s.
 	Retry time.Duration
-	Log   *slog.Logger // default: slog.Default()
-	// OnPanic receives panics that occur while events are read; may be nil.
+	Log   *slog.Logger
+	// OnPanic receives panics of readers; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 
@@ -53,7 +50,7 @@ type Subscriber struct {
 	sources map[Source]*source
 	added   []*source
 	dialled map[netip.Addr][]*source // sources whose publishers dial, by address
-	own     map[netip.Addr]*places   // places for large messages, by address
+	own     map[netip.Addr]*places
 	loads   map[LoadSource]*loadSource
 	begun   []*loadSource
 }
@@ -63,7 +60,7 @@ type places struct {
 	conns int
 }
 
-// readers bounds the large messages that are read at a time; ownReaders bounds them for each
+// readers bounds the large messages that are read at the same time, and ownReaders those from one
 // address.
 const (
 	readers    = 16
@@ -106,7 +103,7 @@ type Subscription struct {
 	sources    []*source
 }
 
-// Subscribe adds sources. Subscriptions share equal sources. Release ends their use.
+// Subscribe adds sources. Subscriptions share equal sources.
 func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +131,7 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription. Sources that no other subscription has are no longer read, and
-// their reports are dropped.
+// Release ends the subscription. Reports of sources without another subscription are dropped.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -171,7 +167,7 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server's reports are incomplete, or "", and their Knowledge.
+// Problem returns why a server's reports are incomplete, or "", and its Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -192,8 +188,7 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f for each server of the subscription, with the number of its connections that
-// failed or ended.
+// Failures calls f with each server's number of failed or ended connections.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -281,12 +276,11 @@ func (s *Subscriber) end(src *source) {
 	}
 }
 
-// keepConnected repeats connect until gone closes. It calls failed with each error of connect.
 func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // runs until ctx ends
+	go func() {
 		select {
 		case <-gone:
 			cancel()
@@ -312,7 +306,6 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}
 }
 
-// pause waits; if ctx ends first, it returns ctx's error.
 func pause(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -339,8 +332,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket. The connection lasts until end is called or ctx ends. It accepts
-// messages of up to most bytes; 0 means zmtp.DefaultMessage.
+// The connection lasts until end is called or ctx ends. most bounds a message, in bytes; 0 means
+// zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	end func(), err error) {
 	if s.config.Never != nil {
@@ -387,7 +380,6 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 	}, nil
 }
 
-// endOfReplay is the number of the message that ends a replay.
 const endOfReplay = math.MaxUint64
 
 func number64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -13,14 +13,13 @@ type tree struct {
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner maps an engine's block to the keys of the prefix blocks that end inside it, before its
-	// end.
+	// inner maps an engine's block to the keys of the prefix blocks that end inside it.
 	inner   map[uint64][]uint64
-	dropped uint64 // blocks that were not recorded, because their parent is unknown or the quota is used
+	dropped uint64 // blocks with an unknown parent, or above the quota
 }
 
 type block struct {
-	seed  uint64 // seed of the block's prompt
+	seed  uint64 // of the block's prompt
 	end   prefix.Place
 	media media
 	held  bool // prefix.Server has the key of the block's end
@@ -31,7 +30,7 @@ type media uint8
 const (
 	gpu media = 1 << iota
 	cpu
-	elsewhere // for example on a disk
+	elsewhere
 )
 
 type quota struct {
@@ -40,7 +39,7 @@ type quota struct {
 	servers atomic.Int64
 }
 
-// take reserves room for another block of a server that has n blocks. A server has at most an equal
+// take reserves room for one more block of a server with n blocks. A server has at most an equal
 // share.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
@@ -53,10 +52,9 @@ func (q *quota) take(n int) bool {
 	return true
 }
 
-// maxBlockSize bounds an engine's block size, in tokens.
+// maxBlockSize is in tokens.
 const maxBlockSize = 1 << 16
 
-// It returns true if the server's cache is now empty.
 func (t *tree) apply(e *event) (cleared bool) {
 	if e.tag == allBlocksCleared {
 		t.clear()
@@ -143,9 +141,8 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 	return place, t.index.ReportSeed(adapter, 0), true, true
 }
 
-// mixExtra adds a block's extra keys to its prompt. The adapter's name is already in the seed. A
-// text in the first block is a cache salt, which is also part of a request's seed. Other keys, such
-// as hashes of images, match no request's tokens.
+// A text in the first block is a cache salt, as in a request's seed. Other extra keys, such as
+// hashes of images, match no request.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)

@@ -15,22 +15,20 @@ import (
 )
 
 const (
-	// Within bounds the wait for proof that a responsive server is dead; silence bounds it for an
-	// unresponsive server, because a dying engine answers late. A probe takes at most Within, so
-	// Dead returns after at most their sum.
+	// Within bounds the wait for proof that a responsive server is dead. silence is for an
+	// unresponsive server, because a dying engine answers late.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
-	// maxProbes bounds concurrent probes, maxWaiting the requests that wait for them. Beyond these
-	// limits Dead reports no server as dead.
+	// Above maxProbes concurrent probes and maxWaiting waiting requests, Dead reports no server as
+	// dead.
 	maxProbes, maxWaiting = 64, 4096
 )
 
-// Config configures a Checker. Zero values mean the defaults given.
+// Config configures a Checker.
 type Config struct {
-	// Never returns the kind of an address that must not be called, and "" for others; nil allows
-	// all.
+	// Never returns the kind of an address that must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
-	// Transport sends probes. By default, it keeps no connections.
+	// Transport sends probes. The default keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
 }
 
@@ -41,7 +39,7 @@ type Checker struct {
 
 	mu      sync.Mutex
 	waiting int
-	servers map[netip.AddrPort]*server // servers with waiting requests
+	servers map[netip.AddrPort]*server
 }
 
 type server struct {
@@ -71,8 +69,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns once a probe proves that, or else after Within,
-// or later if the server is silent. by is the server's protocol.
+// Dead reports whether a server is dead: once a probe proves that, or else after Within, or after
+// up to silence + Within if the server does not answer.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -156,7 +154,7 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
-	// Several requests share the probe, so it does not end with this one.
+	// Several requests share the probe, so it does not end with this request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
 	defer cancel()
 	select {
@@ -170,8 +168,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe reads a server's /health. A status of 500 or more, or the error "connection refused", shows
-// a dead server. Any other status, or a response in another protocol, shows a working server.
+// A status of 500 or more, or the error "connection refused", shows a dead server. Any other
+// status, or a response in another protocol, shows a working server.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {

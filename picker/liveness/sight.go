@@ -11,24 +11,23 @@ import (
 
 const lookTime = 700 * time.Millisecond
 
-// Sight keeps the results of one server's probes. Its zero value is empty. It is not safe for
-// concurrent use.
+// Sight keeps the results of one server's probes. It is not safe for concurrent use.
 type Sight struct {
-	answered bool // the server answered a probe
+	answered bool
 	misled   bool // requests succeed although probes fail: only probes from this process fail
 	began    time.Time
-	why      string // why the last probe showed a dead server; "" if it showed a working one
+	why      string // "" if the last probe showed a working server
 	since    time.Time
 }
 
-// Shown is further evidence that a server works.
+// Shown is evidence from outside of probes that a server works.
 type Shown struct {
-	Good time.Time // time of the last successful request; zero means never
-	Read bool      // its metrics page was read
+	Good time.Time
+	Read bool
 }
 
-// Look probes a server once. take records the result. up means that the sight now shows a working
-// server; again means that the server was down before.
+// Look probes a server once. take records the result in a Sight, and returns whether the Sight
+// shows a working server, and whether the server was down before.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -41,8 +40,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is Look for a gateway of another cluster. It only opens a connection, because the gateway
-// would log a request.
+// Reach is Look for a gateway of another cluster. It only opens a connection: a gateway would log a
+// request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -62,8 +61,8 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
-// take records a probe's result. A probe without an answer shows a dead server only if the server
-// answered before. Otherwise it may have no /health in this protocol, or be unreachable from here.
+// A probe without an answer shows a dead server only if the server answered before.Otherwise the
+// server may have no /health, or be unreachable only from here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {
@@ -83,8 +82,8 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Down describes why the server is down, and since when; "" if it is not down. A request that
-// succeeded after the last probe, at good, shows a working server.
+// Down describes why the server is down, or "", and since when. good is the time of the last
+// successful request.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

@@ -17,29 +17,24 @@ const (
 	// they are read at once, but at least readGap apart. A server without a list is queried again
 	// after askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
-	// perServer makes readAfter longer for a large pool, so that at most 50 lists are read per
-	// second.
+	// perServer limits a large pool to 50 readings of lists per second.
 	perServer = 20 * time.Millisecond
-	// maxRead bounds the servers that one reading queries, the least recently queried ones first.
-	maxRead = 64
-	// awaitLists bounds a request's wait for an unlisted name. Requests wait for the same name at
-	// most once in forget.
+	maxRead   = 64
+	// awaitLists bounds a request's wait for an unlisted name. forget is the shortest time between
+	// two waits for the same name.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
-	// markFor is how long a 404 of a server whose list is not readable has an effect.
-	markFor = time.Minute
-	// staleAfter is how long a list is used after its server's last answer to a query.
-	staleAfter = time.Minute
-	// Limits of a pool: listed names, marks, answers, unlisted names.
+	// markFor is how long a 404 counts if the server's list is not readable.
+	markFor                          = time.Minute
+	staleAfter                       = time.Minute
 	maxListed, maxMarks, maxUnlisted = 16 << 10, 256, 256
 )
 
-// Holders finds which servers of one pool lack a model that others have. It uses the servers'
-// lists, their 404s, and their successes with models that they do not list.
+// Holders finds which servers of one pool lack a model that other servers have.
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool  // the pool has at most one server, so there is no choice
-	next   atomic.Int64 // when lists are read again, in Unix nanoseconds
+	alone  atomic.Bool // at most one server: there is no choice
+	next   atomic.Int64
 
 	mu       sync.Mutex
 	pool     Pool
@@ -48,14 +43,14 @@ type Holders struct {
 	answers  []mark // successes with models that the server's list lacks, or that another server answers with 404
 	unlisted map[string]awaited
 	began    time.Time
-	reading  chan struct{} // closes at the end of the current reading; nil without one
+	reading  chan struct{} // nil without a reading
 }
 
 type holder struct {
 	asked, good time.Time
 	again       time.Time
 	names       []string // the server's list, sorted; nil without a list
-	// strict means that the server answered 404 for an unlisted model, and served no such model.
+	// strict means that the server answered 404 for an unlisted model, and served none.
 	strict bool
 }
 
@@ -75,7 +70,7 @@ func (l *Lister) Holders() *Holders {
 	return &Holders{lister: l, servers: map[netip.AddrPort]*holder{}, unlisted: map[string]awaited{}}
 }
 
-// Set replaces the pool's servers and protocol. The next pick queries new servers.
+// Set replaces the pool's servers and protocol.
 func (h *Holders) Set(p Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,8 +100,7 @@ func (h *Holders) List(server netip.AddrPort) []string {
 }
 
 // Lacking returns the servers that lack a model; nil if no server lacks it, or no other server has
-// it. It starts a reading of the lists if one is due. If no list has the name, it waits for the
-// reading.
+// it. It waits for a reading if no list has the name.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -121,7 +115,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known is Lacking, but starts no reading.
+// Known is Lacking without a reading.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {
@@ -180,9 +174,8 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted name waits for: the open reading and, unless
-// pause is 0, then the pause and a reading of its own. At the end it closes done. Without done it
-// only waits for open.
+// awaiting returns what a request for an unlisted name waits for: the open reading and, if pause is
+// not 0, the pause and another reading. At the end it closes done.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -244,8 +237,7 @@ func (h *Holders) NotFound(model string, server netip.AddrPort, now time.Time) {
 	}
 }
 
-// Answered records that a server served a model, unless the server is already known to have the
-// model.
+// Answered records that a server served a model.
 func (h *Holders) Answered(model string, server netip.AddrPort, now time.Time) {
 	v := h.view.Load()
 	if v == nil {
@@ -283,14 +275,13 @@ func without(list []mark, server netip.AddrPort, model string) []mark {
 	return slices.DeleteFunc(list, func(m mark) bool { return m.server == server && m.model == model })
 }
 
-// The returned channel closes at the end of the reading.
 func (h *Holders) read(now time.Time) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.readLocked(now)
 }
 
-// readLocked is read; h.mu is held.
+// h.mu is held.
 func (h *Holders) readLocked(now time.Time) <-chan struct{} {
 	if h.reading != nil {
 		return h.reading
@@ -317,13 +308,12 @@ func (h *Holders) readLocked(now time.Time) <-chan struct{} {
 	return done
 }
 
-// every is the interval between queries of a server, longer in large pools. h.mu is held.
+// h.mu is held.
 func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask stores each list when it arrives, so that a server that hangs does not delay other servers'
-// lists.
+// ask stores each list when it arrives, so that a hanging server delays no other server's list.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -353,11 +343,10 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 			return nil
 		})
 	}
-	_ = calls.Wait() // no call returns an error
+	_ = calls.Wait()
 }
 
-// store stores a server's list; names is nil if the server gave no valid answer. If the list has
-// changed, store ends the server's marks. h.mu is held.
+// names is nil without a valid answer. A changed list ends the server's marks. h.mu is held.
 func (h *Holders) store(s Server, names []string, now time.Time) {
 	known := h.servers[s.Addr]
 	if known == nil {
@@ -386,8 +375,7 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 	}
 }
 
-// takeOver stores a server's list, and reports whether other servers now lack a model. h.mu is
-// held.
+// takeOver reports whether other servers now lack a model. h.mu is held.
 func (h *Holders) takeOver(s Server, known *holder, names []string, now time.Time) (changes bool) {
 	known.good, known.again = now, now.Add(h.every())
 	slices.Sort(names)

@@ -12,13 +12,13 @@ type view struct {
 	lacking map[string]*Lacking
 }
 
-// Lacking are the servers of a pool that lack a model. It is immutable.
+// Lacking lists the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // lacking servers by their lists, and by a 404
-	Strict             bool // all lacking servers are known to answer 404
+	Unlisted, NotFound int  // by a server's list, and by a 404
+	Strict             bool // all lacking servers answer 404
 	has                map[netip.AddrPort]bool
-	lacks              map[netip.AddrPort]bool // servers that answered 404
-	unknown            map[netip.AddrPort]bool // servers without a list; shared by all models
+	lacks              map[netip.AddrPort]bool
+	unknown            map[netip.AddrPort]bool // without a list; shared
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }
@@ -95,8 +95,7 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// lack returns the servers that lack a model, or nil. has are the servers that list the model. h.mu
-// is held.
+// has lists the servers that list the model. h.mu is held.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {

@@ -12,16 +12,15 @@ type Model struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
-	Parent  string `json:"parent,omitempty"` // base model of an adapter, as vLLM and SGLang report it
+	Parent  string `json:"parent,omitempty"` // base model of an adapter
 }
 
-// Limits of names, in bytes, and of the number of models.
 const (
 	maxName   = 256
-	maxAnswer = 256     // models in a server's answer; a gateway may list maxList
-	maxPool   = 4096    // models in a pool's kept answers
-	maxList   = 1000    // models in a list
-	maxBytes  = 1 << 20 // size of an answer
+	maxAnswer = 256  // of a server; a gateway may list maxList
+	maxPool   = 4096 // kept
+	maxList   = 1000
+	maxBytes  = 1 << 20
 )
 
 func parse(body []byte, limit int) ([]Model, error) {
@@ -56,14 +55,12 @@ func parse(body []byte, limit int) ([]Model, error) {
 	return out, nil
 }
 
-// named reports whether text is a valid name: neither empty nor too long, without control
-// characters.
 func named(text string) bool {
 	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text),
 		func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// Encode returns a list as the response to GET /v1/models. If several models have one ID, the first
+// Encode returns a list as the response to GET /v1/models. Of several models with one ID, the first
 // counts.
 func Encode(list []Model) string {
 	list = slices.Clone(list)
@@ -75,7 +72,7 @@ func Encode(list []Model) string {
 		Data   []Model `json:"data"`
 	}{"list", list})
 	if err != nil {
-		return "" // unreachable: strings and numbers always marshal
+		return ""
 	}
 	return string(text)
 }

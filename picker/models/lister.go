@@ -19,32 +19,28 @@ import (
 )
 
 const (
-	// A pool's servers are queried at most every refreshAfter, or every retryAfter while no server
-	// has answered.
+	// Servers are queried at most every refreshAfter, or every retryAfter while no server has
+	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
-	// keepFor is how long an answer is used after its server stopped answering or being queried.
+	// keepFor bounds the use of an answer after its server's last query.
 	keepFor = 10 * time.Minute
-	// askTimeout bounds a call, below Envoy's timeout of a pick (2 s).
-	askTimeout = time.Second
-	// maxAsked bounds the servers that are queried for one list; maxCalls bounds the concurrent
-	// calls for all pools.
+	// askTimeout is below Envoy's timeout of a pick (2 s).
+	askTimeout         = time.Second
 	maxAsked, maxCalls = 8, 64
-	// maxParts bounds the parts of a pool whose answers are kept: subsets of the pool, or requests
-	// to its gateways. A further part replaces a part that was not queried for refreshAfter; if
-	// there is no such part, the further part has no models.
+	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
+	// queried for refreshAfter, if any.
 	maxParts = 16
-	// via marks calls of gateways of other clusters, like forwarded requests (translator/envoy).
+	// via marks calls of other clusters' gateways (translator/envoy).
 	via = "1.1 penstock"
 )
 
-// Config configures a Lister. Zero values mean the defaults given.
+// Config configures a Lister.
 type Config struct {
-	// Transport calls servers over HTTP/1.1 in cleartext. By default, it keeps no connections.
+	// Transport calls servers over HTTP/1.1 in cleartext. The default keeps no connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that must not be called, and "" for others; nil allows
-	// all.
+	// Never returns the kind of an address that must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
-	// OnPanic receives panics that occur while a pool's lists are read for Holders; may be nil.
+	// OnPanic receives panics of Holders' readings; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
 }
 
@@ -65,18 +61,14 @@ type part struct{ subset, host, path string }
 type Pool struct {
 	Name    string
 	Servers []Server
-	// Subset names the part of the pool that Servers are; "" means all.
+	// Subset names the part of the pool to which Servers belong; "" means the whole pool.
 	Subset string
-	// Host and Path are the request's if Servers are another cluster's gateways, which answer by
-	// their routes; otherwise "".
+	// Host and Path are the request's if Servers are another cluster's gateways.
 	Host, Path string
-	// Names are models that the pool's picker replaces by models of the servers. They are listed,
-	// too.
-	Names []string
-	// Protocol is used to call the servers.
+	// Names are models that the pool's picker replaces by models of the servers.
+	Names    []string
 	Protocol upstream.Protocol
-	// Picker queries the pool's picker in another cluster for its list, as JSON, with that pool's
-	// own Names; may be nil. It counts as a server without an address.
+	// Picker queries the pool's picker in another cluster for its list, as JSON; may be nil.
 	Picker func(context.Context) ([]byte, error)
 }
 
@@ -91,7 +83,7 @@ func (p *Pool) servers() []Server {
 type Server struct {
 	Addr      netip.AddrPort
 	Adapters  []string // on its metrics page
-	Cleartext bool     // called without TLS, whatever Pool.Protocol is
+	Cleartext bool     // whatever Pool.Protocol is
 }
 
 type pool struct {
@@ -132,8 +124,7 @@ func (l *Lister) Forget(name string) {
 	delete(l.pools, name)
 }
 
-// List returns those models of the pools that a server reports. If a query is due, it queries
-// servers, for at most askTimeout.
+// List returns the models of the pools. It waits up to askTimeout for queries that are due.
 func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 	found := make([][]Model, len(pools))
 	var asked errgroup.Group
@@ -216,7 +207,7 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 		known.asking = nil
 		close(done)
 	}()
-	// The answers are also for later requests, so a client that leaves does not end the calls.
+	// Later requests use the answers, too, so a client that leaves does not end the calls.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	by := p.Protocol

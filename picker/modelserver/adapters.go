@@ -10,16 +10,15 @@ import (
 
 const maxAdapters = 1024
 
-// adapterName is the body of vLLM's requests that load or unload an adapter.
 type adapterName struct {
 	Name string `json:"lora_name"`
 	Path string `json:"lora_path"` // not read
 }
 
-// loras returns the loaded adapters. Callers must not change the slice.
+// Callers of loras must not change the slice.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// loadAdapter implements vLLM's POST /v1/load_lora_adapter. It accepts any path.
+// vLLM also reads lora_path; here any path is accepted.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "loaded", func(adapter adapterName, list []string) ([]string, error) {
 		switch {
@@ -34,7 +33,6 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// unloadAdapter implements vLLM's POST /v1/unload_lora_adapter.
 func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "removed", func(adapter adapterName, list []string) ([]string, error) {
 		i := slices.Index(list, adapter.Name)
@@ -47,8 +45,6 @@ func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// changeAdapters replaces the list of adapters by the result of change for the adapter that the
-// request names.
 func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string,
 	change func(adapterName, []string) ([]string, error)) {
 	var adapter adapterName

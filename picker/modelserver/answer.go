@@ -10,21 +10,17 @@ import (
 	"time"
 )
 
-// api contains the parts that differ between the APIs that generate text.
 type api struct {
-	prefix string // prefix of answers' IDs
-	// prompt returns the text that the answer repeats, and the words of the whole prompt.
+	prefix string
 	prompt func(*fields) (last string, words []string, err error)
-	// limit returns the maximum number of tokens in the answer; nil means no limit.
 	limit  func(*fields) (*int, error)
-	whole  func(*reply) any    // returns the JSON of an answer that is not streamed
-	events func(*reply) stream // returns the events of a streamed answer
+	whole  func(*reply) any
+	events func(*reply) stream
 	fail   func(http.ResponseWriter, *apiError)
 }
 
 type object = map[string]any
 
-// reply is the answer to a valid request. Its usage is known once the request runs.
 type reply struct {
 	job
 	id      string
@@ -32,12 +28,11 @@ type reply struct {
 	tokens  usage
 }
 
-// stream holds functions that return the events of a streamed answer, one for each stage.
 type stream struct {
-	queued func() []event // events before the request waits in the queue; may be nil
-	first  func() []event // events right before the first piece; may be nil
+	queued func() []event // before the queue; may be nil
+	first  func() []event // before the first piece; may be nil
 	piece  func(i int, text string) event
-	last   func() []event // events after the last piece
+	last   func() []event // after the last piece
 }
 
 type event struct {
@@ -45,7 +40,6 @@ type event struct {
 	data any
 }
 
-// done is the event that ends a stream: [DONE] without quotes.
 var done = event{data: json.RawMessage("[DONE]")}
 
 type usage struct {
@@ -67,8 +61,6 @@ func (u *usage) cached() int {
 	return u.Details.CachedTokens
 }
 
-// generate returns the handler of an API. The handler reads a request, waits for a slot, and
-// generates the answer.
 func (s *Server) generate(a api) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		job, err := s.read(w, r, a)
@@ -97,7 +89,7 @@ func (s *Server) generate(a api) http.HandlerFunc {
 		}
 		run, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
 		if err != nil {
-			return // the client left before the first token
+			return
 		}
 		defer run.leave()
 		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), run.cached}
@@ -107,14 +99,14 @@ func (s *Server) generate(a api) http.HandlerFunc {
 			w.Header().Set("content-type", "application/json")
 			err = json.NewEncoder(w).Encode(a.whole(answer))
 		}
-		if err == nil { // otherwise the client left during the answer
+		if err == nil {
 			s.ended(len(job.words), job.finish)
 		}
 	}
 }
 
-// tokenize waits while the tokenizer works on earlier prompts, and then on this one. It returns an
-// error if the client leaves.
+// tokenize waits for earlier prompts, and then for this prompt. An error means that the client has
+// left.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -128,8 +120,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request. Its argument err is not nil if the request is invalid. It returns the
-// request's number, and the error to respond with: err, a simulated failure, or nil.
+// err is not nil if the request is invalid. count returns the request's number, and err, a
+// simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -138,21 +130,17 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// fails reports whether the n-th request, from 1, fails. Of the first n requests, n times FailRate
-// fail, rounded down.
+// Of the first n requests, n times FailRate fail, rounded down.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
-// running is a request whose first token is generated.
 type running struct {
-	cached *promptDetails // how many tokens of the prompt were cached; nil without prefix caching
-	leave  func()         // the caller calls it at the end of the answer
-	// await waits until the number of the answer's tokens has grown from had to tokens.
-	await func(ctx context.Context, had, tokens int) error
+	cached *promptDetails // nil without prefix caching
+	leave  func()         // called at the end of the answer
+	await  func(ctx context.Context, had, tokens int) error
 }
 
-// enter waits until a request with a prompt of these tokens has its first token.
 func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (r running, err error) {
 	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize, answer: max(answer, 1)}
 	read := len(tokens)
@@ -211,7 +199,6 @@ func (s *Server) ended(tokens int, finish string) {
 	}
 }
 
-// stream sends the events of an answer: one for each token, when the token is generated.
 func (r *running) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
 	space := ""
 	for i, word := range words {
@@ -268,14 +255,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// failWith responds with err if it is an *apiError. Any other error means that the client has left.
+// An error other than *apiError means that the client has left.
 func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *apiError)) {
 	if failure := (*apiError)(nil); errors.As(err, &failure) {
 		fail(w, failure)
 	}
 }
 
-// writeError writes an error in OpenAI's form, as vLLM does.
 func writeError(w http.ResponseWriter, e *apiError) {
 	writeStatus(w, e.status, map[string]any{"error": map[string]any{
 		"message": e.message, "type": e.kind, "param": nil, "code": e.status,

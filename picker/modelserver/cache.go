@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// tokenID returns the token ID of a word. If the word is a number, the ID is that number, as in a
-// prompt of token IDs.
+// A number is its own ID, as in a prompt of token IDs.
 func tokenID(word string) uint32 {
 	n := uint64(0)
 	for i := range len(word) {
@@ -31,24 +30,21 @@ func tokenIDs(words []string) []uint32 {
 	return out
 }
 
-// cache is vLLM's prefix cache. It holds blocks of the prompts that the server has read, and evicts
-// the least recently used block first.
 type cache struct {
 	limit  int
-	events *kvEvents // may be nil
+	events *kvEvents
 
 	mu     sync.Mutex
-	blocks map[uint64]*list.Element // by hash
-	order  *list.List               // hashes, the most recently used in front
+	blocks map[uint64]*list.Element
+	order  *list.List // of hashes, the most recently used in front
 }
 
 func newCache(blocks int, e *kvEvents) *cache {
 	return &cache{limit: blocks, events: e, blocks: map[uint64]*list.Element{}, order: list.New()}
 }
 
-// read adds a prompt to the cache. It returns the number of prompt tokens that were cached. The
-// last token never counts, because a server computes it in order to generate the answer's first
-// token.
+// read adds a prompt, and returns the number of its tokens that were cached. The last token never
+// counts, because the server computes it to generate the first token.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +67,6 @@ func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	return min(known*blockSize, max(len(tokens)-1, 0))
 }
 
-// use moves blocks to the front of the order; the first block becomes the foremost.
 func (c *cache) use(hashes []uint64) {
 	for _, hash := range slices.Backward(hashes) {
 		if e := c.blocks[hash]; e != nil {
@@ -89,8 +84,6 @@ func (c *cache) clear() {
 	c.events.cleared()
 }
 
-// blockHashes returns the hashes of a prompt's full blocks. Each hash covers the prompt up to the
-// end of its block.
 func blockHashes(tokens []uint32, lora, salt string) []uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(lora + "\x00" + salt))

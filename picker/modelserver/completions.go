@@ -1,6 +1,5 @@
 package modelserver
 
-// answer is the JSON of a completion, or of one chunk of a streamed completion, in OpenAI's form.
 type answer struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`
@@ -12,9 +11,9 @@ type answer struct {
 
 type choice struct {
 	Index   int          `json:"index"`
-	Message *chatMessage `json:"message,omitempty"` // in a chat that is not streamed
-	Delta   *chatMessage `json:"delta,omitempty"`   // in a streamed chat
-	Text    *string      `json:"text,omitempty"`    // in a completion
+	Message *chatMessage `json:"message,omitempty"`
+	Delta   *chatMessage `json:"delta,omitempty"` // only in a streamed chat
+	Text    *string      `json:"text,omitempty"`
 	Finish  *string      `json:"finish_reason"`
 }
 
@@ -72,8 +71,6 @@ func (r *reply) completion(object string, c choice) answer {
 	return answer{ID: r.id, Object: object, Created: r.created, Model: r.model, Choices: []choice{c}, Usage: &r.tokens}
 }
 
-// completionEvents returns an event for each token, and then the finish reason, the usage if
-// requested, and [DONE].
 func (r *reply) completionEvents(object string, piece func(i int, text string) choice) stream {
 	chunk := func(choices []choice, tokens *usage) event {
 		return event{

@@ -9,44 +9,42 @@ import (
 	"time"
 )
 
-// blockSize is vLLM's default number of tokens in a block of the KV cache.
 const blockSize = 16
 
 type sequence struct {
-	lora    string        // adapter that the request names; "" for the base model
-	blocks  int           // blocks of the KV cache for the prompt and the longest answer
-	running chan struct{} // closed when the sequence may run
-	read    bool          // the prompt is read
+	lora    string        // "" for the base model
+	blocks  int           // for the prompt and the longest answer
+	running chan struct{} // closed at the start
+	read    bool
 
-	// Fields for an engine that serves in steps.
-	answer    int           // number of tokens in the answer, at least 1
-	begin     func() int    // called when the sequence may run; returns how many prompt tokens are not cached
-	left      int           // prompt tokens that are still to be read
-	tokens    atomic.Int64  // tokens of the answer generated so far
-	more      chan struct{} // receives after tokens has grown; room for 1
-	began     time.Time     // when the sequence began to run
+	// An engine that serves in steps uses these fields.
+	answer    int        // at least 1 token
+	begin     func() int // returns how many prompt tokens are not cached
+	left      int
+	tokens    atomic.Int64
+	more      chan struct{}
+	began     time.Time
 	prefilled time.Duration // time from began to the first token
 }
 
-// engine schedules sequences like vLLM's scheduler without preemption. A sequence that starts
-// reserves all blocks that it may need, so no running sequence ever returns to the queue.
+// engine schedules sequences like vLLM's scheduler without preemption: a sequence reserves all
+// blocks that it may need before it starts.
 type engine struct {
-	slots, blocks, maxLoRAs int // limits
-	partial                 int // maximum of prompts that are read at a time; 0 means no limit
+	slots, blocks, maxLoRAs int
+	partial                 int // prompts that are read at the same time; 0 means no limit
 	steps                   *steps
 
 	mu      sync.Mutex
-	waiting []*sequence // in order of arrival
+	waiting []*sequence
 	running []*sequence
-	used    int // blocks of running sequences
+	used    int
 }
 
 func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns
-// ctx's error, and seq holds nothing.
+// The caller of enter calls leave. After an error, seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
@@ -62,7 +60,6 @@ func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	}
 }
 
-// leave releases seq's slot and blocks, or its place in the queue.
 func (e *engine) leave(seq *sequence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,7 +72,6 @@ func (e *engine) leave(seq *sequence) {
 	e.changed()
 }
 
-// changed starts the sequences that can run now. An engine with steps starts them in its next step.
 func (e *engine) changed() {
 	switch {
 	case e.steps == nil:
@@ -85,7 +81,6 @@ func (e *engine) changed() {
 	}
 }
 
-// prefilled records that the prompt of seq is read, so that the next prompt can be read.
 func (e *engine) prefilled(seq *sequence) {
 	if e.partial == 0 {
 		return
@@ -96,7 +91,6 @@ func (e *engine) prefilled(seq *sequence) {
 	e.changed()
 }
 
-// reading reports whether as many prompts are being read as the limit allows.
 func (e *engine) reading() bool {
 	n := 0
 	for _, seq := range e.running {
@@ -107,10 +101,9 @@ func (e *engine) reading() bool {
 	return e.partial > 0 && n >= e.partial
 }
 
-// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. A
-// sequence that lacks a slot or blocks also stops all later ones, because otherwise large sequences
-// might never run. With steps, the started sequences read at most budget prompt tokens in this
-// step. admit returns their number.
+// admit skips a sequence whose adapter has no slot. A sequence that lacks a slot or blocks stops
+// all later sequences, because otherwise large sequences might never run. With steps, the started
+// sequences read at most budget prompt tokens; admit returns their number.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]
@@ -136,7 +129,7 @@ func (e *engine) admit(budget int) (prompts int) {
 
 type load struct {
 	waiting, running           int
-	waitingLoRAs, runningLoRAs []string // sorted, without duplicates
+	waitingLoRAs, runningLoRAs []string // sorted
 	kvCache                    float64  // used share, 0 to 1
 }
 
@@ -150,7 +143,6 @@ func (e *engine) load() load {
 	}
 }
 
-// adapters returns the adapters of seqs, sorted, without duplicates.
 func adapters(seqs []*sequence) []string {
 	var names []string
 	for _, seq := range seqs {

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// replayed is the number of last messages that a server can send again: vLLM's default.
+// vLLM keeps this number of messages by default.
 const replayed = 10_000
 
-// kvEvents publishes changes of the cache like vLLM: at a PUB socket, and on request again at a
-// ROUTER socket. A nil *kvEvents does nothing.
+// kvEvents publishes changes of the cache like vLLM, at a PUB socket and a ROUTER socket. nil has
+// no effect.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher
@@ -34,8 +34,7 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// stored publishes a prompt's blocks, except the first ones, which were cached before; known is
-// their number.
+// known is the number of first blocks that were cached before.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return
@@ -143,7 +142,6 @@ func acceptAll(ctx context.Context, listener net.Listener, each func(context.Con
 	}
 }
 
-// Parts of MessagePack.
 const packNil = 0xc0
 
 func packArray(b []byte, n int) []byte {

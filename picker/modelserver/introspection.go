@@ -13,12 +13,10 @@ import (
 	"time"
 )
 
-// shownBody is the number of bytes of a request's body that /debug/last shows. The length and the
-// hash on that page cover the whole body.
+// /debug/last shows this number of bytes. The length and the hash there cover the whole body.
 const shownBody = 64 << 10
 
-// vllmVersion is the version of vLLM whose endpoints the server implements. Routers recognize vLLM
-// by it.
+// Routers recognize vLLM by vllmVersion.
 const vllmVersion = "0.32.0"
 
 type received struct {
@@ -27,14 +25,14 @@ type received struct {
 	Host    string      `json:"host"`
 	Proto   string      `json:"proto"`
 	Headers http.Header `json:"headers"`
-	Bytes   int         `json:"bytes"`  // of the body
-	SHA256  string      `json:"sha256"` // of the body, in hexadecimal
-	Body    string      `json:"body"`   // first 64 KiB of the body
+	Bytes   int         `json:"bytes"`
+	SHA256  string      `json:"sha256"`
+	Body    string      `json:"body"` // cut to shownBody
 }
 
 func newReceived(r *http.Request, body []byte) *received {
 	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
-	// because every client may read this page
+	// Every client may read this page.
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} {
 		if values := headers[name]; len(values) > 0 {
 			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
@@ -55,8 +53,6 @@ func (s *Server) debugLast(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, last)
 }
 
-// models lists the base model and its adapters in vLLM's form, in which an adapter names its
-// parent.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type model struct {
 		ID      string  `json:"id"`
@@ -73,14 +69,12 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"object": "list", "data": list})
 }
 
-// health fails while the server drains, so that health checks take it out of service.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.draining.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 }
 
-// metrics serves vLLM's metrics, under its names, in Prometheus's text format.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	now := s.engine.load()
 	var b strings.Builder
@@ -106,7 +100,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.loras()) > 0 {
-		// The value is the time, as in vLLM: readers use the series with the latest time.
+		// The value is the time, as in vLLM: readers use the latest series.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+
 				label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+

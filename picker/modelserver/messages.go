@@ -47,7 +47,6 @@ func (r *reply) stopReason() string {
 	return "end_turn"
 }
 
-// messageEvents returns Anthropic's events and the final [DONE] that vLLM adds.
 func (r *reply) messageEvents() stream {
 	named := func(name string, e object) event {
 		e["type"] = name
@@ -76,7 +75,6 @@ func (r *reply) messageEvents() stream {
 	}
 }
 
-// writeAnthropicError writes an error in Anthropic's form, with vLLM's types.
 func writeAnthropicError(w http.ResponseWriter, e *apiError) {
 	writeStatus(w, e.status,
 		map[string]any{"type": "error", "error": map[string]string{"type": e.kind, "message": e.message}})

@@ -23,16 +23,16 @@ const (
 	maxDimension     = 4096
 )
 
-// pooled is a request that generates no text. Each input takes one slot.
+// pooled generates no text. Each input takes one slot.
 type pooled struct {
 	model, lora, salt string
-	inputs            [][]string // words of each input
+	inputs            [][]string
 }
 
 type embedding struct {
 	Object    string `json:"object"`
 	Index     int    `json:"index"`
-	Embedding any    `json:"embedding"` // numbers, or their bytes in base64
+	Embedding any    `json:"embedding"` // []float32, or base64
 }
 
 type ranked struct {
@@ -43,7 +43,6 @@ type ranked struct {
 	Score float64 `json:"relevance_score"`
 }
 
-// embeddings implements OpenAI's embeddings API. Texts with common words have similar embeddings.
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	p, dimension := pooled{}, defaultDimension
@@ -65,7 +64,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 			var vector any = embed(words, dimension)
 			if f.EncodingFormat == "base64" {
 				var raw bytes.Buffer
-				_ = binary.Write(&raw, binary.LittleEndian, vector) // a buffer accepts all data
+				_ = binary.Write(&raw, binary.LittleEndian, vector)
 				vector = base64.StdEncoding.EncodeToString(raw.Bytes())
 			}
 			data[i] = embedding{"embedding", i, vector}
@@ -77,8 +76,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// rerank implements the rerank API of Jina and Cohere. A document's score is the share of the
-// query's words that the document contains.
+// A document's score is the share of the query's words that the document contains.
 func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	var documents []string
@@ -89,7 +87,7 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	}
 	query := strings.Fields(f.Query)
 	for _, text := range documents {
-		// Like vLLM's cross-encoders, the model reads the query in front of each document.
+		// As in vLLM's cross-encoders, the model reads the query in front of each document.
 		p.inputs = append(p.inputs, append(slices.Clone(query), strings.Fields(text)...))
 	}
 	s.pool(w, r, f, p, err, func(number uint64, model string, tokens usage) any {
@@ -107,8 +105,6 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// pool runs the inputs of p and sends the answer. If err, the request's error, is not nil, it sends
-// err.
 func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled, err error,
 	answer func(number uint64, model string, tokens usage) any) {
 	if err == nil {
@@ -138,7 +134,7 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled
 		})
 	}
 	if group.Wait() != nil {
-		return // the client went away
+		return
 	}
 	var tokens usage
 	for i, words := range p.inputs {
@@ -154,7 +150,6 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled
 	writeJSON(w, answer(number, p.model, tokens))
 }
 
-// fit returns an error if there are no inputs, or one does not fit into the context.
 func (s *Server) fit(inputs [][]string) error {
 	if len(inputs) == 0 || len(inputs) > maxInputs {
 		return badRequest("the request has %d inputs; it must have between 1 and %d", len(inputs), maxInputs)
@@ -167,8 +162,7 @@ func (s *Server) fit(inputs [][]string) error {
 	return nil
 }
 
-// embeddingInputs returns the words of each input. The field is a text, token IDs, a list of
-// either, or the messages of a chat.
+// The field is a text, token IDs, a list of either, or the messages of a chat.
 func (f *fields) embeddingInputs() ([][]string, error) {
 	if len(f.Messages) > 0 {
 		_, words, err := f.chatPrompt()
@@ -189,7 +183,6 @@ func (f *fields) embeddingInputs() ([][]string, error) {
 	return inputs, nil
 }
 
-// documents returns the texts to rank, from strings or from objects with a text.
 func (f *fields) documents() ([]string, error) {
 	if f.Query == "" {
 		return nil, badRequest("query is missing")
@@ -205,8 +198,7 @@ func (f *fields) documents() ([]string, error) {
 	return texts, nil
 }
 
-// embed returns a vector of length 1, in the direction of the sum of the words' vectors. A word's
-// vector depends only on the word.
+// embed returns a vector of length 1: the direction of the sum of the words' vectors.
 func embed(words []string, dimension int) []float32 {
 	sum := make([]float64, dimension)
 	for _, word := range words {

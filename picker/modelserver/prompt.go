@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// maxBody is the size of the largest request body, in bytes: twice Penstock's own limit.
+// maxBody is in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields has the fields of a request of any API. Other fields are ignored; most are sampling
-// options, which have no effect here.
+// Other fields, such as sampling options, have no effect.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -23,22 +22,22 @@ type fields struct {
 	StreamOptions       streamOptions   `json:"stream_options"`
 	MaxTokens           *int            `json:"max_tokens"`
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
-	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's option: generate until max_tokens
+	IgnoreEOS           bool            `json:"ignore_eos"` // generate until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
 	TokenIDs            []uint32        `json:"token_ids"` // replace the tokens of the prompt's words
 
-	Input              json.RawMessage `json:"input"` // in Responses and embeddings
+	Input              json.RawMessage `json:"input"`
 	Instructions       string          `json:"instructions"`
 	MaxOutputTokens    *int            `json:"max_output_tokens"`
 	PreviousResponseID string          `json:"previous_response_id"`
 
-	System json.RawMessage `json:"system"` // in Anthropic's messages: a string, or a list of parts
+	System json.RawMessage `json:"system"` // a string or a list of parts
 
-	Dimensions     *int   `json:"dimensions"` // of embeddings
+	Dimensions     *int   `json:"dimensions"`
 	EncodingFormat string `json:"encoding_format"`
 
-	Query     string            `json:"query"` // of rerank
+	Query     string            `json:"query"`
 	Documents []json.RawMessage `json:"documents"`
 	TopN      int               `json:"top_n"`
 }
@@ -49,22 +48,21 @@ type streamOptions struct {
 
 type message struct {
 	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"` // a string, or a list of parts
+	Content json.RawMessage `json:"content"` // a string or a list of parts
 }
 
 type job struct {
 	model        string
-	lora         string   // model, if it is an adapter
-	words        []string // the answer's tokens
+	lora         string
+	words        []string
 	promptTokens int
-	tokens       []uint32 // of the prompt
+	tokens       []uint32
 	salt         string
 	finish       string // "stop", or "length" if max_tokens cut the answer
 	stream       bool
-	usage        bool // send the usage at the end of a stream
+	usage        bool
 }
 
-// apiError is an error response. Each API writes it in a form of its own.
 type apiError struct {
 	status  int
 	kind    string
@@ -77,8 +75,8 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// decode reads a request's body into f, and keeps the body for /debug/last. An *apiError is the
-// response to an invalid request; any other error means that the client has left.
+// An *apiError is the response to an invalid request; any other error means that the client has
+// left.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
@@ -94,7 +92,6 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error
 	return nil
 }
 
-// read makes a job of a request for text. It returns the same kinds of errors as decode.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error) {
 	var f fields
 	if err := s.decode(w, r, &f); err != nil {
@@ -120,7 +117,6 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error
 	return j, err
 }
 
-// render responds with the token IDs of a prompt, as vLLM does, without running the prompt.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, a api, show func(rendered) any) {
 	j, err := s.read(w, r, a)
 	if err != nil {
@@ -134,8 +130,6 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// servedModel returns the model that a request names; the default is the base model. lora is not
-// empty if the model is an adapter.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
@@ -146,8 +140,6 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// job returns the job of a request. The answer repeats text, and has at most *limit tokens if limit
-// is not nil.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
@@ -180,7 +172,6 @@ func atLeastOne(field string, limit *int) (*int, error) {
 	return limit, nil
 }
 
-// absent reports whether a request lacks a field.
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 func (f *fields) chatPrompt() (last string, words []string, err error) {
@@ -196,7 +187,6 @@ func (f *fields) chatPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-// contentText returns the text of a message's content: a string, null, or a list of parts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
 	if absent(raw) || json.Unmarshal(raw, &text) == nil {
@@ -216,7 +206,6 @@ func contentText(raw json.RawMessage) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a field with one prompt: a string, a list with one string, or token IDs.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// responsesAPI is OpenAI's Responses API. The server stores no response, like vLLM without
-// VLLM_ENABLE_RESPONSES_API_STORE.
+// The server stores no response, like vLLM without VLLM_ENABLE_RESPONSES_API_STORE.
 var responsesAPI = api{
 	prefix: "resp", fail: writeError,
 	prompt: (*fields).responsesPrompt,
@@ -19,8 +18,7 @@ var responsesAPI = api{
 	events: (*reply).responseEvents,
 }
 
-// responsesPrompt returns the last text of the input, and the words of the instructions and the
-// whole input.
+// last is the last text of the input. words also has the instructions.
 func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	if f.PreviousResponseID != "" {
 		return "", nil,
@@ -36,7 +34,7 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	}
 	var items []struct {
 		Content json.RawMessage `json:"content"`
-		Output  json.RawMessage `json:"output"` // of a function call
+		Output  json.RawMessage `json:"output"`
 	}
 	if json.Unmarshal(f.Input, &items) != nil || len(items) == 0 {
 		return "", nil, badRequest("input is neither a string nor a list of items")
@@ -53,8 +51,6 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-// response is an answer with a status: in_progress, completed, or incomplete if max_output_tokens
-// limited it.
 func (r *reply) response(status string, output ...object) object {
 	return object{
 		"id": r.id, "object": "response", "created_at": r.created, "model": r.model, "status": status,
@@ -91,8 +87,6 @@ func (r *reply) outputItem(status string, content ...object) object {
 		"content": append([]object{}, content...)}
 }
 
-// responseEvents returns OpenAI's events. Their indexes are always 0: there is one item with one
-// part.
 func (r *reply) responseEvents() stream {
 	sequence := -1
 	next := func(name string, e object) event {

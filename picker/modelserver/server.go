@@ -16,78 +16,72 @@ import (
 
 // Config describes one simulated model server. Only Model is required.
 type Config struct {
-	Name  string // such as a pod's name; in answers and the header x-served-by; "" means "sim"
-	Model string // the name of the base model
+	Name  string // in answers and x-served-by; "" means "sim"
+	Model string
 	LoRAs []string
-	// MaxLoRAs is the maximum number of active adapters. 0 means 1, vLLM's default.
+	// MaxLoRAs bounds the active adapters. 0 means 1, vLLM's default.
 	MaxLoRAs int
 
-	MaxNumSeqs    int // maximum of running requests; 0 means 256, vLLM's default on small GPUs
-	MaxPrefills   int // maximum of prompts that are read at a time (vLLM's max_num_partial_prefills); 0 means no limit
-	KVCacheTokens int // size of the KV cache, rounded down to blocks of 16 tokens; 0 means 65536
+	MaxNumSeqs    int // 0 means 256, vLLM's default on small GPUs
+	MaxPrefills   int // vLLM's max_num_partial_prefills; 0 means no limit
+	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
 
-	// TokenizerRate is the number of prompt tokens that are tokenized in a second. Prompts are
-	// tokenized one at a time, each before the headers of its answer. 0 means that tokenizing takes
-	// no time.
+	// TokenizerRate is in prompt tokens a second, for one prompt at a time, before the headers of
+	// the answer. 0 means no time.
 	TokenizerRate    float64
-	TimeToFirstToken time.Duration // from when a request begins to run, after its time in the queue
-	// PrefillRate is the number of prompt tokens read in a second, before the first token; 0 means
-	// that reading takes no time.
+	TimeToFirstToken time.Duration // after the time in the queue
+	// PrefillRate is in prompt tokens a second; 0 means no time.
 	PrefillRate       float64
-	InterTokenLatency time.Duration // between two tokens
+	InterTokenLatency time.Duration
 
 	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
 	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
-	// it for the prompt tokens of the step; StepTimePerSequence is added for each running request.
-	// A step computes up to MaxBatchedTokens prompt tokens (0 means 2048), and one token of each
-	// answer.
+	// it, plus StepTimePerSequence for each running request. It computes up to MaxBatchedTokens
+	// prompt tokens (0 means 2048), and one token of each answer.
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts. A prefix in common with an earlier prompt is not
-	// read again and does not add to the time to the first token.
+	// PrefixCaching keeps the blocks of prompts: a common prefix is not read again.
 	PrefixCaching bool
-	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
-	// ZeroMQ. KVEventsReplay is the host:port at which they are sent again. KVEventsConnect is the
-	// host:port of a subscriber that the server connects to.
+	// KVEvents is the host:port at which events are published over ZeroMQ, and KVEventsReplay at
+	// which they are sent again. The server connects to a subscriber at KVEventsConnect.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the token store for requests with a key in x-req-tokens-key; may be nil.
+	// Tokens is the token store for requests with TokensKeyHeader; may be nil.
 	Tokens TokenStore
 
-	FailRate float64 // share, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
-	Status   int     // status of failed requests; 0 means 503
+	FailRate float64 // share of requests that fail with Status, 0 to 1; evenly spread
+	Status   int     // 0 means 503
 
-	Listen []string      // host:port of each socket that Run serves; port 0 means any free port
-	Grace  time.Duration // how long Run waits for requests in flight after its context ended; 0 means 30 s
+	Listen []string      // host:port; port 0 means any free port
+	Grace  time.Duration // for requests in flight after Run's context; 0 means 30 s
 
-	Log *slog.Logger // nil means slog.Default()
+	Log *slog.Logger
 }
 
-// Server is one simulated model server. It is an http.Handler. Run serves it at the sockets of
-// Config.Listen.
+// Server is one simulated model server. It is an http.Handler.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	engine    *engine
-	cache     *cache    // nil without PrefixCaching
-	events    *kvEvents // nil if no events are published
+	cache     *cache
+	events    *kvEvents
 	mux       *http.ServeMux
-	paths     []string // paths that mux serves
+	paths     []string
 	listeners []net.Listener
 	started   time.Time
 
-	tokenizer        chan struct{} // holds a value while the tokenizer is in use
+	tokenizer        chan struct{}
 	adapters         atomic.Pointer[[]string]
 	draining         atomic.Bool
-	requests         atomic.Uint64 // number of requests to a model so far
+	requests         atomic.Uint64
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
-	prefillTokens    atomic.Uint64 // tokens of prompts that were not cached
-	prefillTime      atomic.Int64  // nanoseconds
-	prefills         atomic.Uint64 // number of prompts in prefillTime
-	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and with "length"
+	prefillTokens    atomic.Uint64
+	prefillTime      atomic.Int64 // nanoseconds
+	prefills         atomic.Uint64
+	stopped, cut     atomic.Uint64 // by finish reason: "stop", "length"
 	last             atomic.Pointer[received]
 }
 
@@ -195,7 +189,6 @@ func (s *Server) register() {
 	s.handle("GET /debug/last", s.debugLast)
 }
 
-// handle serves a pattern, "METHOD PATH".
 func (s *Server) handle(pattern string, f http.HandlerFunc) {
 	s.mux.HandleFunc(pattern, f)
 	_, path, _ := strings.Cut(pattern, " ")
@@ -212,7 +205,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// ServeHTTP adds the server's name and the address of the connection to every response, in headers.
+// ServeHTTP adds the server's name and the address of the connection to every response.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-served-by", s.cfg.Name)
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -221,8 +214,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Listen opens the sockets of Config.Listen and returns their addresses in the same order. Run
-// calls Listen if the caller has not.
+// Listen opens the sockets of Config.Listen and returns their addresses. Run calls Listen if
+// needed.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -240,9 +233,8 @@ func (s *Server) Listen() ([]string, error) {
 	return addresses, nil
 }
 
-// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. From then on /health
-// fails and no connection is accepted. Run returns nil when the requests in flight have ended, or
-// an error if some have not ended within Config.Grace.
+// Run serves HTTP/1.1 and cleartext HTTP/2 until ctx ends. Then /health fails, and Run returns when
+// the requests in flight have ended, or an error after Config.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {

@@ -13,14 +13,12 @@ type TokenStore interface {
 const (
 	// TokensKeyHeader holds the key of the prompt's token IDs in the token store.
 	TokensKeyHeader = "x-req-tokens-key"
-	// TokensFromHeader is a response header with the source of the prompt's token IDs: "body",
-	// "store", or "prompt" if the store did not return them.
+	// TokensFromHeader is a response header with the source of the token IDs: "body", "store" or
+	// "prompt".
 	TokensFromHeader = "x-tokens-from"
 )
 
-// prompt returns the token IDs of a prompt: from the body (token_ids), from the token store for the
-// key in x-req-tokens-key, or computed from its words. If the store has lost the IDs, the request
-// does not fail, because the body contains the prompt.
+// A request does not fail if the store has lost its IDs: they are computed from the prompt's words.
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request, f *fields, words []string) ([]uint32, error) {
 	key := r.Header.Get(TokensKeyHeader)
 	switch {

@@ -10,14 +10,12 @@ import (
 	"net/http"
 )
 
-// maxAnswer bounds an answer, and maxList a list of models, in bytes.
 const (
 	maxAnswer = 64 << 10
 	maxList   = 1 << 20
 )
 
-// ErrDenied means that the server never answers such a request, because it has no such API or
-// model, or requires a credential.
+// ErrDenied means that the server has no such API or model, or requires a credential.
 var ErrDenied = errors.New("the server denies probes")
 
 type question struct {
@@ -32,8 +30,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// Ask returns nil once the server at base, a URL without a path, has computed a token. If model is
-// "", it uses the first model that the server lists.
+// Ask returns nil once the server at base, a URL without a path, has computed a token. Without a
+// model, the request is for the first model that the server lists.
 func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	if model == "" {
 		model = first(ctx, by, base)

@@ -7,17 +7,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain is a prompt as hashes of its blocks. Element i covers the prompt's seed and the blocks up
-// to block i. The text after the last full block has no element.
+// Chain is a prompt as hashes. Element i covers the prompt's seed and the blocks up to block i. The
+// text after the last full block has no element.
 type Chain []uint64
 
 const (
-	// MaxBlocks is the maximum length of a Chain. A Chain of this length covers MaxTokens.
+	// MaxBlocks is the maximum length of a Chain, which then covers MaxTokens.
 	MaxBlocks = 512
 	MaxTokens = 131072
 
-	// BytesPerToken is the assumed length of a token in text. Current tokenizers average 3 to 5
-	// bytes.
+	// BytesPerToken is the assumed length of a token in text. Tokenizers average 3 to 5 bytes.
 	BytesPerToken = 4
 
 	pieceTokens = 64
@@ -25,12 +24,11 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans is the schedule of block sizes. Blocks are small at first, because most prompts are short,
-// and then larger, so that chains stay short. After 64 blocks, each block is at most a sixty-fourth
-// of all blocks before it.
+// First blocks are small, because most prompts are short; later blocks are larger, so that chains
+// stay short.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
-// End returns the number of tokens through block i, for i up to MaxBlocks-1; 0 for negative i.
+// End returns the number of tokens through block i, which is below MaxBlocks; 0 for negative i.
 func End(i int) int {
 	pieces := 0
 	for n, left := 0, i+1; left > 0 && n < len(spans); n++ {
@@ -43,13 +41,12 @@ func End(i int) int {
 
 func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)].pieces }
 
-// Builder hashes a text that arrives in parts. It keeps at most an unfinished piece of 64 tokens.
-// The zero value is ready.
+// Builder hashes a text that arrives in parts. The zero value is ready.
 type Builder struct {
 	size   int
-	hash   uint64 // of all pieces so far
+	hash   uint64
 	pieces int
-	filled int // bytes in rest
+	filled int
 	hashes [maxPieces]uint64
 	rest   [pieceBytes]byte
 }
@@ -57,10 +54,10 @@ type Builder struct {
 // Reset prepares b for the next text.
 func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 
-// Size returns the bytes written, including text beyond MaxTokens, which no Chain covers.
+// Size returns the bytes written, including text beyond MaxTokens.
 func (b *Builder) Size() int { return b.size }
 
-// Empty reports whether b contains nothing: no text, token or other part.
+// Empty reports whether b has no text, token or other part.
 func (b *Builder) Empty() bool { return b.size == 0 && b.hash == 0 }
 
 // Write adds text, or token IDs of four bytes each.
@@ -98,8 +95,7 @@ func (b *Builder) WriteToken(id uint32) {
 	b.Write(p[:])
 }
 
-// Mix adds a part of the prompt that is not text, such as the hash of an image. It counts no
-// tokens.
+// Mix adds a part of the prompt that is not text, such as the hash of an image.
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
@@ -109,12 +105,10 @@ func (b *Builder) piece(p []byte) {
 	b.filled = 0
 }
 
-// sum covers the unfinished piece, too.
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join makes a prompt's chain in the caller's memory. The prompt is front (tools, instructions)
-// followed by rest. These are two Builders because front may come last in a body. seed
-// distinguishes models, adapters and salts.
+// Join makes a prompt's chain in the caller's memory. front (tools, instructions) precedes rest in
+// the prompt, but may follow rest in a body. seed distinguishes models, adapters and salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0
@@ -132,16 +126,15 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt, including the text after its last full block. Of
-// text beyond MaxTokens only the length has an effect.
+// PromptHash returns the hash of a whole prompt. Of text beyond MaxTokens only the length counts.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }
 
-// Seed adds a name to a seed; the first seed is 0. The order and boundaries of names matter.
+// Seed adds a name to a seed; the first seed is 0. The order of names matters.
 func Seed(seed uint64, name []byte) uint64 { return mix(seed+1, xxhash.Sum64(name)) }
 
-// mix combines two hashes by wyhash's folded multiplication. It is not commutative.
+// mix is wyhash's folded multiplication. It is not commutative.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
 	return high ^ low ^ bits.RotateLeft64(b, 32)

@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// former maps a block without servers to its former home, the server that evicted the last copy.
-// Each block has one place in the table, so later blocks replace earlier ones. A place depends only
-// on the block, so simulations are equal in all processes. A client that makes blocks collide only
-// loses hints. An entry holds the upper bits of the block's place, and the server's ID plus 1; 0 is
-// an empty entry.
+// former maps a block without servers to the server that evicted its last copy. Each block has one
+// place in the table, so later blocks replace earlier blocks. The place depends only on the block:
+// simulations are equal in all processes. An entry holds the upper bits of the block's place, and
+// the server's ID plus 1.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -22,8 +21,7 @@ const (
 	formerIDs = 1 << 20
 )
 
-// held is the number of blocks of all servers. The table has up to twice as many places. A larger
-// table starts empty.
+// held is the number of blocks of all servers. A larger table starts empty.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -53,8 +51,8 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former returns which of servers is the former home of the blocks after the prompt's first tokens,
-// and up to which token. tokens is the longest part of the prompt that a server has.
+// Former returns the former home of the blocks after the prompt's first tokens, as an index into
+// servers, and up to which token. tokens is the longest part of the prompt that a server has.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {
@@ -72,8 +70,6 @@ func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until in
 	return 0, 0, false
 }
 
-// formerEnd returns the last block after first with the same former home. A prompt's end is evicted
-// first, so such blocks are contiguous.
 func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	low, high := first, len(c)
 	for high-low > 1 {
@@ -87,8 +83,7 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	return low
 }
 
-// near returns the former home of a block or, if another block has replaced its entry, of one of
-// the next two blocks.
+// If another block has replaced a block's entry, near uses the next two blocks.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
 		id, ok = f.home(c[i])

@@ -7,22 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// holders maps a block to its servers. It has shards, so that copying a growing table takes a
-// fraction of a millisecond.
+// Shards are so small that copying a table takes a fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
 type shard struct {
 	mu sync.Mutex
 	// version is odd while entries move. A reader that sees version change starts again.
 	version atomic.Uint32
-	table   atomic.Pointer[table] // nil without entries
+	table   atomic.Pointer[table]
 }
 
-// table is replaced as a whole when it grows or shrinks.
 type table struct {
 	slots []slot
-	// arrays holds the sets that do not fit into a slot. Each is an array of groups; the sizes are
-	// powers of two.
+	// arrays holds the sets that do not fit into a slot. Such a set is an array of groups; its size
+	// is a power of two.
 	arrays []atomic.Uint64
 
 	entries int
@@ -30,15 +28,13 @@ type table struct {
 	free    [32]freeSet // by the logarithm of the size
 }
 
-// freeSet is the offset of a free array plus 1, or 0. That array contains the next freeSet.
+// freeSet is the offset of a free array plus 1, or 0. The free array contains the next freeSet.
 type freeSet uint64
 
-// slot maps a block to its servers: by one group if that suffices, otherwise by a reference to an
-// array of groups.
 type slot struct{ key, set atomic.Uint64 }
 
-// group is a number of 31 bits and a set of 32 bits, for the servers with IDs 32 x number to 32 x
-// number + 31. A pool's servers are added together, so they share few groups.
+// group is a number of 31 bits and a set of 32 bits, for the servers with IDs from 32 x number on.
+// A pool's servers are added together, so they share few groups.
 type group uint64
 
 func groupOf(id uint32) group             { return group(id/32)<<32 | 1<<(id%32) }
@@ -47,7 +43,7 @@ func (g group) members() uint32           { return uint32(g) }
 func (g group) same(other group) bool     { return g>>32 == other>>32 }
 func (g group) without(other group) group { return g &^ (other & (1<<32 - 1)) }
 
-// isArray marks a reference to an array, which consists of a size and an offset.
+// isArray marks a reference to an array: its size and offset.
 const isArray = 1 << 63
 
 func arrayRef(log uint, offset int) uint64      { return isArray | uint64(log)<<32 | uint64(offset) }
@@ -58,18 +54,18 @@ const (
 	maxReads = 8 // after this many reads, a reader assumes that the table lacks the block
 )
 
-// secret randomizes places in tables. Clients write prompts and so determine keys. With known
-// places, a client could put all blocks into one run of slots, which each look-up would read.
+// Clients write prompts and so determine keys. If they knew the places, they could put all blocks
+// into one run of slots, which every look-up would read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home is a block's place before it is reduced to a table's size. With only one multiplication,
-// keys in an arithmetic progression formed one run over most slots, for some secrets.
+// home is a block's place before it is reduced to a table's size. With one multiplication, an
+// arithmetic progression of keys formed one run over most slots, for some secrets.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect makes out the set of the servers in the set in that have a block, and reports whether
-// there are any. Bit k of word i stands for the server with ID 32 x (first + i) + k.
+// intersect finds the servers that have a block, among the servers in the set in; the set out
+// receives them. Bit k of word i stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -154,7 +150,6 @@ func (h *holders) add(key uint64, id uint32) {
 		t.slots[at].set.Store(joined)
 		return
 	}
-	// The set needs a larger array.
 	if !t.room(set) {
 		t = s.rebuild(t, len(t.slots), 1<<larger(set))
 		at = t.find(key)
@@ -279,7 +274,6 @@ func (h *holders) remove(key uint64, id uint32) (last bool) {
 	return true
 }
 
-// An array that has only one group left becomes that group.
 func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	if set&isArray == 0 {
 		if !group(set).same(g) {
@@ -308,7 +302,7 @@ func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	return set, true
 }
 
-// delete frees a slot. It moves later entries of the same run, so that each stays reachable.
+// delete moves later entries of the same run, so that each stays reachable.
 func (t *table) delete(at int) {
 	mask := len(t.slots) - 1
 	for next := at; ; {
@@ -329,8 +323,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild makes a table with this number of slots and room for array more groups in its arrays.
-// Readers keep the old table until they read the pointer again.
+// rebuild makes a table with room for array more groups. Readers keep the old table until they read
+// the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

@@ -9,36 +9,34 @@ import (
 	"time"
 )
 
-// DefaultBlocks is the default of Config.Blocks. A thousand servers then have 268,000 to 2.3
-// million tokens each, and all blocks together take about 250 MiB.
+// DefaultBlocks is the default of Config.Blocks: about 250 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config configures an Index. A zero value means the default given.
+// Config configures an Index.
 type Config struct {
-	Blocks int // of all servers; default DefaultBlocks
-	// Seed is random, so that no server can choose tokens whose keys collide in the tables.
+	Blocks int // default DefaultBlocks
+	// Seed is random, so that no server can choose tokens whose keys collide.
 	Seed uint64
 }
 
-// Index tracks the caches of a process's model servers. Servers of several pools with one address
-// count as one server.
+// Index tracks the caches of model servers. An address is one server, in all pools.
 type Index struct {
 	blocks    int
 	seed      uint64
 	holders   holders
 	former    former
 	count     atomic.Int64
-	held      atomic.Int64 // blocks of all servers, derived from picks
+	held      atomic.Int64
 	reported  atomic.Int64 // blocks of all servers, from reports
 	reporting atomic.Int64 // servers that are not Guessed
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
-	ids     []*Server     // by ID; nil means that the ID is free
-	cleared []*Server     // released servers whose blocks Run has to remove
+	ids     []*Server     // nil for a free ID
+	cleared []*Server     // released; Run removes their blocks
 	changed chan struct{} // signals cleared and pending
 
-	pending      map[netip.AddrPort][]byte // snapshots for Run to restore
+	pending      map[netip.AddrPort][]byte
 	pendingBytes int
 }
 
@@ -50,8 +48,7 @@ func New(c Config) *Index {
 
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address, and adds it if needed. Each call needs a Release; the
-// last Release removes the server.
+// Server returns the server with an address, and adds it if needed. Each call needs a Release.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -88,7 +85,7 @@ func (x *Index) freeID() uint32 {
 	return uint32(len(x.ids) - 1)
 }
 
-// Release ends one use of a server. Later picks may match the server or add to it, without effect.
+// Release ends one use of a server. Picks that still use the server have no effect.
 func (x *Index) Release(s *Server) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,8 +105,8 @@ func (x *Index) notify() {
 	}
 }
 
-// Run removes the blocks of released servers and restores snapshots until ctx ends. Other calls do
-// not wait for this, because a full server takes milliseconds.
+// Run removes the blocks of released servers and restores snapshots. A full server takes
+// milliseconds.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -156,8 +153,7 @@ func (x *Index) Add(s *Server, c Chain) {
 	}
 }
 
-// Forget reverts an Add, because the server has not read the prompt. Blocks that other Adds use
-// stay. Evictions are not reverted.
+// Forget reverts an Add for a prompt that the server has not read. Evictions stay.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

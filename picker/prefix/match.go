@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Match sets cached[i] to the number of the prompt's first tokens that servers[i] has cached. The
-// servers belong to one Index and are not nil. cached has the same length.
+// Match sets cached[i] to the number of the prompt's first tokens that servers[i] has cached. No
+// server is nil; both slices have the same length.
 func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 	clear(cached)
 	if len(c) == 0 || len(servers) == 0 {
@@ -28,11 +28,10 @@ var matches = sync.Pool{New: func() any { return new(match) }}
 type match struct {
 	holders *holders
 	chain   Chain
-	first   uint32 // number of the first group
-	words   int    // number of words in a set
+	first   uint32 // first group's number
+	words   int
 	memory  []uint32
-	// sets has as many sets as search may need: the given servers, and two for each halving of the
-	// chain.
+	// search needs a set for the given servers, and two for each halving of the chain.
 	sets   [2 + 2*10][]uint32
 	depths []int32 // in tokens, by ID from 32 x first on
 }
@@ -60,8 +59,8 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 }
 
 // search finds the depths of the servers in sets[set], which all have block low and lack block
-// high. It looks up few blocks: it halves the range only where servers differ. It reads only the
-// words [from, to) of a set, because servers that were added together often have the same depth.
+// high. It halves the range only where servers differ. It reads only the words [from, to) of a set:
+// servers that were added together often have the same depth.
 func (m *match) search(low, high, set, from, to int) {
 	for from < to && m.sets[set][from] == 0 {
 		from++

@@ -13,11 +13,12 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed: no reports, so prompts that picks sent there count as cached.
+	// Guessed means that there are no reports: prompts that picks sent there count as cached.
 	Guessed Knowledge = iota
-	// Partly: reports may be incomplete, so the larger number of reported and picked tokens counts.
+	// Partly means that reports may be incomplete: the larger number of reported and picked tokens
+	// counts.
 	Partly
-	// Reported: only reported blocks and recent picks count as cached.
+	// Reported means that only reported blocks and recent picks count as cached.
 	Reported
 )
 
@@ -27,18 +28,13 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached at a server with reports. The report follows
-	// when the server has read the prompt.
-	pickedFor = 2 * time.Second
-	// maxAdapters bounds the adapters of a server that have blocks of their own.
+	pickedFor   = 2 * time.Second
 	maxAdapters = 256
 )
 
-// reported is a server's cache as its reports and recent picks describe it. These blocks have other
-// keys in the table of holders.
 type reported struct {
 	known    atomic.Int32
-	adapters atomic.Pointer[[]uint64] // hashes of names of adapters with blocks; replaced under Server.mu
+	adapters atomic.Pointer[[]uint64] // hashes of names; replaced under Server.mu
 
 	// Server.mu guards the fields below.
 	holds map[uint64]hold
@@ -46,8 +42,8 @@ type reported struct {
 }
 
 type hold struct {
-	reports int32 // number of reports minus withdrawals
-	until   int64 // end of its last pick, in nanoseconds since the Unix epoch; 0 if not in picks
+	reports int32
+	until   int64 // since the Unix epoch; 0 if not in picks
 }
 
 type picked struct {
@@ -55,8 +51,7 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys for an adapter (0 means the base model) and a cache
-// salt (0 means none). Both are hashes by NameHash.
+// ReportSeed returns the seed of reported keys. adapter and salt are hashes by NameHash, or 0.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
@@ -76,8 +71,8 @@ func (s *Server) SetKnowledge(k Knowledge) {
 	}
 }
 
-// Hold records that s reports a block. Each call needs a Drop. It returns false, and records
-// nothing, if s has its maximum of blocks.
+// Hold records that s reports a block. It returns false, and records nothing, if s has its maximum
+// of blocks. Otherwise it needs a Drop.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +91,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s has blocks of an adapter. From then on, requests for a model of this
-// name match only the adapter's blocks at s.
+// NoteAdapter records that s has blocks of an adapter. Requests for this adapter then match only
+// its blocks.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -127,7 +122,7 @@ func (s *Server) ClearReports() {
 	s.clearHolds(true)
 }
 
-// clearHolds removes reported blocks and, unless keepPicks, picked blocks. s.mu is held.
+// s.mu is held.
 func (s *Server) clearHolds(keepPicks bool) {
 	for key, h := range s.reported.holds {
 		h.reports = 0
@@ -169,7 +164,7 @@ func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	return true
 }
 
-// setHold stores a hold, or removes a block that has neither reports nor a pick. s.mu is held.
+// s.mu is held.
 func (s *Server) setHold(key uint64, h hold) {
 	if h.reports > 0 || h.until > 0 {
 		s.reported.holds[key] = h
@@ -180,8 +175,7 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect makes a prompt that was just sent to a server with reports count as cached for two
-// seconds.
+// Expect counts a prompt that was just sent to a server with reports as cached for pickedFor.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -203,14 +197,14 @@ func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	}
 }
 
-// Picks returns the number of blocks that count as cached because of recent picks.
+// Picks returns the number of blocks that count as cached because of picks.
 func (s *Server) Picks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.reported.picks)
 }
 
-// Expire ends picks older than two seconds.
+// Expire ends picks older than pickedFor.
 func (s *Server) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +242,7 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports completes Match's result: cached[i] becomes the number of cached tokens that
-// servers[i] reports, if it sends reports. model is the request's model, possibly an adapter's
+// MatchReports completes Match's result for servers that send reports. model may be an adapter's
 // name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {

@@ -5,19 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// A prompt that is read into a full cache evicts the least recently used blocks. A later request
-// may have to read these again. A server's list shows how much. Its clock counts used tokens, in
-// pieces, and T is the age of the block to evict next. One more token in the cache increases T by 1
-// / (share of uses that miss). So a token that stays unused for T costs T times the share of uses
-// that are of blocks aged about T (3T/4 to T), divided by the share that miss (Che's approximation
-// of LRU).
+// A prompt that is read into a full cache evicts the least recently used blocks, which later
+// requests may have to read again. Let T be the age of the block to evict next, in used tokens. One
+// more token in the cache increases T by 1 / (share of uses that miss). So a token that stays
+// unused for T costs T times the share of uses of blocks aged about T (3T/4 to T), divided by the
+// share of uses that miss (Che's approximation of LRU).
 
-// reuse is a server's cache usage, measured by the uses of its blocks. Server.mu guards all fields
-// but evicted.
+// Server.mu guards all fields of reuse but evicted.
 type reuse struct {
 	clock  uint32   // used pieces; wraps
 	stamps []uint32 // clock at the last use of each node
-	// Pieces read into the cache, and used pieces aged about T, over about the last T.
+	// read counts pieces read into the cache, and old used pieces aged about T, over about the last
+	// T.
 	read, old float64
 	evicted   atomic.Uint64 // bits of a float64
 }
@@ -26,7 +25,7 @@ type reuse struct {
 const maxEvicted = 8
 
 // Evicts returns how many tokens the server must later read again for each token read into its
-// cache, 0 to 8. It is 0 while the cache has room.
+// cache, 0 (the cache has room) to maxEvicted.
 func (s *Server) Evicts() float64 { return math.Float64frombits(s.reuse.evicted.Load()) }
 
 var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens
@@ -41,7 +40,7 @@ func (s *Server) visit() (v visit) {
 	return v
 }
 
-// touch records that an Add uses an existing block. s.mu is held.
+// s.mu is held.
 func (s *Server) touch(v *visit, n uint32) {
 	pieces := uint32(s.pieces[n])
 	v.used += pieces

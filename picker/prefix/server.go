@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is the assumed cache size, in tokens, of a server that does not report it.
+// DefaultCapacity is the assumed size of an unreported cache, in tokens.
 const DefaultCapacity = 2_000_000
 
 // Server has one model server's blocks, as an LRU list.
@@ -21,19 +21,19 @@ type Server struct {
 
 	mu       sync.Mutex
 	released bool
-	capacity int // in tokens
-	tokens   int // of all blocks
+	capacity int
+	tokens   int
 
-	// nodes is the list. Node 0 is no block: its next node is the most recently used block, its
-	// previous node the block to evict next.
+	// Node 0 is no block: its next node is the most recently used block, its previous node the
+	// block to evict next.
 	nodes  []node
 	pieces []uint8 // size of each node's block, in pieces of 64 tokens
 	// uses counts, for each node, the picks that sent its block and were not denied, up to
 	// alwaysUsed.
 	uses   []uint8
-	free   uint32 // first free node, linked by next; 0 if all are in use
+	free   uint32 // linked by next; 0 if all nodes are in use
 	blocks int
-	slots  []uint32 // hash table of nodes: a power of two; 0 means free
+	slots  []uint32 // hash table of nodes; 0 means free
 }
 
 type node struct {
@@ -52,21 +52,21 @@ func (s *Server) SetCapacity(tokens int) {
 	s.shrink(0, 0)
 }
 
-// Blocks returns the capacity of the server's cache, in blocks of 64 tokens.
+// Blocks returns the capacity of the cache, in blocks of 64 tokens.
 func (s *Server) Blocks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.capacity / pieceTokens
 }
 
-// alwaysUsed is the count from which no denial removes a block.
+// From a count of alwaysUsed on, no denial removes a block.
 const alwaysUsed = math.MaxUint8
 
 // longBytesPerToken is the length of a token in text whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt. tokens is the prompt's length at
-// BytesPerToken; if its tokens are long, it has fewer. A server denies prompts that do not fit.
+// Fits reports whether a server's cache can hold a prompt of this length at BytesPerToken, if its
+// tokens are long. A server denies prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,10 +120,9 @@ func (s *Server) add(c Chain) {
 	s.leave(v)
 }
 
-// forget reverts one add of a chain. Blocks that other picks use stay. The counts of a block's
-// successors add up to at most the block's count, so the remaining blocks are closed under
-// prefixes. forget has no effect if the chain's end is evicted, because the counts may no longer
-// include the add.
+// forget reverts one add of a chain. The counts of a block's successors add up to at most its own
+// count, so the remaining blocks are closed under prefixes. If the chain's end is evicted, forget
+// has no effect: the counts may no longer include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +142,6 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// shrink evicts blocks until there is room. The server becomes the former home of evicted blocks
-// that no other server holds.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {
@@ -223,7 +220,6 @@ func (s *Server) place(hash uint64) int {
 	return at
 }
 
-// unslot frees a node's slot, as table.delete does.
 func (s *Server) unslot(n uint32) {
 	mask := len(s.slots) - 1
 	at := s.place(s.nodes[n].hash)

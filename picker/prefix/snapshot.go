@@ -8,7 +8,7 @@ import (
 )
 
 // A snapshot lists a server's blocks, the most recently used first: 8 bytes of hash, and one byte
-// of size. So the blocks of each prefix of a snapshot are closed under prefixes, too.
+// of size. So the blocks of each prefix of a snapshot are closed under prefixes.
 const (
 	snapshotBlock = 9
 	// maxPending bounds, in bytes, the snapshots that wait for their server to be added to the
@@ -19,9 +19,8 @@ const (
 
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
-// Snapshot calls each with a snapshot of every server that has blocks. All snapshots together take
-// at most limit bytes. If that is too little, each server gets an equal share for its most recently
-// used blocks.
+// Snapshot calls the function each for every server that has blocks. All snapshots together take at
+// most limit bytes. If that is too little, each server gets an equal share.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -54,9 +53,8 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore adds the blocks of another process's snapshot to a server, as far as there is room. If
-// the Index lacks the server, the snapshot waits up to a minute for the server to be added. Run
-// restores the snapshots.
+// Restore adds another process's snapshot to a server, during Run. The snapshot waits up to a
+// minute for a missing server.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -85,7 +83,6 @@ func isSpan(pieces uint8) bool {
 	return false
 }
 
-// It reports whether other snapshots are pending.
 func (x *Index) restore() (waiting bool) {
 	type found struct {
 		server   *Server
@@ -115,8 +112,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks, without evictions. How often the other process
-// picked them is unknown, so no denial removes them.
+// restore appends the blocks that the server lacks, without evictions. No denial removes these
+// blocks, because the other process's picks are unknown.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,15 +2,14 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the hash and the number of the tokens before it.
-// The zero value is the beginning. A Place may be after any token, so it can follow blocks of any
-// size.
+// Place is a position in a prompt of token IDs: the hash and the number of the tokens before it. A
+// Place may be after any token.
 type Place struct {
 	hash   uint64
 	tokens uint32
 }
 
-// Next moves past a token. It reports whether a Chain's block ends there.
+// Next moves past a token. end is AtEnd.
 func (p *Place) Next(id uint32) (end bool) {
 	p.hash = mix(p.hash, uint64(id))
 	p.tokens++
@@ -47,7 +46,7 @@ func reportKey(hash, seed uint64) uint64 { return max(mix(hash, seed), 1) }
 type Tokens struct {
 	place  Place
 	blocks int
-	hashes [MaxBlocks]uint64 // hashes at the ends of blocks
+	hashes [MaxBlocks]uint64
 }
 
 // Reset prepares t for the next prompt.
@@ -67,12 +66,11 @@ func (t *Tokens) Len() int { return t.place.Tokens() }
 // Exact returns the prompt. It shares t's memory until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt with known token IDs: their hashes at the ends of a Chain's blocks, without a
-// seed. It is compared with servers' reports. Their seeds differ, because a server's model may have
-// another name and only some servers have an adapter.
+// Exact is a prompt with known token IDs: the hashes at the ends of a Chain's blocks, without a
+// seed, because servers' reports have different seeds.
 type Exact struct {
 	Ends   []uint64
-	Tokens int // of the prompt; 0 if unknown
+	Tokens int // 0 if unknown
 	Salt   uint64
 }
 

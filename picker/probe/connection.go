@@ -22,13 +22,10 @@ import (
 // ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// reconnect is the pause before reconnecting. It is short, because Envoy sends requests to a
-// restarted picker at once. (A killed process may still accept a connection after it has closed the
-// others.)
+// BaseDelay is short, because Envoy sends requests to a restarted picker at once.
 var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 	MaxDelay: 5 * time.Second}
 
-// askAgain is the longest pause until a connection that fails is examined again.
 const askAgain = time.Second
 
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
@@ -56,8 +53,8 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}()
 	defer func() { <-healthy }() // followHealth runs until ctx ends, as ready does
 
-	var lost time.Time // time of the last loss
-	closed := false    // the port was closed since then
+	var lost time.Time
+	closed := false
 	down := func() {
 		if why := p.unreachable(ctx, conn); why != "" {
 			closed = closed || why == extproc.ReasonClosedPort
@@ -79,8 +76,6 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}
 }
 
-// servesHealth reports whether the picker's port has a health service with a status for
-// ServiceName.
 func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -89,8 +84,6 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed; "" if it is connected by now. It makes a call, which
-// fails at once.
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -102,8 +95,8 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 }
 
 // ready returns true when conn is connected, and false when ctx ends. It calls down while attempts
-// fail. gRPC's state stays TransientFailure when later attempts fail for another reason, so only a
-// new call finds that reason.
+// fail. gRPC's state stays TransientFailure if later attempts fail for another reason, so only a
+// new call finds the reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	pause := reconnect.BaseDelay
 	for {
@@ -142,7 +135,6 @@ func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.
 	}
 }
 
-// probe sends a picker a request as Envoy does, and classifies the answer.
 func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -176,8 +168,6 @@ func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, err
 	}
 }
 
-// probeMessages returns the messages of a request in FULL_DUPLEX_STREAMED: its headers, a chunk of
-// its body, and its end.
 func probeMessages() []*extprocv3.ProcessingRequest {
 	headers := &corev3.HeaderMap{}
 	for _, h := range [][2]string{

@@ -17,18 +17,17 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health is the port with gRPC health at each address of a picker. The zero value means no such
-// port.
+// Health locates the gRPC health service at each address of a picker, if any.
 type Health struct {
 	Port uint16
 	TLS  *dial.TLS
-	// Authorization is the header of checks, or "". It needs TLS with Verify.
+	// Authorization is the header of checks, or "". It requires TLS with Verify.
 	Authorization string
 }
 
-// SetHealth sets where a picker serves health. A picker whose health port reports that it does not
-// serve is down. A picker whose health port is unreachable is not down, because a firewall may
-// allow only picks.
+// SetHealth sets where a picker serves health. A picker is down if its health port reports that it
+// does not serve. An unreachable health port does not count, because a firewall may allow only
+// picks.
 func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +44,7 @@ func (p *Prober) healthOf(name string) Health {
 
 type state struct {
 	sick string // why the picker reports that it does not serve, or ""
-	mute string // why a port over TLS does not report, or ""; always "" in cleartext
+	mute string // why a port over TLS does not report; "" in cleartext
 }
 
 func (p *Prober) followHealth(ctx context.Context, at address, results chan<- result) {
@@ -122,8 +121,7 @@ func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) 
 	return found
 }
 
-// mute returns why a health check failed. It omits the server's text, which could contain the
-// credential.
+// The result omits the server's text, which could contain the credential.
 func mute(err error) string {
 	switch code := status.Code(err); {
 	case code == codes.Unauthenticated || code == codes.PermissionDenied:

@@ -17,15 +17,14 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Dialect is how a picker answers bodies.
+// Dialect is how a picker answers request bodies.
 type Dialect int
 
-// A picker is Unknown until it answers.
 const (
 	Unknown Dialect = iota
-	// FullDuplex follows the protocol: the picker sends bodies back, possibly changed.
+	// FullDuplex means that the picker sends bodies back, as the protocol requires.
 	FullDuplex
-	// Acknowledges means that the picker acknowledges bodies, but does not send them back.
+	// Acknowledges means that the picker does not send bodies back.
 	Acknowledges
 )
 
@@ -33,18 +32,18 @@ const (
 type Answer struct {
 	Dialect Dialect
 	// Health means that the picker's port has a gRPC health service that knows ServiceName,
-	// whatever status it reports. (Where pickers elect a leader, followers report NOT_SERVING.)
+	// whatever its status: followers of an elected leader report NOT_SERVING.
 	Health bool
-	// Down is why no address serves: each is unreachable or unresponsive, or its health port
-	// (SetHealth) reports so. "" if at least one may serve.
+	// Down is why no address serves: each address is unreachable or unresponsive, or its health
+	// port reports that it does not serve.
 	Down string
-	// Lost means that the picker has just ended (Config.LostFor): a connection was lost, and since
-	// then all addresses have refused connections and none has accepted one.
+	// Lost means that the picker ended within Config.LostFor: a connection was lost, and all
+	// addresses refuse connections.
 	Lost bool
-	// Frozen means that the picker has just frozen (Config.LostFor): an address accepts requests
-	// but has not answered for two or three seconds, and no other address serves.
+	// Frozen means that the picker froze within Config.LostFor: an address accepts requests but has
+	// not answered for two or three seconds, and no other address serves.
 	Frozen bool
-	// Mute is why the health port of an address, over TLS, does not report; "" if all report.
+	// Mute is why the health port of an address does not report over TLS, or "".
 	Mute string
 }
 
@@ -52,27 +51,25 @@ type Answer struct {
 type Picker struct {
 	Addresses []dial.Address
 	TLS       dial.TLS // for addresses that are not Cleartext
-	// HealthOnly restricts probes to health (SetHealth): no request is sent.
+	// HealthOnly restricts probes to health (SetHealth).
 	HealthOnly bool
-	// Dialect is the picker's dialect, if known. Unknown makes the Prober probe it.
+	// Dialect is Unknown if the Prober must probe it.
 	Dialect Dialect
 }
 
 // Config configures a Prober.
 type Config struct {
 	// OnAnswer receives each change of a picker's Answer. It may block. An error ends Run.
-	// Required.
 	OnAnswer func(name string, a Answer) error
-	// Retry is the initial pause after a probe without an answer. It grows up to twentyfold.
-	// Default 1 s.
+	// Retry is the first pause after a probe without an answer; default 1 s. Pauses grow up to
+	// twentyfold.
 	Retry time.Duration
-	// Timeout of one probe; default 2 s, Envoy's own timeout.
+	// Timeout limits each probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
-	// LostFor is how long a picker counts as lost or frozen; default 5 s. Envoy's health check
-	// detects this within 2 s (translator/envoy). After LostFor only that check decides: it detects
-	// a recovery sooner, and Envoy may reach addresses that this process cannot.
+	// LostFor is how long a picker counts as lost or frozen; default 5 s. By then Envoy's health
+	// check decides (translator/envoy).
 	LostFor time.Duration
-	// HealthInterval is the interval of queries of health ports; default 5 s.
+	// HealthInterval is the pause between queries of health ports; default 5 s.
 	HealthInterval time.Duration
 	Log            *slog.Logger
 }
@@ -114,8 +111,7 @@ func New(cfg Config) (*Prober, error) {
 		changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
-// Set adds or replaces a picker. Run probes the picker at once, and after each loss of a
-// connection.
+// Set adds or replaces a picker.
 func (p *Prober) Set(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +123,7 @@ func (p *Prober) Set(name string, at Picker) {
 	p.notify()
 }
 
-// Remove removes a picker. OnAnswer then receives the zero Answer, unless the last one was zero.
+// Remove removes a picker. OnAnswer then receives the zero Answer, if the last one was not.
 func (p *Prober) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,8 +132,7 @@ func (p *Prober) Remove(name string) {
 	p.notify()
 }
 
-// WaitAnswered waits until all addresses of all pickers have answered and OnAnswer has returned, or
-// returns the context's error.
+// WaitAnswered waits until all addresses of all pickers have answered.
 func (p *Prober) WaitAnswered(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -196,10 +191,10 @@ type target struct {
 	at       Picker
 	stop     map[dial.Address]context.CancelFunc
 	answers  map[dial.Address]Answer // last answers, without Down
-	down     map[dial.Address]string // why addresses are unreachable
-	lost     map[dial.Address]bool   // addresses in down that are lost
-	health   map[dial.Address]state  // states of health ports
-	signs    map[dial.Address]sign   // signs of connected addresses
+	down     map[dial.Address]string
+	lost     map[dial.Address]bool // addresses in down that are lost
+	health   map[dial.Address]state
+	signs    map[dial.Address]sign // of connected addresses
 	reported Answer
 }
 
@@ -303,10 +298,9 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report merges the answers of a picker's addresses, and calls OnAnswer if the result changed. If
-// dialects differ, as during a rollout, the result is Acknowledges: in that mode the picks of a
-// picker that sends bodies back still apply, only its changes to bodies do not. Health, Down, Lost
-// and Frozen depend on all addresses. Until an address answers, the last result remains.
+// If the dialects of addresses differ, as during a rollout, the result is Acknowledges: Envoy then
+// applies the picks of all addresses, but no changed bodies. Until an address answers, the last
+// result remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {
@@ -343,8 +337,6 @@ func (t *target) failing() (why string) {
 	return why
 }
 
-// gone reports whether at least one address is lost, and every other one is lost or has
-// a closed port.
 func (t *target) gone() (some bool) {
 	for addr := range t.stop {
 		if !t.lost[addr] && t.down[addr] != extproc.ReasonClosedPort {

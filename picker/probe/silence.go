@@ -10,26 +10,23 @@ import (
 )
 
 const (
-	// signPause is the pause between the starts of two checks; signTimeout limits each check. A
-	// picker is silent after signMisses consecutive pauses without an answer: 2 to 2.5 s after it
-	// froze. Late answers count. However long this process was paused, that counts as one pause.
+	// signPause is the pause between the starts of two checks. A picker is silent after signMisses
+	// consecutive pauses without an answer: 2 to 2.5 s after it froze. A pause of this process
+	// counts once, however long it is.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5
 )
 
-// silentReason is why a silent picker does not serve.
 const silentReason = "it accepts connections and does not answer"
 
 type sign int
 
 const (
 	serves sign = iota
-	// standsBy: the picker answers that it does not serve, because another picker is the leader.
 	standsBy
-	// silent: the picker accepts requests, and answers nothing.
 	silent
-	// frozen: the picker has been silent for less than Config.LostFor.
+	// frozen means silent for less than Config.LostFor.
 	frozen
 )
 
@@ -93,7 +90,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 	}
 }
 
-// shows checks whether a picker's service is healthy. Any answer is a sign that the picker runs.
+// Any answer is a sign that the picker runs.
 func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
@@ -107,7 +104,6 @@ func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool
 	return serves, true
 }
 
-// frozen reports whether an address has just frozen, and no other address serves.
 func (t *target) frozen() (some bool) {
 	for addr := range t.stop {
 		if t.signs[addr] == serves && t.down[addr] == "" {
@@ -118,7 +114,6 @@ func (t *target) frozen() (some bool) {
 	return some
 }
 
-// reason returns why an address with this sign does not serve, or "".
 func (s sign) reason() string {
 	if s == silent || s == frozen {
 		return silentReason

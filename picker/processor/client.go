@@ -25,28 +25,25 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// Path is where a service accepts requests.
+// Path is the default of Config.Path.
 const Path = "/process"
 
 // DefaultTimeout is how long a pick waits for an answer.
 const DefaultTimeout = time.Second
 
 const (
-	// maxCalls bounds a Client's calls in flight. Requests beyond it continue without a call.
+	// Above maxCalls calls in flight, requests continue without a call.
 	maxCalls = 256
-	// maxAnswer bounds an answer, in bytes: more than a million token IDs.
+	// maxAnswer is in bytes: more than a million token IDs.
 	maxAnswer = 8 << 20
-	// largeBody is in bytes. A failure with a larger body does not count for the breaker. Otherwise
-	// one client could open the breaker for all clients, with bodies that exceed the service's
-	// timeout or that make it fail. A broken service also fails with small bodies.
-	largeBody = 1 << 20
-	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
-	// in bytes.
+	// A failure with a body of more than largeBody bytes does not count for the breaker. Otherwise
+	// one client's large bodies could open the breaker for all clients.
+	largeBody                     = 1 << 20
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// After this many failures in a row the breaker opens; after leftOut, one request tries the
-	// service again.
+	// The breaker opens after this number of failures in a row. After leftOut, one request tries
+	// the service again.
 	failures = 5
-	// maxAddresses of a service are used, maxAttempts of them for one request.
+	// A Client uses maxAddresses of a service, and maxAttempts of these for one request.
 	maxAddresses, maxAttempts = 16, 3
 	leftOut                   = 10 * time.Second
 )
@@ -54,13 +51,13 @@ const (
 // Config configures a Client.
 type Config struct {
 	Host string
-	Path string // default: Path
-	// Addresses of the service. The first 16 are used in turn. Without an address no call succeeds.
+	Path string
+	// Addresses are used in turn.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen receives the last call's error when the breaker opens; OnClose is called when the
-	// breaker closes. Both may be nil.
+	// OnOpen receives the last call's error when the breaker opens; OnClose is called when it
+	// closes. Both may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
 }
@@ -69,7 +66,7 @@ type Config struct {
 type Client struct {
 	host      string
 	urls      []string
-	next      atomic.Uint64 // index into urls
+	next      atomic.Uint64
 	timeout   time.Duration
 	transport *http.Transport
 	calls     chan struct{}
@@ -99,7 +96,6 @@ func New(c Config) (*Client, error) {
 	changed := func(_ string, from, to gobreaker.State) {
 		switch {
 		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil:
-			// A half-open breaker opens again.
 			c.OnOpen(*client.reason.Load())
 		case to == gobreaker.StateClosed && c.OnClose != nil:
 			c.OnClose()
@@ -118,34 +114,32 @@ func New(c Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Timeout returns the limit of Process's duration.
+// Timeout bounds the duration of Process.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
-// Open reports whether the breaker is open, so that the service is not called.
+// Open reports whether the breaker is open.
 func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 
 // Outcome is how a call ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
 	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
-	// Skipped means that the service was not called: the breaker is open, too many calls are in
-	// flight, or the body is not a JSON object.
+	// Skipped means that the breaker is open, too many calls are in flight, or the body is not a
+	// JSON object.
 	Skipped  Outcome = "skipped"
-	Canceled Outcome = "canceled" // the client left
+	Canceled Outcome = "canceled"
 )
 
 // Request is a request to a service.
 type Request struct {
-	// Body is the client's JSON object as sent, with or without a member "route".
+	// Body is the client's JSON object as sent.
 	Body mem.BufferSlice
-	// Route requests a worker: it adds "route": true to a body that has no boolean member "route".
-	Route   bool
-	Headers map[string]string
-	// TraceParent is the call's W3C trace context, or "".
+	// Route adds "route": true to a body that has no boolean member "route".
+	Route       bool
+	Headers     map[string]string
 	TraceParent string
 }
 
@@ -163,8 +157,8 @@ type rejection int
 
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is only
-// for display.
+// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is for
+// display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
 		return nil, Skipped, errNoObject
@@ -210,8 +204,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 
 const maxReason = 200
 
-// Reason returns an error's text, limited to 200 bytes of printable characters because the service
-// chooses a part of the text.
+// Reason returns an error's text, cut to 200 bytes of printable characters: the service chooses a
+// part of it.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -225,8 +219,6 @@ func Reason(err error) string {
 	return text
 }
 
-// ask calls the service at one of its addresses. If no connection is made, it tries the next
-// address.
 func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
 	err := errAbsent
 	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {
@@ -279,8 +271,7 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may read it until after the call's end, and then closes
-// it.
+// The transport may read the body after the call's end, and then closes it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -293,7 +284,6 @@ func (s *sent) Read(p []byte) (int, error) {
 	return s.parts.Read(p)
 }
 
-// It ends the use of the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,8 +291,6 @@ func (s *sent) Close() error {
 	return s.body.Close()
 }
 
-// encode returns {"request_body": ..., "headers": ...} and its size in bytes, without copying the
-// body.
 func (q *Request) encode() (*sent, int64, error) {
 	headers, err := json.Marshal(q.Headers)
 	if err != nil {
@@ -314,8 +302,7 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The new member goes last: of two members with one name the last counts, and the client's
-		// is not a boolean.
+		// The new member goes last: of two members with one name the last counts.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after
@@ -360,9 +347,9 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is x-req-tokens-key, with which the model server finds the token IDs.
+	// TokenKey is x-req-tokens-key, for the model server.
 	TokenKey string
-	// Tokens are the token IDs as a JSON list; Count is their number.
+	// Tokens are the token IDs as a JSON list.
 	Tokens []byte
 	Count  int
 }
@@ -423,7 +410,7 @@ func countTokens(list []byte) (n int, err error) {
 	if len(list) < 2 || list[0] != '[' || list[len(list)-1] != ']' {
 		return wrong(0)
 	}
-	digits, value, ended, comma := 0, uint64(0), false, false // of the current integer
+	digits, value, ended, comma := 0, uint64(0), false, false
 	for i, c := range list[1 : len(list)-1] {
 		switch {
 		case c >= '0' && c <= '9':

@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Line is one request. The first four members are the same as in Mooncake's traces.
+// Line is one request. The first four members are Mooncake's.
 type Line struct {
-	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
-	InputLength  int     `json:"input_length"`  // tokens of the prompt
-	OutputLength int     `json:"output_length"` // tokens of the response, estimated by its bytes
+	Timestamp    int64   `json:"timestamp"` // ms from the file's start to the pick
+	InputLength  int     `json:"input_length"`
+	OutputLength int     `json:"output_length"` // estimated by bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`
@@ -29,20 +29,18 @@ type Line struct {
 	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
-	Cached  int    `json:"cached_tokens"` // cached tokens of the prompt, as assumed at the pick
+	Cached  int    `json:"cached_tokens"` // as assumed at the pick
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
-	// Took is ms from the arrival to the end, or from the pick if Penstock does not configure the
+	// Took is ms from the arrival to the end; from the pick, if Penstock does not configure the
 	// gateway.
 	Took  float64 `json:"took"`
-	Bytes int64   `json:"output_bytes"` // of the response's body
+	Bytes int64   `json:"output_bytes"`
 }
 
 const (
-	// waiting bounds the number of lines in memory.
-	waiting = 4096
-	// flushEvery bounds the time that a line waits in memory.
+	waiting    = 4096
 	flushEvery = time.Second
 )
 
@@ -87,7 +85,7 @@ func (f *File) Began() time.Time { return f.began }
 // Key returns the random key of prompts' hashes.
 func (f *File) Key() uint64 { return f.key }
 
-// Add passes a line to Run, which writes it within flushEvery.
+// Add passes a line to Run.
 func (f *File) Add(l Line) {
 	select {
 	case f.lines <- l:
@@ -99,8 +97,8 @@ func (f *File) Add(l Line) {
 // Dropped returns the number of dropped lines.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes until ctx ends, and then writes the remaining lines. It logs a write error once, and
-// drops lines until writing works again.
+// Run writes until ctx ends, and then writes the remaining lines. It drops lines while writing
+// fails.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()
@@ -128,7 +126,7 @@ func (f *File) Run(ctx context.Context) error {
 
 type output struct {
 	file   *File
-	to     *os.File // nil until opened
+	to     *os.File
 	buffer *bufio.Writer
 	size   int64
 	failed bool

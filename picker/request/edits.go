@@ -14,22 +14,22 @@ const (
 	otherMember    Member = iota
 	MemberRoute           // "route": whether pickers ask an external router
 	MemberTokenIDs        // "token_ids": the prompt
-	// MemberStreamOptions is "stream_options", found with FindStreamOptions alone.
+	// MemberStreamOptions is "stream_options", which only FindStreamOptions finds.
 	MemberStreamOptions
 )
 
 type topEvent uint8
 
 const (
-	topComma topEvent = 1 + iota // comma after a member
+	topComma topEvent = 1 + iota
 	topKey
 	topEnd
 )
 
 type topMember struct {
 	name    Member
-	ordinal int // number of the member among all members
-	comma   int // offset of the comma before the member; 0 for the first
+	ordinal int
+	comma   int // offset before the member; 0 for the first
 	key     int
 	end     int
 	next    int  // offset after the following comma; end without a comma
@@ -38,10 +38,10 @@ type topMember struct {
 
 type topMembers struct {
 	on      bool
-	options bool // FindStreamOptions was called
+	options bool
 	list    []topMember
 	count   int
-	now     topMember // the member being read
+	now     topMember
 	pending topEvent
 	tooMany bool
 }
@@ -78,27 +78,23 @@ func (s *Scanner) happened(e topEvent) {
 	}
 }
 
-// FindMembers makes the scanner find the members for RemoveRoute and Edited. It must precede the
-// first Write.
+// FindMembers enables RemoveRoute and Edited. Call it before the first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's member "route", and whether it is a boolean. A value that is not a
-// boolean is ignored and removed, because other gateways use the member for something else. The
-// last member counts.
+// Route returns the body's last member "route", and whether it is a boolean. Other values are
+// ignored and removed: other gateways use the member for something else.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
 
-// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many of
-// them.
+// RemoveRoute makes Splices remove the members "route". It returns false if there are too many.
 func (s *Scanner) RemoveRoute() bool {
 	s.removed = append(s.removed, MemberRoute)
 	return !s.top.tooMany
 }
 
-// removals returns the splices that remove the named members, and the number of remaining members.
-// Commas stay only between remaining members: a removed member before the first remaining one is
-// removed with the comma after it, any other with the comma before it.
+// Members before the first remaining member are removed with the comma after them, others with the
+// comma before them.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	for i := range t.list {
 		m := &t.list[i]
@@ -114,8 +110,6 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	return out, t.count - len(out)
 }
 
-// unfinished returns the start of a member that must not be passed on yet, and whether there is
-// one. ended means that the body is complete.
 func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	t := &s.top
 	if !t.on || s.expect == nothing || ended {
@@ -162,22 +156,22 @@ func (t *topMembers) pass() {
 	t.list = t.list[:len(t.list)-1]
 }
 
-// Edit is the addition that a pick's answer makes to a body.
+// Edit has the members that a pick's answer adds to a body.
 type Edit struct {
-	// TokenData is a JSON array of token IDs for nvext.token_data. It is not added to a body that
-	// is not an object, already has token_data, or has an nvext that is not an object.
+	// TokenData is a JSON array of token IDs for nvext.token_data. It is only added to an object
+	// without token_data whose nvext, if any, is an object.
 	TokenData []byte
-	// TokenIDs replaces the member "token_ids". It needs FindMembers.
+	// TokenIDs replaces the member "token_ids", after FindMembers.
 	TokenIDs []byte
 }
 
-// Edited returns Splices plus the splices for an Edit. The whole body must be written.
+// Edited returns Splices plus the splices for e. The whole body must be written.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()
 	}
 	removed := s.removed
-	var front []byte // new members at the beginning of the body
+	var front []byte
 	if len(e.TokenIDs) > 0 && s.top.on {
 		removed = append(slices.Clip(removed), MemberTokenIDs)
 		front = slices.Concat([]byte(`"token_ids":`), e.TokenIDs)

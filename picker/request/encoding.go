@@ -1,7 +1,7 @@
 package request
 
-// Model servers in Python detect a body's encoding by its first bytes (json.loads): UTF-8, with a
-// byte order mark, UTF-16, UTF-32. Scanner reads only UTF-8.
+// Python (json.loads) detects a body's encoding by its first bytes: UTF-8, with a byte order mark,
+// UTF-16 or UTF-32. Scanner reads only UTF-8.
 
 const mark = "\xef\xbb\xbf" // byte order mark in UTF-8
 
@@ -16,8 +16,7 @@ func (l *lead) write(chunk []byte) {
 	}
 }
 
-// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32, in which a server may find members
-// that Scanner does not.
+// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32, in which Scanner finds no members.
 func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
 
 func (l *lead) notUTF8() bool {

@@ -9,36 +9,34 @@ import (
 // Facts are the facts about a body that the picker uses.
 type Facts struct {
 	Kind Kind
-	// Model is the top-level "model", unescaped; "" if absent, not a string, or longer than 6,144
-	// bytes as written. As in model servers' JSON parsers, the last one counts.
+	// Model is the last top-level "model", unescaped; "" if absent, not a string, or longer than
+	// 6,144 bytes.
 	Model string
-	// Target, if not nil, replaces the model. Chain and Prompt are then computed for the target.
+	// Target, if not nil, replaces the model. Chain and Prompt are then for the target.
 	Target *Target
-	// Stream is the last top-level "stream": true only for the literal true.
+	// Stream means that the last top-level "stream" is true.
 	Stream bool
-	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
-	// absent.
+	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens, or 0.
 	MaxTokens int
 	Size      int
-	// Tokens is the length of the prompt: a quarter of its bytes as written in JSON, or the number
-	// of token IDs if these are given. Images are not counted. It is 0 if the prompt is unknown.
+	// Tokens is the length of the prompt: a quarter of its bytes in JSON, or the number of given
+	// token IDs; 0 if unknown. Images count nothing.
 	Tokens int
-	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
 	Spread uint64
 	// Previous is the response that a Responses API request continues, or zero.
 	Previous ResponseID
-	// Unstored means that "store" is false: the server must not keep the response.
+	// Unstored means that "store" is false.
 	Unstored bool
 	// Media means images, audio, video or files in the prompt.
 	Media bool
 	// Items are the distinct hashes of the first 32 media, valid until the Scanner's Release.
 	Items []uint64
-	// Route is the body's member "route". GivesRoute reports whether the member is a boolean.
+	// Route and GivesRoute are the results of Scanner.Route.
 	Route, GivesRoute bool
-	// Chain of the prompt, valid until the Scanner's Release.
+	// Chain is valid until the Scanner's Release.
 	Chain prefix.Chain
-	// Exact is the prompt if it is given as token IDs, valid until the Scanner's Release. Otherwise
-	// Exact only has the cache salt.
+	// Exact is the prompt if given as token IDs, valid until the Scanner's Release. Otherwise it
+	// only has the cache salt.
 	Exact  prefix.Exact
 	Prompt uint64
 }
@@ -46,7 +44,7 @@ type Facts struct {
 // Kind is a request's API.
 type Kind uint8
 
-// The kinds. The prompt of OtherKind is unknown.
+// The prompt of OtherKind is unknown.
 const (
 	OtherKind Kind = iota
 	ChatCompletions
@@ -54,14 +52,14 @@ const (
 	Responses
 	Embeddings
 	Rerank
-	Messages     // Anthropic
-	Generate     // vLLM: token IDs
-	GRPCGenerate // vLLM's gRPC API
+	Messages // Anthropic
+	Generate
+	GRPCGenerate
 	GRPCEmbed
-	Rendered // the response of vLLM's render endpoints: token IDs
+	Rendered // response of vLLM's render endpoints
 )
 
-// Suffixes of a request's path. The path may begin with anything, as with several APIs on one host.
+// These are suffixes: one host may have several APIs.
 var paths = [...]struct {
 	path string
 	kind Kind
@@ -77,13 +75,12 @@ var paths = [...]struct {
 	{GRPCEmbedPath, GRPCEmbed},
 }
 
-// The methods of vLLM's gRPC API whose requests have a prompt.
 const (
 	GRPCGeneratePath = "/vllm.grpc.engine.VllmEngine/Generate"
 	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"
 )
 
-// KindOf returns the kind of a request by its path, with or without a query.
+// KindOf returns the kind of a request by its path.
 func KindOf(path []byte) Kind {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path = path[:i]

@@ -15,7 +15,6 @@ const (
 	fieldMaxTokens = 8 // of SamplingParams
 )
 
-// A compressed or invalid message has no facts.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()
@@ -70,8 +69,7 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for a message's fields up to the first broken one. value is non-nil for a
-// length-delimited field, nil for a varint.
+// fields calls f for each field before the first broken field. value is nil for a varint.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

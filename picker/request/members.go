@@ -3,14 +3,14 @@ package request
 type place uint8
 
 const (
-	nowhere    place = iota
-	inBody           // the top-level object
-	inPrompt         // an array of messages, texts, token IDs, or arrays of them
-	inMessage        // an object with a role and contents
-	inContent        // an array of parts
-	inPart           // an object with a text or an image
-	inSampling       // vLLM's sampling_params
-	inNvext          // Dynamo's nvext
+	nowhere place = iota
+	inBody        // the top-level object
+	inPrompt
+	inMessage // an object with a role and contents
+	inContent
+	inPart
+	inSampling
+	inNvext
 )
 
 type use uint8
@@ -21,22 +21,22 @@ const (
 	forStream
 	forLimit
 	forSalt
-	forPrompt  // a text, a token ID, a message, or an array of them
-	forRole    // a text with an end mark
-	forText    // a text
-	forContent // a text, a part, or an array of them
+	forPrompt // also an array
+	forRole   // a text with an end mark
+	forText
+	forContent // also an array
 	forParams  // an object with limits
-	forRoute   // a boolean
-	forNvext   // an object with workers and token IDs
-	forWorker  // one of the workers
-	forTokens  // token IDs in nvext
-	asWritten  // the bytes of any value
-	asImage    // the hash of any value
-	asSeed     // the hash of any value, before the prompt
-	asFront    // the bytes of any value, before the prompt
-	forFront   // like forContent, before the prompt
-	forStore   // a boolean
-	// A response's ID, whose text goes before the prompt.
+	forRoute
+	forNvext // an object with workers and token IDs
+	forWorker
+	forTokens
+	asWritten // the bytes of any value
+	asImage   // the hash of any value
+	asSeed    // the hash of any value, before the prompt
+	asFront   // the bytes of any value, before the prompt
+	forFront  // like forContent, before the prompt
+	forStore
+	// forPrevious is a response's ID, whose text goes before the prompt.
 	forPrevious
 )
 
@@ -135,8 +135,6 @@ func (k Kind) bodyUse(key []byte) use {
 	return unused
 }
 
-// opens returns the place for the members of an object or array, or nowhere if they are not read
-// one by one.
 func (u use) opens(bracket byte) place {
 	switch {
 	case u == forPrompt && bracket == '[':

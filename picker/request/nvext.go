@@ -2,7 +2,7 @@ package request
 
 import "google.golang.org/grpc/mem"
 
-// Dynamo's frontend reads the member nvext. A picker sets the workers and token IDs in it. The
+// Dynamo's frontend reads the member nvext. A picker sets the workers and token IDs in it; the
 // client sets its other members.
 
 func nvextUse(key []byte) use {
@@ -16,12 +16,12 @@ func nvextUse(key []byte) use {
 }
 
 type nvext struct {
-	removed spans // values that a picker removes
-	tokens  bool  // removed has token_data
-	seen    bool  // the body has a member nvext
-	members int   // offset of the first member of the last nvext object; 0 without one
-	body    int   // offset of the first member of the body; 0 if the body is not an object
-	enters  *int  // set to the offset after the next byte, or nil
+	removed spans
+	tokens  bool // removed has token_data
+	seen    bool
+	members int  // offset of the first member of the last nvext object; 0 for none
+	body    int  // offset of the first member of the body; 0 if the body is not an object
+	enters  *int // set to the offset after the next byte, or nil
 }
 
 func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }
@@ -29,7 +29,7 @@ func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }
 var null = []byte("null")
 
 // RemoveWorkers makes Splices replace the workers and token IDs in nvext by null. It returns false
-// if there are too many of them.
+// if there are too many of these values.
 func (s *Scanner) RemoveWorkers() bool {
 	s.bare = true
 	return !s.nvext.removed.tooMany

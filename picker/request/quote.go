@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote that is not escaped in p from i on, or len(p). If p
-// has no such quote, escaped reports whether p ends inside an escape. No escape is open at i.
-// Prompts have many escaped quotes, so the search continues after each of them.
+// closing returns the index of the first quote in p[i:] that is not escaped, or len(p). escaped
+// reports whether p ends inside an escape. No escape may be open at i. Prompts have many escaped
+// quotes, so closing goes on searching after each escaped quote.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // from is where the count of backslashes starts
 		end = nextQuote(p, from)
@@ -28,8 +28,8 @@ func backslashes(p []byte) (n int) {
 
 const nearby = 64 // bytes that nextQuote reads by words
 
-// nextQuote returns the index of the first quote in p from i on, or len(p). Quotes are often close
-// together, and one call of bytes.IndexByte takes as long as reading eight words.
+// Quotes are often close together, and a call of bytes.IndexByte takes as long as the loop over
+// eight words.
 func nextQuote(p []byte, i int) int {
 	const (
 		ones   = 0x0101010101010101
@@ -37,7 +37,7 @@ func nextQuote(p []byte, i int) int {
 		quotes = '"' * ones
 	)
 	for last := min(i+nearby, len(p)) - 8; i <= last; i += 8 {
-		// A quote has become a zero byte. The lowest zero byte sets the lowest high bit.
+		// A quote has become a zero byte, and the lowest zero byte sets the lowest high bit.
 		x := binary.LittleEndian.Uint64(p[i:]) ^ quotes
 		if found := (x - ones) &^ x & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8

@@ -8,14 +8,14 @@ import (
 	"net/url"
 )
 
-// ResponseID is a hash of a Responses API response's ID; zero means none. The ID itself suffices to
-// continue a client's conversation, so the picker does not store it.
+// ResponseID is a hash of the ID of a Responses API response. The picker does not store the ID
+// itself, because anyone with the ID can continue the client's conversation.
 type ResponseID [16]byte
 
-// maxResponseID is in bytes. vLLM's IDs have 37, OpenAI's 55.
+// vLLM's IDs have 37 bytes, OpenAI's 55.
 const maxResponseID = 256
 
-// ResponseOf returns the ResponseID of an ID; zero if it is empty or longer than 256 bytes.
+// ResponseOf returns the ResponseID of an ID; zero if the ID is empty or longer than 256 bytes.
 func ResponseOf[T string | []byte](id T) (out ResponseID) {
 	if len(id) == 0 || len(id) > maxResponseID {
 		return out

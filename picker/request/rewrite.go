@@ -23,12 +23,11 @@ func Grown(splices []Splice) (n int) {
 	return n
 }
 
-// Apply applies sorted, disjoint splices without copying. The result consists of views of body's
-// buffers, each with a reference of its own, and the bytes of With. Apply consumes body's
-// references.
+// Apply applies sorted, disjoint splices without copying. The result has views of body's buffers,
+// each with its own reference. Apply consumes body's references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
-	at := 0 // body offset of the next buffer
+	at := 0
 	for _, buf := range body {
 		size, from := buf.Len(), 0
 		for len(splices) > 0 {
@@ -64,13 +63,13 @@ func view(out mem.BufferSlice, buf mem.Buffer, from, to int) mem.BufferSlice {
 	return append(out, buf.Slice(from, to))
 }
 
-// Target is a model that replaces a request's.
+// Target is a model that replaces the model of a request.
 type Target struct {
 	Name   string
-	quoted []byte // JSON string
+	quoted []byte
 }
 
-// NewTarget returns a Target. Its JSON string has as few escapes as possible.
+// NewTarget returns a Target.
 func NewTarget(name string) *Target {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -79,8 +78,8 @@ func NewTarget(name string) *Target {
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
-// Replace replaces the body's model by a target. Facts then describe a request for the target, and
-// Splices replace the model. It returns false if the body names too many models.
+// Replace replaces the body's model by a target, also in Facts. It returns false if the body names
+// too many models.
 func (s *Scanner) Replace(by *Target) bool {
 	s.target = by
 	return !s.named.tooMany
@@ -93,8 +92,6 @@ func (s *Scanner) Splices() []Splice {
 	return out
 }
 
-// splices is Splices for these removed members. With FindMembers, it also returns the number of
-// remaining members.
 func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	if s.top.on {
 		out, remain = s.top.removals(removed)
@@ -127,18 +124,16 @@ func (s *Scanner) servedModel() []byte {
 	return s.model
 }
 
-// Rewriter replaces the models of a body in transit, and removes its members "route". Use
-// NewRewriter.
+// Rewriter replaces the models of a body in transit, and removes its members "route".
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
 	held    mem.BufferSlice
-	at      int // offset of held in the body
+	at      int
 }
 
 // NewRewriter returns a Rewriter that replaces each model by the result of target. A nil function
-// or a nil result replaces no model. With route it also removes each member "route" whose name and
-// value take up to 6 KiB.
+// or result replaces no model. With route it also removes each member "route" of up to 6 KiB.
 func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
 	w := &Rewriter{scanner: New(OtherKind), target: target}
 	if w.scanner.top.on = route; target == nil {
@@ -205,7 +200,6 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
-// maxValue bounds the length of a model that is replaced, as written, in bytes.
 const maxValue = maxModel + 2
 
 func (w *Rewriter) targetOf(s span) *Target {
@@ -227,7 +221,7 @@ func (w *Rewriter) targetOf(s span) *Target {
 	return nil
 }
 
-// Split cuts a body after its first n bytes. It consumes body and its references.
+// Split cuts a body after its first n bytes. It consumes body's references.
 func Split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, b := range body {
 		size := b.Len()

@@ -14,17 +14,16 @@ import (
 
 const (
 	maxKey = 6 * len("max_completion_tokens") // all characters as \uXXXX
-	// maxModel is 1,024 escaped bytes. The script that routes by the model (scan.lua in
-	// translator/envoy) has the same limit.
+	// The limit is 1,024 escaped bytes, as in the script that routes by the model
+	// (translator/envoy, scan.lua).
 	maxModel = 6 * 1024
-	// maxDepth bounds the depth at which objects and arrays are read member by member. Deeper
-	// values are hashed as written.
+	// Objects and arrays deeper than maxDepth are hashed as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
 )
 
-// Separators of roles and messages in the prompt; no JSON text has these bytes.
+// No JSON text has these bytes.
 var (
 	endOfRole = []byte{0xff}
 	endOfText = []byte{0xfe}
@@ -56,12 +55,12 @@ type frame struct {
 	to    *prefix.Builder // for the prompt's text
 }
 
-// Scanner reads a body chunk by chunk. Use New.
+// Scanner reads a body chunk by chunk.
 type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // number of bytes of the byte order mark read so far
+	marked int // read bytes of the byte order mark
 	expect expected
 	frames [maxDepth]frame
 	depth  int
@@ -70,7 +69,7 @@ type Scanner struct {
 	inString bool
 	escaped  bool // the last chunk ended in an odd run of backslashes
 	sink     sink
-	limit    int // of capture, in bytes
+	limit    int
 	capture  []byte
 	tooLong  bool
 	skipped  int // open brackets in a value that is not read member by member
@@ -78,18 +77,18 @@ type Scanner struct {
 	inScalar bool
 	first    byte
 	number   uint64
-	digits   bool // the scalar has only digits so far
+	digits   bool
 
-	model       []byte // as written, without quotes
-	due         bool   // the last byte caused an event for settle
-	named       spans  // values of the body's "model"
+	model       []byte
+	due         bool // the last byte caused an event for settle
+	named       spans
 	nvext       nvext
-	bare        bool // RemoveWorkers was called
+	bare        bool
 	top         topMembers
-	removed     []Member // members that Splices removes
-	route       byte     // first byte of "route"; 0 without it
+	removed     []Member
+	route       byte // first byte; 0 for none
 	target      *Target
-	usage       []Splice // of IncludeUsage
+	usage       []Splice
 	stream      bool
 	unstored    bool
 	previous    ResponseID
@@ -97,22 +96,20 @@ type Scanner struct {
 	salt        uint64
 	digest      xxhash.Digest
 	front, rest prefix.Builder
-	ids         prefix.Tokens // the token IDs of the prompt
-	lists       int           // number of arrays in the prompt
-	media       bool          // the prompt has media
-	items       []uint64      // hashes of the media
-	message     []byte        // of a gRPC request
+	ids         prefix.Tokens
+	lists       int // arrays in the prompt
+	media       bool
+	items       []uint64
+	message     []byte
 
 	chain [prefix.MaxBlocks]uint64
-	// The model of the scanner's previous request. Pools have few models, so this often saves a
-	// copy.
+	// Pools have few models, so the previous request's model often saves a copy.
 	lastRaw, lastModel string
 }
 
-// Each Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept is the size of the largest gRPC message whose memory is reused, in bytes.
+// maxKept bounds a gRPC message whose memory is reused, in bytes.
 const maxKept = 1 << 20
 
 // New returns a Scanner for a request of kind k.
@@ -185,7 +182,7 @@ func (s *Scanner) Facts() Facts {
 			f.Tokens = 1 // 0 would mean an unknown prompt
 		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
-		// Exact needs a prompt that is one list of token IDs, possibly within a list, without
+		// Exact requires a prompt that is one list of token IDs, possibly within a list, without
 		// images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
@@ -269,8 +266,6 @@ func (s *Scanner) endKey() {
 	}
 }
 
-// nested reads a value that is not read member by member, until a quote or the value's end. It
-// returns the number of bytes read.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
@@ -364,7 +359,6 @@ func (s *Scanner) close() {
 	s.happened(topEnd)
 }
 
-// reset drops the value of an earlier member of the same name.
 func (s *Scanner) reset() {
 	switch s.use {
 	case forModel:
@@ -440,8 +434,6 @@ func (s *Scanner) begin(text bool) {
 		s.sink = digested
 		s.digest.Reset()
 	case forPrompt, forContent, forFront, forRole, forText:
-		// A value that is nested too deeply is also part of the prompt. If it is a scalar in place
-		// of a text, the server rejects the request.
 		if text || s.depth == maxDepth {
 			s.sink = written
 		}

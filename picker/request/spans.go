@@ -1,12 +1,9 @@
 package request
 
-// maxSpans bounds the number of spans in one list.
 const maxSpans = 16
 
 type span struct{ start, end int }
 
-// spans are the positions of the values of a body's top-level "model". The picker uses the last
-// value; a server may use another one.
 type spans struct {
 	list    []span
 	start   int
@@ -22,7 +19,6 @@ const (
 	closed
 )
 
-// settle applies the pending event; at is the offset after its byte.
 func (s *spans) settle(at int) {
 	switch {
 	case s.pending == opened:

@@ -16,24 +16,24 @@ var errBroken = errors.New("it is not JSON, or nests deeper than 512 levels; sen
 
 const maxNesting = 512 // levels of objects and arrays
 
-// Spread hashes a body that arrives in chunks for the strategy "chwbl". Use NewSpread.
+// Spread hashes a body that arrives in chunks for the strategy "chwbl".
 type Spread struct {
 	kind      Kind
 	users     int
 	sum       hash.Hash
-	body, key []byte // body and key of a chat completion
+	body, key []byte
 }
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
 
-// NewSpread returns a Spread for a request of this kind. Its key has at most users user messages.
+// NewSpread returns a Spread. Its key has at most users user messages.
 func NewSpread(kind Kind, users int) *Spread {
 	s := spreads.Get().(*Spread)
 	s.kind, s.users = kind, users
 	return s
 }
 
-// Holds returns the memory, in bytes, that the next n bytes take until Release.
+// Holds returns the bytes that the next n bytes take until Release.
 func (s *Spread) Holds(n int) int {
 	if s.kind != ChatCompletions {
 		return 0
@@ -50,8 +50,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the hash of the body's key: the first 16 hex digits of its MD5; 1 replaces 0. It
-// returns the same error as SpreadKey.
+// Sum returns the first 16 hex digits of the MD5 of the body's key; 1 replaces 0. Its error is
+// SpreadKey's.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)
@@ -77,14 +77,13 @@ func (s *Spread) Release() {
 }
 
 // SpreadKey returns the text whose hash selects a server in the strategy "chwbl", as in Neutree's
-// router. For a chat completion it is the last system message before the users-th user message, and
-// the user messages up to that one:
+// router. For a chat completion it has the last system message before the users-th user message,
+// and the user messages up to that message:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// For other requests, and for chat completions without such messages, it is the whole body. The key
-// is in buffer, which may grow, or it is body. SpreadKey returns an error for a chat completion
-// that is not JSON.
+// Otherwise it is the body. The key is in body or in buffer, which may grow. A chat completion that
+// is not JSON is an error.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -120,15 +119,13 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// spreadReader finds a chat completion's messages. Its methods return false if the body is not
-// JSON.
 type spreadReader struct {
 	b         []byte
 	depth     int
-	users     int // number of user messages wanted
+	users     int
 	hasSystem bool
 	system    []byte
-	found     [][]byte // user messages
+	found     [][]byte
 }
 
 func (r *spreadReader) space() {

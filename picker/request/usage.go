@@ -7,16 +7,15 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// maxOptions bounds a "stream_options" that IncludeUsage changes, in bytes.
+// A longer "stream_options", in bytes, stays unchanged.
 const maxOptions = 4 << 10
 
-// FindStreamOptions makes the scanner find the member for IncludeUsage. It must precede the first
-// Write.
+// FindStreamOptions enables IncludeUsage. Call it before the first Write.
 func (s *Scanner) FindStreamOptions() { s.top.on, s.top.options = true, true }
 
 // IncludeUsage makes Splices set stream_options.include_usage in the body of a stream of OpenAI's
-// chat completions or completions, whose server then reports the stream's tokens. It does nothing
-// with other bodies, and where the client has set it.
+// completions or chat completions, so that its server reports the stream's tokens. The client's
+// value stays.
 func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if !s.stream || s.kind != ChatCompletions && s.kind != Completions || s.top.tooMany || s.NotUTF8() {
 		return
@@ -50,7 +49,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if string(options["include_usage"]) == "true" {
 		return
 	}
-	if options == nil { // null
+	if options == nil {
 		options = map[string]json.RawMessage{}
 	}
 	options["include_usage"] = json.RawMessage("true")
@@ -61,7 +60,6 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	s.usage = []Splice{{last.key + start, last.end, with}}
 }
 
-// keyEnd is the offset after the key of a member, which begins with a quote.
 func keyEnd(member []byte) int {
 	for i := 1; i < len(member); i++ {
 		switch member[i] {
@@ -74,7 +72,6 @@ func keyEnd(member []byte) int {
 	return len(member)
 }
 
-// opening returns the offset after the brace that opens a body's object; 0 without one.
 func opening(body mem.BufferSlice) (at int) {
 	for _, b := range body {
 		for _, c := range b.ReadOnlyData() {
@@ -91,7 +88,6 @@ func opening(body mem.BufferSlice) (at int) {
 	return 0
 }
 
-// bytesOf copies a part of a body.
 func bytesOf(body mem.BufferSlice, start, end int) []byte {
 	out := make([]byte, 0, end-start)
 	for _, b := range body {

@@ -13,22 +13,16 @@ import (
 )
 
 const (
-	method = "/penstock.scoring.v1.Scorer/Score" // in scoring.proto
-	// timeout bounds a pick's wait for a scorer.
-	timeout = 5 * time.Millisecond
-	// maxCandidates bounds the candidates in a request, maxAnswer the bytes of an answer, and
-	// maxCalls the calls in flight to a scorer.
+	method        = "/penstock.scoring.v1.Scorer/Score" // in scoring.proto
+	timeout       = 5 * time.Millisecond
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
-	// maxAddresses of a scorer are used, in order.
-	maxAddresses = 4
-	// maxHeader bounds an answer's header and trailer, window the data that is not read yet, in
-	// bytes.
-	maxHeader = 16 << 10
-	window    = 128 << 10
-	// leftOut is how long an address gets no request after maxFailures failures in a row. Each
-	// failure would delay a pick.
+	maxAddresses  = 4
+	maxHeader     = 16 << 10
+	window        = 128 << 10
+	// An address gets no request for leftOut after maxFailures failures in a row: each failure
+	// would delay a pick.
 	leftOut     = time.Second
 	maxFailures = 5
 )
@@ -36,7 +30,6 @@ const (
 // Outcome is how a request to a scorer ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores
@@ -51,15 +44,13 @@ type Client struct {
 
 type target struct {
 	conn     *grpc.ClientConn
-	failures atomic.Int64 // failures in a row
-	until    atomic.Int64 // end of the exclusion, in nanoseconds since start
+	failures atomic.Int64
+	until    atomic.Int64 // in nanoseconds since start
 }
 
-// start is the origin of times in atomics.
 var start = time.Now()
 
-// NewClient returns a client. It connects to the first maxAddresses addresses at once. The caller
-// closes it.
+// NewClient connects to the first maxAddresses addresses at once. The caller closes the Client.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
@@ -84,8 +75,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate, or nil. If one address fails early, Score
-// tries the next.
+// Score returns a score from 0 to 1 for each candidate, or nil. It calls the next address if an
+// address fails early.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
 		return nil, Skipped, nil

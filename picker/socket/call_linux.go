@@ -7,7 +7,6 @@ import (
 	"unsafe"
 )
 
-// call reads or writes without Go's scheduler. trap is SYS_READ or SYS_WRITE.
 func call(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	moved, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(moved), errno

@@ -4,8 +4,7 @@ package socket
 
 import "syscall"
 
-// call reads or writes. Only package syscall lets the race detector learn that a write precedes the
-// read that receives its bytes. trap is SYS_READ or SYS_WRITE.
+// Package syscall informs the race detector that a write precedes the read of its bytes.
 func call(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	do := syscall.Read
 	if trap == syscall.SYS_WRITE {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// maxCall bounds the bytes of one system call, which takes up to some 20 us.
+// maxCall bounds the bytes of one system call, which takes up to about 20 us.
 const maxCall = 128 << 10
 
 type connection interface {
@@ -29,16 +29,14 @@ type conn struct {
 	in, out transfer
 }
 
-// transfer is one direction of a connection. Its fields hold the arguments of calls, so that no
-// call allocates.
+// The fields of transfer hold calls' arguments, so that no call allocates memory.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)
 	bytes []byte // from the caller, or from pool
-	n     int    // number of bytes moved
+	n     int
 	errno syscall.Errno
 
-	// Arguments of ReadOnReady.
 	pool   mem.BufferPool
 	size   int
 	buffer *[]byte
@@ -78,7 +76,7 @@ func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	}
 }
 
-// read tries to read. It returns false if there is no data; the poller then calls it again.
+// The poller calls read again if it returns false.
 func (t *transfer) read(fd uintptr) bool {
 	if t.pool != nil {
 		t.buffer = t.pool.Get(t.size)
@@ -92,7 +90,7 @@ func (t *transfer) read(fd uintptr) bool {
 	return t.errno != syscall.EAGAIN
 }
 
-// write tries to write. It returns false if there is no room; the poller then calls it again.
+// The poller calls write again if it returns false.
 func (t *transfer) write(fd uintptr) bool {
 	for t.n < len(t.bytes) {
 		n, errno := move(syscall.SYS_WRITE, fd, t.bytes[t.n:])
@@ -128,7 +126,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
-// ReadOnReady lets a gRPC server wait for data without holding a buffer.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()

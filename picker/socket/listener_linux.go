@@ -24,7 +24,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return wrap(accepted, l.unacknowledged), nil
 }
 
-// Conn wraps c. The caller must not use c itself from then on.
+// Conn wraps c. The caller must not use c afterwards.
 func Conn(c net.Conn) net.Conn { return wrap(c, 0) }
 
 func wrap(c net.Conn, unacknowledged time.Duration) net.Conn {

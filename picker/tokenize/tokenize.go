@@ -24,26 +24,25 @@ import (
 )
 
 const (
-	// MaxBody bounds a body that is sent, in bytes. Prompts are not hashed beyond it either.
+	// MaxBody bounds a body that is sent, in bytes.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
-	// maxResponse bounds a response: 131,072 tokens of 11 bytes.
+	// maxResponse is 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the cached token IDs, in bytes of text for all prompts together.
-	maxIDs = 32 << 20
+	maxIDs      = 32 << 20
 
-	// After so many failures in a row, a pool's servers are not called for firstPause, which grows
-	// to lastPause.
+	// After this number of failures in a row, a pool's servers are not called for firstPause, which
+	// doubles up to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// Config configures a Renderer. Zero values mean the defaults given.
+// Config configures a Renderer.
 type Config struct {
-	// Transport calls the servers. By default, it keeps 16 connections to each.
+	// Transport calls the servers. The default keeps 16 connections to each server.
 	Transport  http.RoundTripper
-	Prompts    int // number of cached prompts, of up to 4 KiB each; default 4,096
-	Concurrent int // maximum of concurrent calls; default 64
+	Prompts    int // of up to 4 KiB each; default 4,096
+	Concurrent int // calls; default 64
 }
 
 // Renderer renders the prompts of all pools.
@@ -52,8 +51,8 @@ type Renderer struct {
 	calls     chan struct{}
 
 	mu      sync.Mutex
-	prompts *lru.Cache // hash of a text -> *prompt
-	held    int        // bytes of the prompts' ids
+	prompts *lru.Cache
+	held    int // bytes of the prompts' ids
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
 }
@@ -69,7 +68,7 @@ type prompt struct {
 type Tokens struct {
 	Exact prefix.Exact
 	Count int
-	IDs   []byte // as a JSON array, if requested; immutable
+	IDs   []byte // JSON array, if requested; immutable
 }
 
 // New returns a Renderer.
@@ -93,7 +92,7 @@ type Pool struct {
 	client http.RoundTripper
 
 	mu     sync.Mutex
-	failed int // failures in a row
+	failed int
 	until  time.Time
 }
 
@@ -128,11 +127,11 @@ func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server)
 
 // Prompt is a prompt to render.
 type Prompt struct {
-	Key  uint64 // hash of the prompt's text
+	Key  uint64
 	Kind request.Kind
-	Body mem.BufferSlice // body of the whole request
+	Body mem.BufferSlice
 	Salt uint64
-	IDs  bool // Tokens.IDs are needed
+	IDs  bool
 }
 
 func path(k request.Kind) string {
@@ -148,8 +147,8 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. It queries the server at base, a URL without a path, and
-// waits at most wait. It returns false if there is no answer by then.
+// Tokens returns a prompt as token IDs. base is a URL without a path. It returns false if there is
+// no answer within wait.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
@@ -227,8 +226,7 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response: an object with token_ids, or a list with one such object. A response with
-// images also has features; its tokens are not comparable with events.
+// The tokens of a response with images are not comparable with events.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

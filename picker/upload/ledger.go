@@ -5,7 +5,7 @@ import "sync"
 // Proxy is one Envoy. Envoys of one Gateway with the same address count as one.
 type Proxy struct {
 	Gateway string
-	Address string // IP address from which the call came
+	Address string
 }
 
 // Ledger counts the bytes that each proxy holds. The zero value is ready to use.
@@ -14,8 +14,8 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is the minimum number of bytes counted for an upload: about the cost of its call, apart
-// from its body.
+// least is the minimum number of bytes counted for an upload: about the cost of a call without a
+// body.
 const least = 64 << 10
 
 // Upload is the share of one request. It is not safe for concurrent use.
@@ -24,7 +24,7 @@ type Upload struct {
 	proxy  Proxy
 	limit  int64
 	sent   int64
-	held   int64 // bytes counted for the upload
+	held   int64
 }
 
 // Open starts an upload through a proxy that may hold limit bytes in all. The caller calls Close.
@@ -32,8 +32,8 @@ func (l *Ledger) Open(p Proxy, limit int64) *Upload {
 	return &Upload{ledger: l, proxy: p, limit: limit}
 }
 
-// Take reserves n more bytes. It returns false, and reserves nothing, if the upload would exceed
-// half of the room that other uploads leave.
+// Take reserves n more bytes, or returns false if the upload would exceed half of the room that
+// other uploads leave.
 func (u *Upload) Take(n int64) bool {
 	l := u.ledger
 	l.mu.Lock()

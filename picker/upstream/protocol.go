@@ -8,13 +8,10 @@ import (
 )
 
 const (
-	// maxHeader bounds a response's headers, in bytes.
 	maxHeader = 64 << 10
-	// idleFor is how long an unused connection is kept.
-	idleFor = time.Minute
-	// A kept HTTP/2 connection that receives no data for pingAfter is pinged, and closed if no
-	// answer arrives within pingFor. Unlike in HTTP/1.1, a call that times out does not close its
-	// connection.
+	idleFor   = time.Minute
+	// An HTTP/2 connection that receives no data for pingAfter is pinged, and closed if no answer
+	// arrives within pingFor: a call that times out does not close it.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
@@ -40,8 +37,7 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport that keeps up to idle unused connections to each server. With
-// 0, each call has a connection of its own.
+// Transport returns a new transport that keeps up to idle unused connections to each server.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

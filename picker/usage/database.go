@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// idleConnection is how long an unused connection stays open. Closing it frees SQLite's memory.
+	// Closing an unused connection frees SQLite's memory.
 	idleConnection = 30 * time.Second
-	// rowsAtOnce is the number of rows in one statement.
-	rowsAtOnce = 100
-	// maxFile bounds the SQLite file, in bytes. Beyond it, the oldest hours are dropped.
+	rowsAtOnce     = 100
+	// Above maxFile bytes, the oldest hours of a SQLite file are dropped.
 	maxFile = 256 << 20
 	// MaxRows bounds the rows of one Answer.
 	MaxRows = 100_000
 )
 
-// schema is the same for SQLite and PostgreSQL, as are all statements.
+// SQLite and PostgreSQL have the same schema and statements.
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS penstock_usage (hour BIGINT NOT NULL, owner TEXT NOT NULL, model TEXT NOT NULL,
 pool TEXT NOT NULL, requests BIGINT NOT NULL, denied BIGINT NOT NULL, failed BIGINT NOT NULL,
@@ -37,22 +36,19 @@ gpu_seconds DOUBLE PRECISION NOT NULL, PRIMARY KEY (hour, owner, model, pool))`,
 sequence BIGINT NOT NULL, PRIMARY KEY (process, start))`,
 }
 
-// Columns of the table, in the order of Row's fields.
 var (
 	keyColumns   = []string{"hour", "owner", "model", "pool"}
 	countColumns = []string{"requests", "denied", "failed", "estimated", "input", "cached", "output", "gpu_seconds"}
 )
 
-// database is SQLite in a file, or PostgreSQL.
 type database struct {
-	file string // SQLite's
-	// url returns the URL of PostgreSQL; nil: SQLite. It may change between calls.
+	file string
+	// url returns the URL of PostgreSQL, which may change; nil means SQLite.
 	url  func() (string, error)
 	used string // the URL in use
 	db   *sql.DB
 }
 
-// connect opens the database, which need not exist yet.
 func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	driver, source := "sqlite", ""
 	if d.url == nil {
@@ -88,7 +84,7 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes the tables unless they exist: the user may lack the permission to make them.
+// prepare does not try to make existing tables: the user may lack the permission.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -101,7 +97,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// withoutURL removes the URL, which may contain a password, from an error.
+// The URL may contain a password.
 func withoutURL(err error) error {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("the URL of the database is invalid: %w", parse.Err)
@@ -116,7 +112,6 @@ func (d *database) close() {
 	}
 }
 
-// apply adds a batch's rows, unless the batch is already applied.
 func (d *database) apply(ctx context.Context, b Batch) error {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -144,7 +139,7 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return err // the batch is applied
 	}
-	// b.Rows is sorted: all transactions lock rows in one order, so none deadlocks.
+	// b.Rows is sorted, so all transactions lock rows in one order, and none deadlocks.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {
@@ -185,8 +180,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds its bound. If there is only one hour,
-// the new rows lose their names instead.
+// shrink drops the oldest hours of a SQLite file that exceeds sizeLimit. If only one hour is left,
+// new rows lose their names.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -215,11 +210,9 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	return list, err
 }
 
-// sizeLimit is maxFile, except in tests.
 var sizeLimit int64 = maxFile
 
-// read returns the sums from an hour on, grouped by columns. first is the first hour in the
-// database; 0 without rows.
+// first is the first hour in the database; 0 without rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -265,7 +258,6 @@ func (d *database) read(ctx context.Context, by []string, from int64) (out []Row
 	return out, begin.Int64, found.Err()
 }
 
-// applied reports whether the database is known to have a batch.
 func (d *database) applied(ctx context.Context, b Batch) bool {
 	if d.db == nil { // there is no database, or connecting failed
 		return false

@@ -8,31 +8,25 @@ import (
 )
 
 const (
-	// maxTokens bounds the tokens that a server's account may claim for one request. An account
-	// with more is ignored.
+	// An account with more than maxTokens tokens is ignored.
 	maxTokens = 1 << 24
-	// tokenBytes is the size of a token in JSON, envelopeBytes the size of a whole response without
-	// its text.
+	// tokenBytes is the size of a token in JSON, and envelopeBytes of a response without its text.
 	tokenBytes, envelopeBytes = 4, 350
-	// priorTokens is the weight of the assumed size among measured ones, in tokens.
+	// priorTokens is the weight of the assumed size among measured sizes, in tokens.
 	priorTokens = 256
-	// memoryTokens is the number of tokens beyond which the weight of earlier answers is halved.
-	memoryTokens = 1 << 20
-	// minOutput is the size of the shortest answer whose events are measured, in tokens.
-	minOutput = 16
-	// maxEstimators bounds the estimators of pools. Further pools share one.
+	// Beyond memoryTokens, the weight of earlier answers is halved.
+	memoryTokens  = 1 << 20
+	minOutput     = 16
 	maxEstimators = 1000
 )
 
-// eventBytes is the assumed size of an event with one token, without the model's name, which
-// OpenAI's APIs repeat in each event.
+// eventBytes is the assumed size of an event with one token, without the model's name.
 var eventBytes = map[request.Kind]float64{
 	request.ChatCompletions: 200, request.Completions: 190, request.Messages: 115, request.Responses: 230,
 }
 
 const otherEventBytes = 200
 
-// estimates has the measured sizes of tokens of each pool and API, from answers with an account.
 type estimates struct {
 	mu    sync.Mutex
 	pools map[poolKind]*estimator
@@ -59,7 +53,7 @@ func (r *ratio) value(prior float64) float64 {
 	return (r.over + prior*priorTokens) / (r.under + priorTokens)
 }
 
-// of returns the estimator of k, which may be shared. e.mu is held.
+// e.mu is held.
 func (e *estimates) of(k poolKind) *estimator {
 	if e.pools == nil {
 		e.pools = map[poolKind]*estimator{}
@@ -108,7 +102,6 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 	return c
 }
 
-// credible reports whether a response has an account whose numbers are possible.
 func credible(u *accesslog.Used) bool {
 	return u.Accounted && u.Input <= maxTokens && u.Output <= maxTokens && u.Input+u.Output > 0
 }
@@ -120,12 +113,10 @@ func promptTokens(u *accesslog.Used) float64 {
 	return float64(min(max(u.Received, 0), maxTokens)) / tokenBytes
 }
 
-// learn measures an answer that has an account.
 func (at *estimator) learn(u *accesslog.Used) {
 	if estimated := promptTokens(u); estimated > 0 && u.Input > 0 {
 		at.prompts.add(float64(u.Input), estimated)
 	}
-	// A short answer is mostly its first and last event.
 	if u.Stream && u.Output >= minOutput && u.Sent > 0 && !u.Cut {
 		at.events.add(float64(u.Sent), float64(u.Output))
 	}

@@ -15,30 +15,26 @@ import (
 )
 
 const (
-	// fullSegment is the size, in bytes, at which a segment closes while earlier ones wait for the
-	// database.
+	// fullSegment is the size, in bytes, at which a segment closes while earlier segments wait for
+	// the database.
 	fullSegment = 1 << 20
-	// compactFrom is the size, in bytes, from which a closed segment is rewritten with one row for
-	// each key.
+	// From compactFrom bytes on, a closed segment is compacted to one row for each key.
 	compactFrom = 256 << 10
-	// maxWaiting bounds the segments that wait for the database, in bytes. Beyond it, counts wait
-	// in memory.
+	// Above maxWaiting bytes of segments that wait for the database, counts wait in memory.
 	maxWaiting = 64 << 20
-	// maxLine bounds a line of a segment, in bytes.
-	maxLine = 16 << 10
+	maxLine    = 16 << 10
 )
 
-// Batch is the content of one segment: the counts of one process for some time.
+// Batch is the content of one segment.
 type Batch struct {
-	// Process and Start identify the process that counted; Start differs after each start. Sequence
-	// numbers its segments, from 1.
+	// Start differs after each start of Process. Sequence numbers the segments from 1.
 	Process  string `json:"process"`
 	Start    string `json:"start"`
 	Sequence int64  `json:"sequence"`
 	Rows     []Row  `json:"-"`
 }
 
-// journal is a folder of segments. Its methods must not be called concurrently.
+// Methods of journal must not be called concurrently.
 type journal struct {
 	folder string
 	batch  Batch // of the open segment, or the last one
@@ -53,10 +49,8 @@ func (j *journal) path(sequence int64) string {
 	return filepath.Join(j.folder, fmt.Sprintf("%s.%09d%s", j.batch.Start, sequence, segmentSuffix))
 }
 
-// full reports whether the journal takes no rows until the database does.
 func (j *journal) full() bool { return j.closed+j.size > maxWaiting }
 
-// append writes rows to the open segment. After an error the segment has none of them.
 func (j *journal) append(list []Row) error {
 	var text bytes.Buffer
 	if j.open == nil {
@@ -96,7 +90,6 @@ func writeLine(to *bytes.Buffer, value any) {
 	to.WriteByte('\n')
 }
 
-// close closes the open segment, and compacts a large one.
 func (j *journal) close() error {
 	if j.open == nil || j.size == 0 {
 		return nil
@@ -127,7 +120,7 @@ func (j *journal) close() error {
 	return nil
 }
 
-// replace replaces a segment with an equivalent one. A kill or a power cut leaves one of them.
+// A kill or a power cut leaves the old or the new segment.
 func replace(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -140,8 +133,8 @@ func replace(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// segments lists the segments of a folder except the one at the path open: the oldest start first,
-// in the order of their sequence. bytes is their size.
+// segments lists the segments of a folder except the open segment: the oldest start first, in the
+// order of their sequence. bytes is their size.
 func segments(folder, open string) (paths []string, bytes int64, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,11 +156,10 @@ func segments(folder, open string) (paths []string, bytes int64, err error) {
 	return paths, bytes, nil
 }
 
-// errDamaged is the error of a segment without a Batch.
 var errDamaged = errors.New("the segment names no process, start and sequence")
 
-// readSegment reads a segment, and sums its rows by key. It skips the incomplete line that a kill
-// or a full disk leaves.
+// readSegment sums a segment's rows by key. It skips the incomplete line that a kill or a full disk
+// leaves.
 func readSegment(path string) (b Batch, err error) {
 	f, err := os.Open(path)
 	if err != nil {

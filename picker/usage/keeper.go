@@ -16,29 +16,26 @@ import (
 )
 
 const (
-	// applyEvery is the time between two writes to the database.
-	applyEvery = 10 * time.Second
-	// applyTimeout bounds one transaction. readTimeout bounds a reader's wait.
+	applyEvery   = 10 * time.Second
 	applyTimeout = 10 * time.Second
 	readTimeout  = 3 * time.Second
-	// lateAfter is the age from which a waiting count is late.
-	lateAfter = time.Minute
-	hour      = 3600 // seconds
+	lateAfter    = time.Minute
+	hour         = 3600
 )
 
 // Config configures a Keeper.
 type Config struct {
-	// Folder holds the journal, and the SQLite file unless URL is set. "": counts stay in memory.
+	// Folder holds the journal, and the SQLite file unless URL is set. With "", counts stay in
+	// memory.
 	Folder string
-	// Process is this process's name in the database, such as its host's.
+	// Process is this process's name in the database.
 	Process string
-	// URL returns the URL of a PostgreSQL database. It is called for each use; nil: SQLite.
+	// URL returns the URL of a PostgreSQL database; nil means SQLite.
 	URL func() (string, error)
-	// Place returns the pool of an Envoy cluster, for the rows of requests without a pick; may be
-	// nil.
+	// Place returns the pool of an Envoy cluster, for requests without a pick; may be nil.
 	Place func(cluster string) string
-	// Late is called with their age and the reason when counts have waited for lateAfter, and with
-	// zero values when they are written; may be nil.
+	// Late is called when counts have waited for lateAfter, and with zero values when they are
+	// written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -51,13 +48,12 @@ type Keeper struct {
 	series    series
 
 	mu    sync.Mutex
-	held  rows // not in the journal yet
+	held  rows
 	since time.Time
 	wake  chan struct{}
 
-	disk    sync.Mutex // guards journal and journalError
-	journal journal
-	// journalError is the error of the last write to the journal; nil if it succeeded.
+	disk         sync.Mutex // guards journal and journalError
+	journal      journal
 	journalError error
 
 	apply    sync.Mutex // guards the fields below
@@ -68,11 +64,11 @@ type Keeper struct {
 	why     string
 }
 
-// New makes a Keeper. It opens nothing before the first count.
+// New makes a Keeper. It opens no file before the first count.
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg, held: rows{}, wake: make(chan struct{}, 1)}
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // never fails
+	_, _ = rand.Read(random[:])
 	k.journal = journal{folder: filepath.Join(cfg.Folder, "journal"),
 		batch: Batch{Process: cfg.Process, Start: cfg.Now().UTC().Format("20060102T150405") + "-" +
 			hex.EncodeToString(random[:])}}
@@ -156,7 +152,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// write moves the held counts into the journal, unless it is full or fails.
 func (k *Keeper) write() {
 	k.disk.Lock()
 	defer k.disk.Unlock()
@@ -187,8 +182,7 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// rotate closes the open segment, and lists the closed ones. Unless always, a segment below
-// fullSegment stays open while earlier ones wait.
+// If always is false, a segment below fullSegment stays open while earlier segments wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -208,7 +202,6 @@ func (k *Keeper) rotate(always bool) (list []string, err error) {
 	return append(list, open), k.journalError
 }
 
-// applyAll writes all segments to the database, and calls Config.Late.
 func (k *Keeper) applyAll(ctx context.Context) error {
 	k.apply.Lock()
 	defer k.apply.Unlock()
@@ -230,7 +223,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 	return err
 }
 
-// applyOne writes a segment to the database and removes it. k.apply is held.
+// k.apply is held.
 func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	b, err := readSegment(path)
 	switch {
@@ -249,7 +242,6 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// settle records the result of applyAll: the oldest waiting segment, and the error.
 func (k *Keeper) settle(oldest string, err error) {
 	var since time.Time
 	if info, statErr := os.Stat(oldest); oldest != "" && statErr == nil {
@@ -289,7 +281,7 @@ func (k *Keeper) settle(oldest string, err error) {
 	}
 }
 
-// lateness is the age of the oldest waiting count. k.state is held.
+// k.state is held.
 func (k *Keeper) lateness() time.Duration {
 	if k.waiting.IsZero() {
 		return 0

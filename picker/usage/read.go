@@ -13,7 +13,7 @@ import (
 
 // Query selects rows.
 type Query struct {
-	By    []string // any of owner, model, pool and hour; empty: one row
+	By    []string // of keyColumns; empty means one row
 	Since time.Duration
 }
 
@@ -35,13 +35,13 @@ func (q Query) Check() error {
 
 // Answer has the rows of a Query.
 type Answer struct {
-	// Since is the first hour that has counts, in seconds since 1970; 0 without counts.
+	// Since is the first hour that has counts, in seconds since 1970, or 0.
 	Since int64 `json:"since,omitempty"`
-	From  int64 `json:"from"` // the first hour that the rows include
+	From  int64 `json:"from"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
-	// Problem is why counts wait for the database, or why it could not be read. Late is how many
-	// seconds the oldest count has waited. Rows include this process's waiting counts.
+	// Problem is why counts wait for the database, or why it could not be read. Late is the age of
+	// the oldest waiting count, in seconds.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`
@@ -91,7 +91,7 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 	return out
 }
 
-// pending returns this process's counts, from an hour on, that the database lacks. k.apply is held.
+// pending returns this process's counts that the database lacks. k.apply is held.
 func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	k.disk.Lock()
 	defer k.disk.Unlock()
@@ -100,7 +100,7 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 		list, _, _ = segments(k.journal.folder, "")
 	}
 	for _, path := range list {
-		// A kill between the commit and the removal of a segment leaves a segment that is applied.
+		// A kill between the commit and the removal of a segment leaves an applied segment.
 		if b, err := readSegment(path); err == nil && !k.database.applied(ctx, b) {
 			out = append(out, b.Rows...)
 		}
@@ -111,7 +111,6 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	return slices.DeleteFunc(out, func(r Row) bool { return r.Hour < from })
 }
 
-// only returns a key with only these columns.
 func (k Key) only(columns []string) (out Key) {
 	for _, c := range columns {
 		switch c {
@@ -128,7 +127,7 @@ func (k Key) only(columns []string) (out Key) {
 	return out
 }
 
-// Merge sums the answers of several processes to one query. Each process has a separate database.
+// Merge sums the answers of several processes, each with a separate database.
 func Merge(answers []Answer) (out Answer) {
 	sums := rows{}
 	var problems []string
@@ -151,7 +150,7 @@ func Merge(answers []Answer) (out Answer) {
 	return out
 }
 
-// ReadFolder answers a query from a folder whose process has ended. It changes nothing.
+// ReadFolder answers a query from a folder whose process has ended. It changes no file.
 func ReadFolder(ctx context.Context, folder string, q Query, now func() time.Time) (Answer, error) {
 	k := New(Config{Folder: folder, Now: now, Log: slog.New(slog.DiscardHandler)})
 	list, _, err := segments(k.journal.folder, "")

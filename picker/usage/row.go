@@ -8,16 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the model or the owner of counts whose names were dropped because of a bound.
+// Other is the model or owner of counts without names.
 const Other = "other"
 
-// maxName bounds a name in a row, in bytes. Models are names that clients choose.
 const maxName = 256
 
 // Key identifies the counts of one row.
 type Key struct {
-	Hour  int64  `json:"hour,omitempty"`  // its begin, in seconds since 1970; 0: all hours
-	Owner string `json:"owner,omitempty"` // "namespace/owner"; "" if a denied request has none
+	Hour  int64  `json:"hour,omitempty"`  // seconds since 1970; 0 means all hours
+	Owner string `json:"owner,omitempty"` // "" if a denied request has none
 	Model string `json:"model,omitempty"`
 	Pool  string `json:"pool,omitempty"` // objectid.Target, or a Service
 }
@@ -29,12 +28,12 @@ func (k Key) compare(o Key) int {
 
 // Counts are sums over requests.
 type Counts struct {
-	Requests  int64 `json:"requests"`  // requests that a gate let in
-	Denied    int64 `json:"denied"`    // requests that a gate denied
+	Requests  int64 `json:"requests"`
+	Denied    int64 `json:"denied"`
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
-	// Input counts the tokens of prompts, Cached the part of these that was in a server's cache,
-	// and Output the tokens of responses.
+	// Input counts the tokens of prompts, Cached the part of Input that was cached, and Output the
+	// tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`
@@ -55,22 +54,20 @@ func (c *Counts) add(o Counts) {
 	c.GPUSeconds += o.GPUSeconds
 }
 
-// valid reports whether the counts can be sums of add.
 func (c *Counts) valid() bool {
 	return min(c.Requests, c.Denied, c.Failed, c.Estimated, c.Input, c.Cached, c.Output) >= 0 && c.GPUSeconds >= 0 &&
 		!math.IsInf(c.GPUSeconds, 0)
 }
 
-// Row is one row.
+// Row has one key's counts.
 type Row struct {
 	Key
 	Counts
 }
 
-// rows are counts by key. maxKeys bounds them.
 type rows map[Key]*Counts
 
-// maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; beyond
+// maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; above
 // twice maxKeys, all their names are Other.
 const maxKeys = 20_000
 
@@ -97,7 +94,6 @@ func (r rows) sorted() []Row {
 	return out
 }
 
-// clean makes a name that every database can store.
 func clean(name string) string {
 	if len(name) <= maxName && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 {
 		return name

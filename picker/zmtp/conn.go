@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// Socket types.
 const (
 	Pub    = "PUB"
 	Sub    = "SUB"
@@ -28,14 +27,13 @@ var peers = map[string][]string{
 }
 
 const (
-	// DefaultMessage is the default of Limits.Message, in bytes.
 	DefaultMessage = 16 << 20
 	defaultTimeout = 10 * time.Second
 
-	maxFrames  = 16       // frames of a message
-	maxCommand = 4 << 10  // bytes of a command
-	large      = 64 << 10 // bytes of a large message
-	step       = 64 << 10 // bytes by which memory grows
+	maxFrames  = 16
+	maxCommand = 4 << 10
+	large      = 64 << 10
+	step       = 64 << 10
 	buffer     = 4 << 10
 
 	commandsPerMinute = 1200 // a heartbeat is one command per second or less
@@ -47,7 +45,6 @@ const (
 	flagCommand = 4
 )
 
-// These errors end the connection.
 var (
 	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
 	errFlags    = errors.New("ZMTP: a frame has unknown flags")
@@ -55,12 +52,12 @@ var (
 	errCommands = fmt.Errorf("ZMTP: the peer sends more than %d commands a minute", commandsPerMinute)
 )
 
-// Limits of a connection. Several connections may share one. A zero value means the default given.
+// Limits bounds one or several connections. A zero value means the default given.
 type Limits struct {
-	Message int           // bytes of a message; default DefaultMessage
-	Timeout time.Duration // for the handshake, and for each message; default 10 s
-	// Large has a place for each large message that is read at a time, Own for each such message of
-	// one peer; nil means no limit.
+	Message int           // bytes; default DefaultMessage
+	Timeout time.Duration // of the handshake, and of each message; default 10 s
+	// Large has a place for each large message that is read at the same time, and Own a place for
+	// each large message of one peer; may be nil.
 	Large, Own chan struct{}
 }
 
@@ -85,8 +82,8 @@ var greeting = func() [64]byte {
 	return g
 }()
 
-// Handshake makes a Conn from a TCP connection, which it closes on failure. socketType is the type
-// of this end's socket.
+// Handshake makes a Conn from a TCP connection, and closes nc on failure. socketType is the type of
+// this end's socket.
 func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
 	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
 	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
@@ -175,8 +172,8 @@ func (c *Conn) Close() error { return c.nc.Close() }
 // Subscribe requests from a PUB socket the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// Read returns the frames of the next message, valid until the next call. It answers or ignores
-// commands. After an error the connection is unusable.
+// Read returns the frames of the next message, valid until the next call. After an error the
+// connection is unusable.
 func (c *Conn) Read() (frames [][]byte, err error) {
 	c.memory, c.ends = c.memory[:0], c.ends[:0]
 	if c.release(); cap(c.memory) > large {
@@ -232,8 +229,7 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place takes a place for a large message: first the peer's own place, so that no peer takes all of
-// Large.
+// The peer's own place is first, so that no peer takes all of Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()
@@ -268,7 +264,7 @@ func (c *Conn) release() {
 	}
 }
 
-// Free releases the memory of the last message that Read returned. Call it when reading ends.
+// Free releases the memory of the last message. Call it when reading ends.
 func (c *Conn) Free() {
 	c.release()
 	c.memory, c.frames = nil, nil

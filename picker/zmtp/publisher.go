@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// queued bounds a subscriber's waiting messages. Further messages are dropped, as PUB sockets do.
+// Messages beyond queued are dropped, as PUB sockets do.
 const queued = 1024
 
-// Publisher is a PUB socket that sends each message to all SUB sockets, whatever topics they
-// requested.
+// Publisher is a PUB socket that sends each message to all SUB sockets, whatever their topics.
 type Publisher struct {
 	mu    sync.Mutex
 	conns map[*Conn]chan [][]byte
@@ -34,7 +33,7 @@ func (p *Publisher) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Dial connects to a listening SUB socket, and connects again after each end, until ctx ends.
+// Dial connects to a listening SUB socket, again and again until ctx ends.
 func (p *Publisher) Dial(ctx context.Context, address string, again time.Duration) {
 	for {
 		var dialer net.Dialer

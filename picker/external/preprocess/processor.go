@@ -21,35 +21,33 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: a gateway's largest body, and JSON around it. heldBodies
-	// bounds all at a time.
+	// maxBody is in bytes: a gateway's largest body, and JSON around it.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
-	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
-	maxText, maxTokens = 4 << 20, 1 << 20
+	maxText, maxTokens  = 4 << 20, 1 << 20
 )
 
 // Config configures a Processor. Tokenize is required.
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
 	Router   string        // URL; "" for none
-	Tokens   string        // URL of the token store; "": answers have the token IDs
-	Timeout  time.Duration // of a call of the router or the store; default 300 ms
-	Log      *slog.Logger  // default slog.Default()
+	Tokens   string        // URL; "": answers have the token IDs
+	Timeout  time.Duration // default 300 ms
+	Log      *slog.Logger
 }
 
 // Processor answers POST /process. All methods may be called concurrently.
 type Processor struct {
 	log      *slog.Logger
 	encode   func(text string) ([]uint32, error)
-	turns    *semaphore.Weighted // the right to tokenize
-	router   *external.Peer      // nil: none
-	tokens   *tokenstore.Client  // nil: none
+	turns    *semaphore.Weighted
+	router   *external.Peer
+	tokens   *tokenstore.Client
 	results  *prometheus.CounterVec
 	duration prometheus.Histogram
 	failures *prometheus.CounterVec
 
 	mu      sync.Mutex
-	failing map[string]bool // peers that fail, so that only changes are logged
+	failing map[string]bool // so that only changes are logged
 }
 
 // New checks cfg, and registers metrics.
@@ -103,7 +101,6 @@ type answer struct {
 	Value  string `json:"token_value,omitempty"`
 }
 
-// invalid is an error of the caller.
 type invalid struct {
 	status int
 	error
@@ -130,7 +127,6 @@ func (p *Processor) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 var errNoRequest = errors.New("the body must be a JSON object with request_body, the client's request, and headers")
 
-// unreadable returns an error that names the field of a body that has the wrong type.
 func unreadable(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
 	switch {
@@ -150,8 +146,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
 }
 
-// process returns the answer to a request. An error other than *invalid means that the caller is
-// gone.
+// An error of process other than *invalid means that the caller is gone.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`
@@ -203,7 +198,7 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 	return &a, nil
 }
 
-// tokenize waits for its turn, because a long text takes some 100 ms of CPU.
+// tokenize waits for its turn: a long text takes some 100 ms of CPU.
 func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error) {
 	if len(text) > maxText {
 		return nil,
@@ -239,7 +234,6 @@ func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (
 	return found.Worker, nil
 }
 
-// observe counts failures of a peer. It logs the first failure, and the first success after it.
 func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	if ctx.Err() != nil {
 		return

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// fields are the places of a prompt, in all APIs of OpenAI and Anthropic that generate text.
 type fields struct {
 	Route        json.RawMessage `json:"route"`
 	Messages     []message       `json:"messages"`
@@ -27,7 +26,6 @@ type message struct {
 
 var errNoPrompt = errors.New("request_body has no prompt: neither messages, nor prompt, nor input")
 
-// text returns the prompt as text, or its token IDs if the request has token IDs instead.
 func (f *fields) text() (string, []uint32, error) {
 	var b strings.Builder
 	line := func(role, text string) {
@@ -83,7 +81,6 @@ func lines(line func(role, text string), field string, messages []message) error
 	return nil
 }
 
-// plain reads the prompt of a completion: a text, a list with one text, or token IDs.
 func plain(raw json.RawMessage) (string, []uint32, error) {
 	var text string
 	var texts []string

@@ -25,34 +25,30 @@ import (
 )
 
 const (
-	maxWorkers = 1000
-	// maxBody bounds a request, and heldBodies all requests that are read at a time, in bytes.
+	maxWorkers          = 1000
 	maxBody, heldBodies = 8 << 20, 32 << 20
-	// blocks bounds the table of prefixes, over all workers: 60 MiB.
+	// blocks bounds the table of prefixes of all workers: 60 MiB.
 	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
-	// readRate is how many tokens a worker is expected to read in a second.
+	// readRate is in tokens a second.
 	readRate = 8000
-	// rereadWeight is the cost of an uncached token, relative to a token of the backlog. It is
-	// above 1, so that a worker that has the token cached is preferred, and because reading the
-	// token also delays later prompts.
+	// rereadWeight is the cost of an uncached token, relative to a token of the backlog.
 	rereadWeight = 2
 )
 
 // Config configures a Router. Workers or Service is required.
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
-	Service     string   // NAME:PORT; the name's addresses in DNS are workers, too; "" for none
-	CacheTokens int      // the KV cache of a worker, in tokens; default prefix.DefaultCapacity
-	// Lookup resolves the name of Service; default: the system's resolver.
-	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	Log    *slog.Logger // default slog.Default()
+	Service     string   // NAME:PORT in DNS; "" for none
+	CacheTokens int      // of a worker; default prefix.DefaultCapacity
+	Lookup      func(ctx context.Context, name string) ([]netip.Addr, error)
+	Log         *slog.Logger
 }
 
 // Router chooses workers. All methods may be called concurrently.
 type Router struct {
 	cfg    Config
-	name   string // of Service
+	name   string
 	port   uint16
 	index  *prefix.Index
 	routed *prometheus.CounterVec
@@ -147,8 +143,8 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker with the least to read, and counts the prompt as sent
-// there; "" if there is no worker.
+// Route returns the address of the worker with the least to read, or "", and counts the prompt
+// there.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)
@@ -191,7 +187,6 @@ func (w *worker) backlog(now time.Time) float64 {
 	return max(0, w.waiting-readRate*now.Sub(w.at).Seconds())
 }
 
-// set replaces the workers. Workers that stay keep their state.
 func (r *Router) set(addresses []string) {
 	addresses = slices.Compact(slices.Sorted(slices.Values(addresses)))
 	addresses = addresses[:min(len(addresses), maxWorkers)]
@@ -216,8 +211,6 @@ func (r *Router) set(addresses []string) {
 	r.workers = workers
 }
 
-// identity returns a worker's key in the index. The index needs an IP address, but a worker may
-// have a name.
 func identity(address string) netip.AddrPort {
 	sum := sha256.Sum256([]byte(address))
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(sum[:16])), 1)
@@ -257,7 +250,7 @@ func (r *Router) resolve(ctx context.Context) {
 	}
 }
 
-// lookup resolves the name once. A name without addresses means that no worker is ready.
+// A name without addresses means that no worker is ready.
 func (r *Router) lookup(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, lookupEvery)
 	defer cancel()

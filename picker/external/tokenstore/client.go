@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// NewKey returns a key that cannot be guessed: 128 random bits.
+// NewKey returns 128 random bits.
 func NewKey() string {
 	var bits [16]byte
 	_, _ = rand.Read(bits[:]) // never fails (Go 1.24)
@@ -37,7 +37,7 @@ func NewClient(url string, timeout time.Duration) (*Client, error) {
 	return &Client{peer}, nil
 }
 
-// Put stores a JSON list of token IDs under a new key, and returns the key.
+// Put stores a JSON list of token IDs under a new key.
 func (c *Client) Put(ctx context.Context, tokens []byte, traceParent string) (string, error) {
 	key := NewKey()
 	r, err := c.peer.Do(ctx,

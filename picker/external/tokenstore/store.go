@@ -19,11 +19,8 @@ import (
 
 const (
 	// MaxList bounds a list, in bytes of JSON: more than a million token IDs.
-	MaxList = 8 << 20
-	// heldBodies bounds the lists that clients send at a time, in bytes.
+	MaxList    = 8 << 20
 	heldBodies = 32 << 20
-	// entryBytes is the memory of a list in addition to its bytes: its key, its elements and its
-	// place in the map.
 	entryBytes = 256
 )
 
@@ -50,7 +47,7 @@ type entry struct {
 	key     string
 	list    []byte
 	expires time.Time
-	use     *list.Element // in Store.used
+	use     *list.Element
 }
 
 // New returns an empty Store, and registers its metrics.
@@ -112,7 +109,7 @@ func (s *Store) get(w http.ResponseWriter, r *http.Request, _ []byte) {
 	_, _ = w.Write(tokens) // fails only if the client is gone
 }
 
-// validList reports whether a text is a JSON list of integers from 0 to 2^32-1. Decoding it would
+// validList reports whether text is a JSON list of integers below 2^32. Decoding the list would
 // take more memory.
 func validList(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' || bytes.IndexByte(text[1:], '[') >= 0 || !json.Valid(text) {
@@ -127,14 +124,14 @@ func validList(text []byte) bool {
 			}
 		case strings.IndexByte("[], \t\r\n", c) >= 0:
 			value = 0
-		default: // a sign, a fraction, a text
+		default:
 			return false
 		}
 	}
 	return true
 }
 
-// Put stores a list. The caller must not change its bytes. Put returns false if the key exists.
+// Put stores a list, which the caller must not change. It returns false if the key exists.
 func (s *Store) Put(key string, tokens []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +152,7 @@ func (s *Store) Put(key string, tokens []byte) bool {
 	return true
 }
 
-// Get returns a list, or nil. The caller must not change it.
+// Get returns a list, or nil. The caller must not change the list.
 func (s *Store) Get(key string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +168,7 @@ func (s *Store) Get(key string) []byte {
 	return e.list
 }
 
-// Run drops expired lists until ctx ends, also while the store is idle.
+// Run drops expired lists until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(max(s.cfg.TTL/10, time.Second))
 	defer tick.Stop()
@@ -195,7 +192,6 @@ func (s *Store) size() int64 {
 
 func (e *entry) size() int64 { return int64(cap(e.list)) + entryBytes }
 
-// expire drops the expired lists. All lists have the same TTL, so the oldest expires first.
 func (s *Store) expire(now time.Time) {
 	for last := s.stores.Back(); last != nil; last = s.stores.Back() {
 		e := last.Value.(*entry)
