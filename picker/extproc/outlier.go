@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// The first ejection lasts firstEjection, each further ejection twice as long as the previous one.
+// The first ejection lasts firstEjection. Each further ejection doubles the time.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
-// outlier ejects a picker that did not answer in time, so that only one request waits for it. As in
-// Envoy's outlier detection, an ejected picker gets no requests, and then one trial request.
-// Failures that are found at once, such as a closed connection, do not eject a picker.
+// outlier ejects a picker that did not answer in time. An ejected picker gets no requests, then one
+// trial request, as in Envoy's outlier detection. Failures that are found at once, such as a closed
+// connection, do not eject a picker.
 type outlier struct {
 	mu       sync.Mutex
 	failures int
@@ -22,8 +22,8 @@ type outlier struct {
 	err      error
 }
 
-// admit returns why no request may be sent now, or nil. trial is true for the first request after
-// an ejection. The caller passes the outcome of each admitted request to done.
+// admit returns why no request may be sent now, or nil. trial marks the first request after an
+// ejection. The caller passes the outcome of each admitted request to done.
 func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,9 +46,9 @@ func (o *outlier) open(now time.Time) bool {
 type outcome int
 
 const (
-	answered outcome = iota // the picker answered or failed at once, so it is not stalled
+	answered outcome = iota // the picker answered or failed at once
 	late                    // no answer in time
-	canceled                // the client canceled, so nothing is known about the picker
+	canceled                // the client canceled
 )
 
 func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {

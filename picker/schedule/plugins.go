@@ -43,7 +43,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters has the filters that consider endpoints one by one; pluginNarrowers has the others.
+// pluginFilters consider each endpoint alone; pluginNarrowers compare endpoints.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -191,10 +191,9 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 type view struct {
 	r      *Request
 	c      []Candidate
-	states []endpoint.State // of all endpoints, by lot
+	states []endpoint.State // by lot
 	// paged means that at least half of the candidates have fresh pages. Stale pages then count as
-	// the worst of the fresh pages. Otherwise pages decide nothing: most may be missing for a
-	// reason other than the servers.
+	// the worst of the fresh pages. Otherwise pages decide nothing.
 	paged bool
 }
 
