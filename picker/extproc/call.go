@@ -17,19 +17,17 @@ const (
 	// MetadataKeySpill lists spill targets, comma-separated, such as
 	// "envoy://hops/hop.default.pool.b".
 	MetadataKeySpill = "x-penstock-spill"
-	// MetadataKeyPools lists the pools of the route's rule, comma-separated, for lists of models.
+	// MetadataKeyPools lists the pools of the route's rule, comma-separated.
 	MetadataKeyPools = "x-penstock-pools"
 	// MetadataKeyLast is "true" for a request that was already spilled.
 	MetadataKeyLast = "x-penstock-last"
-	// MetadataKeyOpen is "true" if this picker uses any known endpoint when the remote picker names
-	// none.
+	// MetadataKeyOpen is "true" if any known endpoint may serve when the remote picker names none.
 	MetadataKeyOpen = "x-penstock-open"
 	// MetadataKeySubset is a label selector for endpoints.
 	MetadataKeySubset = "x-penstock-subset"
 	// MetadataKeyImport is "true" in calls from another cluster, which imports the pool.
 	MetadataKeyImport = "x-penstock-import"
-	// MetadataKeyTries is "fixed" if the route limits the time of an attempt. A limit of the picker
-	// would replace the route's limit.
+	// MetadataKeyTries is "fixed" if the route, not the picker, limits the time of an attempt.
 	MetadataKeyTries = "x-penstock-tries"
 	// MetadataKeyUsage is "exact" if streams must report their tokens (BodyPolicy.Usage).
 	MetadataKeyUsage = "x-penstock-usage"

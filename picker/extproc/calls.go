@@ -11,9 +11,8 @@ import (
 // MaxCalls bounds the open calls of one other cluster at a process.
 const MaxCalls = 16384
 
-// Calls bounds the open calls of each other cluster, because a member of a cluster set is not
-// trusted to limit them. Calls whose connections prove no cluster share one bound. Calls of this
-// cluster's Gateways are not bounded.
+// Calls bounds the open calls of each other cluster. Calls whose connections prove no cluster share
+// one bound. Calls of this cluster's Gateways are not bounded.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64

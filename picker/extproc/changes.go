@@ -14,10 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Bounds of a remote picker's changes to a request.
 const (
 	maxChangedHeaders = 64
-	maxChangedBytes   = 32 << 10 // bytes of names and values
+	maxChangedBytes   = 32 << 10 // of names and values
 	// maxBodyGrowth is in bytes. A picker may add the token IDs of a long prompt.
 	maxBodyGrowth = 4 << 20
 )
@@ -27,11 +26,10 @@ type Changes struct {
 	headers  *extprocv3.HeaderMutation
 	body     []byte
 	replaced bool
-	bytes    int // of names and values
+	bytes    int
 }
 
-// connectionHeaders control the connection and the message framing; ownHeaders belong to the
-// gateway. A remote picker may change neither.
+// A remote picker may change neither connectionHeaders nor ownHeaders.
 var (
 	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
 		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
@@ -115,8 +113,7 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned compares the body that a remote picker returns with the body sent to it, and copies only
-// a changed body.
+// returned copies a remote picker's body only if it differs from the sent body.
 type returned struct {
 	sent    mem.BufferSlice
 	size    int

@@ -10,7 +10,6 @@ import (
 
 var errTruncated = errors.New("message ends inside a field")
 
-// maxGroupDepth bounds the nesting of unknown groups, which are skipped.
 const maxGroupDepth = 32
 
 // cursor reads protobuf from gRPC's buffers without joining them.
@@ -18,7 +17,7 @@ type cursor struct {
 	bufs mem.BufferSlice
 	cur  []byte // rest of bufs[idx]
 	idx  int
-	left int // bytes left in all buffers
+	left int
 }
 
 func newCursor(bufs mem.BufferSlice) cursor {

@@ -50,10 +50,10 @@ type Message struct {
 	bodyEnd, bodyEndAlone bool // end_of_stream and end_of_stream_without_message
 
 	raw     mem.BufferSlice
-	headers [][]byte      // encoded HeaderMaps
-	named   [names][]byte // first values of the headers in nameOf; nil if absent
+	headers [][]byte
+	named   [names][]byte // first values; nil if absent
 	context [][]byte
-	routing bool // headers contains one of endpointpicker.RoutingHeaders
+	routing bool
 }
 
 var messages = sync.Pool{New: func() any { return new(Message) }}
@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body earlier than the message, which must have no headers.
+// DropBody frees the body before the message, which must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()

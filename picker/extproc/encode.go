@@ -11,25 +11,22 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxChunk bounds the body bytes in one StreamedBodyResponse. Envoy limits an ext_proc message to
-// 64 KiB.
+// MaxChunk bounds the body bytes in one StreamedBodyResponse. Envoy limits a message to 64 KiB.
 const MaxChunk = 62 << 10
 
 // Answer is a Picker's decision about one request.
 type Answer struct {
-	// Status is 0 for a pick. Otherwise it is the HTTP status of an immediate response; 200 needs a
-	// Body.
+	// Status is 0 for a pick, otherwise the HTTP status of an immediate response.
 	Status int
-	// Endpoints is the pick. Each is "ip:port", or "envoy://hops/NAME" for a hop. The Picker may
-	// reuse the memory after the End of Track.
+	// Endpoints are "ip:port", or "envoy://hops/NAME" for a hop. The Picker may reuse the memory
+	// after the End of Track.
 	Endpoints List
-	// MaxRetries is the value of x-envoy-max-retries. A negative value does not change the header.
+	// MaxRetries is the value of x-envoy-max-retries. A negative value changes nothing.
 	MaxRetries int
-	// HeadersLimit is how long an endpoint may take to send headers before Envoy tries the next
-	// endpoint in parallel; 0 means no limit.
+	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
+	// parallel; 0 means no limit.
 	HeadersLimit time.Duration
-	// Headers are the headers of endpointpicker.RoutingHeaders to set in the request. The other
-	// headers of that list are removed.
+	// Headers are set in the request. All other endpointpicker.RoutingHeaders are removed.
 	Headers []Header
 	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs
 	// BodyPolicy.OwnWorkers.
@@ -40,29 +37,27 @@ type Answer struct {
 	// Pool and Lease appear in the access log, if Lease is set.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server stores the response. The gateway then reads the response's ID
-	// (translator/envoy, response.lua).
+	// Keeps means that the server stores the response, so the gateway reads the response's ID.
 	Keeps bool
-	// Used appears in the access log, too (accesslog.PickText); "" if no gate decided the request.
+	// Used is an accesslog.PickText for the access log, or "".
 	Used string
 	// Reason is short and stable ("pool_full"), for x-penstock-reason. Message is for display. Both
 	// need a Status.
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// RetryAfter is the value of Retry-After, rounded up to seconds. Dropped is the value of
-	// x-llm-d-request-dropped-reason. Both need a Status.
+	// RetryAfter is rounded up to seconds. Dropped is the value of x-llm-d-request-dropped-reason.
+	// Both need a Status.
 	RetryAfter time.Duration
 	Dropped    string
 	// ServedNamespace is the metadata namespace of the endpoint that served; the default is in
 	// Config.Names.
 	ServedNamespace string
-	// Track may be nil.
-	Track Tracker
+	Track           Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then calls another
 	// picker, or continues without a pick.
 	Unavailable bool
-	// Pass forwards the request unchanged and without a pick, if the gateway has only sent headers.
+	// Pass forwards the request without a pick, if the gateway has only sent headers.
 	Pass bool
 	// Passthrough is a remote picker's encoded ImmediateResponse, which replaces Status.
 	Passthrough []byte
@@ -101,7 +96,7 @@ type Response struct {
 
 // Tracker follows one request after its pick. The stream's goroutine calls its methods, End last.
 type Tracker interface {
-	// Response receives the response's headers. It returns a header to set, or the zero Header.
+	// Response returns a header to set, or the zero Header.
 	Response(Response) Header
 	// Begun is called at the first body byte, if the gateway sends bodies as they arrive.
 	Begun()
@@ -132,7 +127,7 @@ const (
 // writer encodes a message backwards: a nested message's length is known when its tag is written.
 type writer struct {
 	buf []byte
-	at  int // offset of the first byte written
+	at  int
 }
 
 func (w *writer) len() int { return len(w.buf) - w.at }
@@ -190,7 +185,7 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header writes a member of HeaderMutation.set_headers. The new value replaces all values.
+// header sets a header in HeaderMutation.set_headers.
 func (w *writer) header(name string, value ...string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
@@ -232,8 +227,8 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// pick writes a message whose last field is the oneof, so that a new body can follow. A response to
-// trailers can only carry metadata.
+// The oneof is the last field, so that a new body can follow. A response to trailers can only carry
+// metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -286,7 +281,7 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 }
 
 func (w *writer) lease(l Lease) {
-	var memory [13]byte // fits the largest number
+	var memory [13]byte
 	digits := strconv.AppendUint(memory[:0], l.Number, 36)
 	entry := w.len()
 	w.text(string(digits))
@@ -298,8 +293,7 @@ func (w *writer) lease(l Lease) {
 	w.close(1, entry)
 }
 
-// Dynamic metadata of a pick, for the access log. The filter's receiving_namespaces must list
-// MetadataNamespace and envoy.lb.
+// The filter's receiving_namespaces must list MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
 	MetadataPool      = "pool"
@@ -357,13 +351,12 @@ func errorBody(a *Answer, anthropic bool) string {
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
-		return "" // unreachable: strings always marshal
+		return ""
 	}
 	return string(body)
 }
 
-// Responses without changes. All streams share them: they hold no pooled memory, so gRPC's Free has
-// no effect.
+// All streams share these replies: they hold no pooled memory, so gRPC's Free has no effect.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)
@@ -402,8 +395,8 @@ func passReply(phase protowire.Number) *reply {
 	return w.done()
 }
 
-// echoReply sends a chunk of at most MaxChunk bytes back, as FULL_DUPLEX_STREAMED requires. The
-// reply takes the chunk's references.
+// echoReply returns a chunk of at most MaxChunk bytes, as FULL_DUPLEX_STREAMED requires. The reply
+// takes the chunk's references.
 func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
 	size := chunk.Len()
 	w := newWriter(48)

@@ -20,50 +20,48 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string   // Gateway ("namespace/name") whose key the call has; "" if calls need no key
-	Member      string   // the other cluster that the connection proves; "" if it proves none
-	Pool        string   // "" if the gateway named none
-	Open        bool     // see MetadataKeyOpen
-	Imported    bool     // from another cluster's gateway, which imports the pool
-	One         bool     // the gateway reads one address: Envoy's ORIGINAL_DST clusters read no list
-	Retries     int      // by the route's retry policy
-	Fixed       bool     // see MetadataKeyTries
-	Exact       bool     // see MetadataKeyUsage
-	Spill       []string // targets, in order
-	Subset      string   // label selector of the endpoints; "" for all
-	Pools       []string // of the route's rule; nil if the gateway does not list them
-	Last        bool     // the request was already spilled
-	Bodyless    bool     // the request ended with its headers
-	TraceParent string   // W3C trace context; "" without tracing
+	Gateway     string // "namespace/name" whose key the call has; "" if calls need no key
+	Member      string // other cluster that the connection proves; "" if none
+	Pool        string
+	Open        bool // see MetadataKeyOpen
+	Imported    bool // from a gateway of another cluster
+	One         bool // the gateway reads one address (ORIGINAL_DST)
+	Retries     int
+	Fixed       bool // see MetadataKeyTries
+	Exact       bool // see MetadataKeyUsage
+	Spill       []string
+	Subset      string   // label selector; "" for all
+	Pools       []string // of the route's rule; may be nil
+	Last        bool
+	Bodyless    bool
+	TraceParent string // "" without tracing
 	Headers     *Message
 	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED with BodyPolicy.Whole or Keep. With Keep
 	// alone, Body may be incomplete.
 	Body mem.BufferSlice
-	// Facts are zero without a body, and if too many bodies are held. Facts.Chain is valid during
-	// Pick.Answer.
+	// Facts are zero without a body. Facts.Chain is valid during Pick.Answer.
 	Facts request.Facts
 
 	exchange *exchange
 	extended bool
 }
 
-// Reported reports whether an access log reports the request's end. Only gateways of this cluster
-// that Penstock configures have such a log. For others, the call's end counts as the request's end.
+// Reported reports whether an access log reports the request's end: only gateways of this cluster
+// that Penstock configures have such a log.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
 // MaxExtension bounds Extend. It is below Envoy's maximum (translator/envoy, maxMessageTimeout).
 const MaxExtension = 290 * time.Second
 
-// Extend makes the gateway wait up to d from now for the next response, instead of 2 s. It works
-// once per request, because Envoy accepts it once per message. In FULL_DUPLEX_STREAMED, responses
-// have no timeout, and Extend does nothing.
+// Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
+// counts, because Envoy accepts one for each message. FULL_DUPLEX_STREAMED has no timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
 		return
 	}
 	r.extended = true
-	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call
+	_ = x.send(timeoutReply(min(d, MaxExtension)))
 }
 
 // ShowsFirstByte reports whether the gateway sends the response's body as it arrives.
@@ -82,14 +80,14 @@ type exchange struct {
 
 	request      Request
 	policy       BodyPolicy
-	served       string // metadata namespace of the endpoint that served
+	served       string
 	requestMode  Mode
 	responseMode Mode
 	observe      bool
 
-	waiting bool // the pick waits for the body
+	waiting bool
 	size    int
-	held    int64            // bytes held in Bodies
+	held    int64
 	scanner *request.Scanner // nil before the first body bytes
 	spread  *request.Spread  // nil if the pool needs no hash
 	change  change
@@ -97,9 +95,9 @@ type exchange struct {
 	renamed mem.BufferSlice // sent with the replaced model; nil if the model stays
 	rewrite *request.Rewriter
 
-	done        bool // the call may end
-	rejected    bool // an immediate response was sent
-	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
+	done        bool
+	rejected    bool
+	requestEnd  bool // sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
 	begun       bool
 	track       Tracker
@@ -197,9 +195,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// Envoy must not send this body, because gRPC receives a whole message before the
-			// message is counted. Without the body, Process cannot remove members, so the request
-			// gets a 503.
+			// gRPC would receive the whole body before it is counted. Process cannot remove members
+			// without the body, so the request gets a 503.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
@@ -212,7 +209,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.send(passRequestHeaders)
 	case ModeFullDuplexStreamed:
 		x.waiting = true
-		return nil // the pick answers the headers after the body is read
+		return nil
 	}
 	x.rewriteChunks()
 	return x.choose(replyRequestHeaders)
@@ -325,8 +322,7 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts a body that is not read because too many bodies are held. It returns an answer
-// if the caller (needed) or the pool's policy requires the body.
+// overloaded counts an unread body. It returns an answer if needed or the policy requires the body.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)

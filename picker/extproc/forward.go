@@ -20,14 +20,14 @@ type conversation struct {
 	peer   *peer
 	q      *Request
 	cancel func()
-	extend func(time.Duration) // extends the remote picker's time
+	extend func(time.Duration)
 	answer RemoteAnswer
 	body   returned
-	quit   chan struct{} // closed when no further message is needed
+	quit   chan struct{}
 }
 
-// silence bounds the time between a remote picker's pick and the returned body. The protocol
-// requires the body, but not all pickers return it.
+// silence bounds the wait for the body after a remote picker's pick. The protocol requires the
+// body, but not all pickers return it.
 const silence = 250 * time.Millisecond
 
 type received struct {
@@ -89,7 +89,7 @@ func (c *conversation) send() error {
 			RequestBody: &extprocv3.HttpBody{Body: chunk, EndOfStream: body.Remaining() == 0},
 		}
 		if c.stream.Send(&extprocv3.ProcessingRequest{Request: m}) != nil {
-			break // the remote picker ended the stream; RecvMsg returns its answer or error
+			break // RecvMsg returns the remote picker's answer or error
 		}
 	}
 	return nil
@@ -247,13 +247,12 @@ type encoded []byte
 
 type discarded int
 
-// remoteMessage has the fields of a ProcessingResponse that a relay needs, except header changes.
 type remoteMessage struct {
 	endpoints []string
 	problem   error
-	immediate []byte // encoded ImmediateResponse, or nil
+	immediate []byte
 	status    int
-	timeout   time.Duration // requested extension of the timeout
+	timeout   time.Duration
 	body      bool
 	chunk     *extprocv3.StreamedBodyResponse
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// name is the index of a header that picks look up. One pass finds all of them: a pick with a
-// prompt of 1 KB then takes 4.9 us in addition to gRPC, instead of 8.2 us.
+// name is the index of a header that picks look up. One pass finds all of them, which saves a pick
+// 1.2 to 3.3 us.
 type name uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	nameTPOT
 	namePlainTTFT
 	namePlainTPOT
-	names // number of names with a value
+	names
 
 	// routing is the index of all of endpointpicker.RoutingHeaders. Their values are not kept.
 	routing
@@ -124,9 +124,8 @@ func (m *Message) nameHeaders() {
 	}
 }
 
-// nextHeader reads one field of a HeaderMap and returns the rest of the block. ok is false if the
-// field is not a header. A header's value is never nil. Envoy sends raw_value; other data planes
-// may send value.
+// nextHeader returns one field of a HeaderMap and the rest of the block. ok is false if the field
+// is not a header. Envoy sends raw_value; other data planes may send value.
 func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	num, entry, rest := nextField(block)
 	if num != 1 {

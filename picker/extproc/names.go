@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Names are the names with which a data plane and a picker exchange endpoints. Empty names mean the
+// Names are the names with which a data plane and a picker exchange endpoints. The defaults are the
 // names of the endpoint picker protocol.
 type Names struct {
 	// Destination is the header and metadata key of a pick; default x-gateway-destination-endpoint.
@@ -16,7 +16,6 @@ type Names struct {
 	Subset string
 }
 
-// Metadata namespaces and keys of the endpoint picker protocol.
 const (
 	namespaceLB     = "envoy.lb"
 	namespaceSubset = "envoy.lb.subset_hint"

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The first ejection lasts firstEjection. Each further ejection doubles the time.
+// Each ejection lasts twice as long as the previous one.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
@@ -47,8 +47,8 @@ type outcome int
 
 const (
 	answered outcome = iota // the picker answered or failed at once
-	late                    // no answer in time
-	canceled                // the client canceled
+	late
+	canceled
 )
 
 func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {

@@ -24,8 +24,7 @@ const (
 	connectTimeout = 500 * time.Millisecond
 	// turnTimeout bounds the wait for an answer while another address can be tried.
 	turnTimeout = 700 * time.Millisecond
-	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that a request can still be spilled or
-	// answered.
+	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that the request can still be answered.
 	answerTimeout = 1700 * time.Millisecond
 	// maxMessage bounds a remote picker's messages, in bytes.
 	maxMessage = 1 << 20
@@ -111,8 +110,7 @@ type RemoteAnswer struct {
 	Immediate []byte   // encoded ImmediateResponse; nil with a pick
 	Status    int
 	Changes   Changes
-	// Track forwards the response headers to the remote picker, and ends its call. End may be
-	// called from any goroutine, repeatedly.
+	// Track ends the remote picker's call. End may be called from any goroutine, repeatedly.
 	Track Tracker
 }
 

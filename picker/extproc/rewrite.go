@@ -25,7 +25,7 @@ type change struct {
 	set        []Header
 	remote     Changes
 	remove     []string
-	replaced   bool // body replaces the request's body, in this message
+	replaced   bool
 	body       mem.BufferSlice
 }
 
@@ -59,8 +59,8 @@ var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody replaces the model, and removes the client's workers and the members for the picker.
-// It returns the client's model. From then on the scanner's facts describe the new body.
+// rewriteBody changes a body as the policy requires, and returns the client's model. From then on
+// the scanner's facts describe the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -269,8 +269,7 @@ func (x *exchange) passUnread() {
 	}
 }
 
-// readNothing continues without the body, because too many bodies are held. It returns an answer if
-// the body is required.
+// readNothing continues without the body, or returns an answer if the body is required.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	switch problem = x.overloaded(false); {
 	case problem != nil:

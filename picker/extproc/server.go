@@ -12,8 +12,7 @@ import (
 
 // Picker decides about requests. Many streams call it concurrently.
 type Picker interface {
-	// Begin begins the pick of a call's request, before any message. It may set r.Imported. An
-	// error ends the call.
+	// Begin may set r.Imported. An error ends the call.
 	Begin(ctx context.Context, r *Request) (Pick, error)
 }
 
@@ -27,7 +26,6 @@ type Pick interface {
 	// Answer answers the request, once. After the End of Answer.Track it must not keep any part of
 	// the request.
 	Answer() Answer
-	// End ends the use of the Pick.
 	End()
 }
 
@@ -38,7 +36,7 @@ type BodyPolicy struct {
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
-	// Keep means that Pick can use the body. If too many bodies are held, Pick does without it.
+	// Keep means that Pick can use the body, if there is room for it.
 	Keep bool
 	// Valid rejects bodies that are not JSON with 400, for APIs whose prompts are known. It needs
 	// Keep.
@@ -76,7 +74,7 @@ type Config struct {
 	// ImportBodies are for calls from other clusters; default: NewBodies(0).
 	ImportBodies *Bodies
 	Calls        *Calls // for other clusters; default: NewCalls(0)
-	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
+	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
 	// Member returns the other cluster that a call's connection proves; may be nil.
 	Member   func(context.Context) string

@@ -23,7 +23,7 @@ const (
 // page, every model counts as an adapter once requests name several models.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
-	blind   atomic.Bool // at the last pick no server had a page
+	blind   atomic.Bool
 	first   atomic.Pointer[string]
 	several atomic.Bool // requests named several models while blind
 	asked   asked

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Hashing configures the strategy "chwbl". A zero value means the default given.
+// Hashing configures the strategy "chwbl". Zero values mean the defaults.
 type Hashing struct {
 	VirtualNodes int     // of each endpoint; default 100
 	LoadFactor   float64 // maximum of an endpoint's requests in flight relative to the mean; default 1.25
@@ -111,8 +111,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c, in ring order from key. Candidates that fit
-// come first. c is in the order of the ring's list.
+// first moves up to n candidates to the front of c, in ring order from key; fitting candidates come
+// first. c is in the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0

@@ -11,8 +11,8 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Problem is why the last scrape failed or what it ignored, or why the server's published load
-	// does not arrive. The caller of Describe adds other reasons why State is not fresh.
+	// Problem is why the last scrape failed or what it ignored. The caller of Describe adds other
+	// reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
 	// Prefixes describes what KV events report about the server's cache. The caller of Describe
 	// sets it.
@@ -43,8 +43,7 @@ type Verdict struct {
 	TPOT    float64 `json:"tpot,omitempty"`
 	Late    bool    `json:"late,omitempty"`
 	Session bool    `json:"session,omitempty"`
-	// Cached is in tokens of the prompt.
-	Cached int `json:"cached,omitempty"`
+	Cached  int     `json:"cached,omitempty"`
 }
 
 // Score is one plugin's score of an endpoint, 0 to 1.

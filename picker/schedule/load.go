@@ -64,7 +64,7 @@ type load struct {
 type parts struct {
 	prompt   float64 // to read the uncached prompt, including the delay of other requests
 	evicted  float64 // to read evicted tokens again
-	backlog  float64 // to read the earlier prompts
+	backlog  float64
 	inFlight float64
 	others   float64 // for uncounted requests on the server's page
 	kv       float64 // to read the preempted part again

@@ -26,8 +26,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.PrefixCacheScorer: func(p endpointpicker.Instance) pluginScorer {
 		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
 	},
-	endpointpicker.LoRAAffinityScorer: func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
-	// newPlugins numbers the external scorers
+	endpointpicker.LoRAAffinityScorer:    func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
 	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} },
 	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
 	endpointpicker.NoHitLRUScorer:        newNoHitLRU,
@@ -73,7 +72,7 @@ type plugins struct {
 	narrowers []named
 	scorers   []weighted
 	choice    choice
-	kind      string // key of choice in choices
+	kind      string
 	random    func() uint64
 	admission endpointpicker.Admission
 	foresees  *load // predicts latency; nil if no plugin needs it

@@ -122,8 +122,7 @@ func (m *mediaCache) note(r *Request, c *Candidate) {
 	}
 }
 
-// headerLabel is header-label-affinity-scorer: 1 if the endpoint's label equals the request's
-// header.
+// headerLabel is header-label-affinity-scorer: 1 if the endpoint's label equals the header.
 type headerLabel struct {
 	*endpointpicker.HeaderLabel
 }

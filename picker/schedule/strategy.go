@@ -60,7 +60,7 @@ type Strategy struct {
 	random    func() uint64
 	turn      *atomic.Uint64 // round-robin position; nil in other strategies
 	chooser   chooser        // replaces the scorer; nil in strategies that compare costs
-	noters    []noter        // record Rank's choices
+	noters    []noter
 	// variants replace the strategy for requests that name them (Request.Profile).
 	variants map[string]*Strategy
 }
@@ -94,7 +94,7 @@ type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // in seconds for strategy load, in requests for least-request
 	Score    float64 // weighted sum of scores in strategy plugins
-	Cached   int     // cached tokens of the prompt
+	Cached   int     // tokens of the prompt
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
 	// 0 if unknown. They are set for the first candidate, and for all if the request has an
 	// Objective.
@@ -110,25 +110,25 @@ type Candidate struct {
 	Drawn    bool // compared by power-of-two-picker for the first place
 
 	last     bool // suspect, so the last choice
-	out      bool // a narrower excludes it
+	out      bool
 	warm     bool // a candidate has a part of the prompt cached
-	misses   bool // misses the request's objective
+	misses   bool
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
 	early    bool // the first byte may precede the first token
 	doubt    doubt
 	lot      uint32
-	uncached float64 // uncached tokens of the prompt
+	uncached float64
 	weight   float64 // factor on the time to read uncached
 	evicts   float64 // part of weight that is for evictions
 	returns  float64 // uncached tokens whose eviction costs nothing at the former home
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
-	adapter  uint64  // hash of the LoRA adapter; 0 if none is needed
+	adapter  uint64  // 0 if none is needed
 	slots    int
 	affinity uint64  // of the adapter to the server
 	away     float64 // additional seconds away from the adapter's homes
-	loads    bool    // the server must load the adapter
-	crowded  bool    // loads, and its page shows other adapters in all slots
+	loads    bool
+	crowded  bool // loads, and its page shows other adapters in all slots
 }
 
 // Suspect reports whether the endpoint is the last choice.
@@ -154,7 +154,7 @@ type Scratch struct {
 	candidates []Candidate
 	// Eligible is the number of allowed endpoints that passed all filters except full.
 	Eligible int
-	fresh    int // fresh eligible endpoints
+	fresh    int
 	// Shed means that the last Rank shed the request although some endpoints are not full.
 	Shed bool
 	Why  string

@@ -5,7 +5,6 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 // Criticality is a request's criticality; "" means Standard.
 type Criticality string
 
-// The strategy "tree" answers a Sheddable request with 429 if no endpoint has capacity.
 const (
 	Critical  Criticality = "Critical"
 	Standard  Criticality = "Standard"
