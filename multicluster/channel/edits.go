@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// edit records that an item was published or retracted, or that it expired.
 type edit struct {
 	seq uint64
 	key string
@@ -14,8 +13,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit at Topic.seq and drops old edits. For subscribers that need a dropped edit,
-// walk.all compares all items. Channel.mu is held.
+// note records an edit and drops old edits. Subscribers that need a dropped edit compare all items
+// (walk.all). Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -25,8 +24,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after publication seq. ok is false if some of these edits were dropped,
-// or if Judge was called after seq. Channel.mu is held.
+// since returns the edits after publication seq. ok is false if some of them were dropped, or Judge
+// was called after seq. Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -45,8 +44,8 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush sends the edits after publication before. It does not notify subscribers that may receive
-// none of these edits. Channel.mu is held.
+// flush sends the edits after publication before, to subscribers that may receive one of them.
+// Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	concerns, passed := t.concerned(edits), false
@@ -111,7 +110,7 @@ func (w *walk) edited(edits []edit) {
 			continue
 		}
 		switch it, ok := w.topic.items[e.key]; {
-		case ok && it.seq != e.seq: // a later edit of the list has the same item
+		case ok && it.seq != e.seq: // a later edit has the same item
 		case ok && w.topic.shows(w.to, e.key):
 			w.put(e.key, it)
 		default:

@@ -23,11 +23,10 @@ import (
 )
 
 const (
-	// retryInterval is the time between attempts to connect. It is short, so that a starting
-	// process is found at once.
+	// retryInterval is short, so that a starting process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// shortestPause is the interval after a stream that ended because of the peer's messages. It
-	// doubles each time, up to longestPause.
+	// shortestPause follows a stream that the peer's messages ended. It doubles each time, up to
+	// longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -46,14 +45,14 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions has the versions of the items in effect, by topic and key, for topics that resume. A
-	// topic has none until its snapshot has arrived, and after an error.
+	// versions has the versions of the items in effect, by topic and key. A topic has none before
+	// its snapshot and after an error.
 	versions map[string]map[string]string
 	logs     quota
 }
 
-// maxVersion bounds a key together with its version, in bytes. A subscriber with a longer pair
-// requests a snapshot.
+// maxVersion bounds a key with its version, in bytes. With a longer pair, a subscriber requests a
+// snapshot.
 const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
@@ -96,7 +95,7 @@ func (c *Channel) topicsByName() map[string]*Topic {
 // would race with the resolver.
 var errRedial = errors.New("the peer is back")
 
-// dialAgain connects to unreachable peers again, one of which is probably back. c.mu is held.
+// dialAgain connects again to unreachable peers, one of which is probably back. c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -165,7 +164,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		}
 	}()
 	pause := shortestPause
-	logged := codes.OK // the logged cause of the disconnection; OK: not logged
+	logged := codes.OK // of the disconnection
 	for {
 		if conn == nil {
 			var err error
@@ -221,8 +220,8 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether the peer's messages ended the stream, or the peer denied it. gRPC
-// returns Internal for undecodable messages.
+// exceeded reports whether the peer's messages ended the stream. gRPC returns Internal for
+// undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -249,8 +248,8 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read subscribes to all topics on one connection. It delivers and acknowledges the responses of
-// each topic independently. It calls connected at the first response.
+// read subscribes to all topics on one connection. It acknowledges the responses of each topic
+// independently, and calls connected at the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -357,7 +356,6 @@ func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	return f, first
 }
 
-// received drops items with invalid keys, and calls Config.Received.
 func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if f.topic.drop(r, &f.dropped) {

@@ -8,8 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response above partItems or partBytes is sent as several messages, its parts. Each part waits
-// for the acknowledgement of the previous part, so memory at both ends is bounded.
+// A larger response is sent in parts. Each part waits for the acknowledgement of the previous part,
+// so memory is bounded at both ends.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -88,7 +88,6 @@ func (a *assembly) add(r *response) (whole *response, err error) {
 	return nil, nil
 }
 
-// weight is the size of a message, in bytes.
 func weight(r *response) (n int) {
 	for _, key := range r.GetRemovedResources() {
 		n += len(key) + partOverhead

@@ -61,8 +61,7 @@ type subscription struct {
 	made        bool   // first is made, or the topic has no snapshot
 	first       []Item // the items of Topic.Snapshot, until the first response
 	sent, acked uint64 // Topic.seq
-	// inFlight is true while a response is not acknowledged. After the first response, sent may be
-	// 0.
+	// inFlight is true while a response is not acknowledged.
 	inFlight bool
 	sentAt   time.Time
 	known    map[string]bool
@@ -181,8 +180,8 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. A topic of a newer release, which does
-// not exist here, gets no response.
+// request processes a subscription or an acknowledgement. A topic of a newer release gets no
+// response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,8 +222,7 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published, so
-// no item is lost.
+// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

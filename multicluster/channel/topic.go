@@ -23,18 +23,16 @@ type Item struct {
 
 // Update has changes of one peer's items on a topic, or its disconnection.
 type Update struct {
-	// Peer is the address of the process.
 	Peer string
 	// Snapshot means that Items are complete. The peer retracted all other items.
 	Snapshot bool
-	// Disconnected means that the connection is lost, or the address is no longer a peer's. Other
-	// fields except Peer are empty.
+	// Disconnected means that the connection is lost, or the address is no longer a peer's. Only
+	// Peer is set then.
 	Disconnected bool
-	// Items were published, for the first time or again. Retracted has keys.
+	// Retracted has keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes dropped items: undecodable items, and items whose keys Topic.Keys rejects;
-	// nil: none.
+	// Dropped describes undecodable items, and items whose keys Topic.Keys rejects.
 	Dropped error
 }
 
@@ -46,12 +44,12 @@ type Topic struct {
 
 	// The following fields are set before Channel.Run.
 	handlers []func(context.Context, Update) error
-	snapshot func() []Item                     // nil: none
+	snapshot func() []Item
 	visible  func(subscriber, key string) bool // nil: all items
 	receiver func(key string) string           // nil: an item may have several receivers
 	keys     func(key string) error            // nil: all keys
 	resumes  bool
-	run      []func(context.Context) // goroutines of Mirrors, which Channel.Run starts
+	run      []func(context.Context) // of Mirrors; Channel.Run starts them
 
 	subscribed atomic.Int64 // number of other processes
 
@@ -88,27 +86,25 @@ func (c *Channel) Topic(name string) *Topic {
 }
 
 // Subscribe calls handle with every Update of a peer, one call at a time per peer, and acknowledges
-// the update when handle returns. Errors are logged; updates are not repeated. Call it before Run.
+// the update afterwards. Errors are logged. Call it before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes. Its items are added to the first response,
-// so new subscribers of a topic that publishes only changes get the present state. make may
-// publish. Call it before Run.
+// Snapshot calls make when another process subscribes, and adds the items to the first response. A
+// topic that publishes only changes thereby sends its present state. make may publish. Call it
+// before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, named
-// by Config.Identify, may receive an item. The topic calls show for each published item, and for
-// all items when a subscriber connects. Call Visible before Run.
+// Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
+// an item. Call it before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Addressed declares that Visible shows each item only to one name, which to(key) returns. Then a
-// publication costs its items plus the subscribers, not their product. Call it before Run.
+// Addressed declares that Visible shows each item only to the name that to(key) returns. A
+// publication then costs its items plus the subscribers, not their product. Call it before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
-// Keys sets the check of items' keys. An item with an error is dropped before the peer's next
-// message is read. Call it before Run.
+// Keys sets the check of items' keys. Items with an error are dropped. Call it before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -135,14 +131,14 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 func (t *Topic) Resume() { t.resumes = true }
 
 // ErrSendAgain is returned by a handler that needs all items of the peer. The channel then opens a
-// new stream and receives a snapshot.
+// new stream.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
 	return t.visible == nil || t.visible(s.name, key)
 }
 
-// Subscribed reports whether another process subscribes. Later subscribers get a snapshot.
+// Subscribed reports whether another process subscribes.
 func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }
 
 // Subscribers returns how many other processes subscribe.
@@ -215,8 +211,7 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer. Each process has Config.AckTimeout, which each message to it restarts. Acknowledged returns
-// ctx's error if ctx ends before.
+// peer, or ctx ends. Each process has Config.AckTimeout after each message to it.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -266,8 +261,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns the time until the last process that has not acknowledged target times out; at
-// most 0: none is waited for. Channel.mu is held.
+// behind returns the time until the last process that has not acknowledged target times out; 0 or
+// less without such a process. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

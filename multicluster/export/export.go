@@ -13,28 +13,25 @@ import (
 
 // Config configures Decide.
 type Config struct {
-	// Cluster is this cluster's name in the set. Members are the names of the other members.
+	// Cluster is this cluster's name in the set. Members are the other members' names.
 	Cluster string
 	Members []string
-	// Pickers are the addresses of this cluster's Penstock picker for other clusters, if any.
-	// Cleartext means that the picker serves gRPC without TLS.
+	// Pickers are the addresses of this cluster's Penstock picker for other clusters. Cleartext
+	// means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
 	// MembersPick means that Pickers serve only members' Gateways.
 	MembersPick bool
 	// Offers are pools that other gateways may use. In EndpointMode the value is a port of Pickers
-	// that serves only this pool; 0: there is no such port. In ParentMode other gateways use the
-	// addresses in the status of this cluster's Gateways.
+	// that serves only this pool; 0: there is no such port.
 	Offers map[objectid.Pool]int32
-	// PeerListener is true if Gateways have or will have a peer listener. Members use it in
+	// PeerListener means that Gateways have or will have a peer listener, for members in
 	// ParentMode.
 	PeerListener bool
-	// Region and Zone locate this cluster; "": unknown.
 	Region, Zone string
-	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
+	// PodCIDRs are this cluster's pod ranges, for importers.
 	PodCIDRs []string
-	// Hub is true if a hub decides. A hub has only the cluster's objects; it takes the address of
-	// the cluster's Penstock picker from Pool.Own.
+	// Hub means that a hub decides. It finds the cluster's Penstock picker in Pool.Own.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
 	// from Pods in the store.
@@ -47,31 +44,30 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// To are the members that may import the pool; nil: all members.
 	To []string
-	// Offered means that other gateways can use the export, by Config.Offers.
+	// Offered means that other gateways can use the export.
 	Offered bool
 	// Incarnation changes when a member may import the pool that could not import it before.
-	// Reports on an earlier incarnation are ignored. cmd sets Incarnation.
+	// Reports on an earlier incarnation are ignored. cmd sets it.
 	Incarnation uint64
 }
 
 // Decision is the result for a pool with annotations about exports.
 type Decision struct {
 	Pool objectid.Pool
-	// Asked means that the annotations request the export. Otherwise there are only findings.
+	// Asked means that the annotations request the export.
 	Asked bool
-	// Valid is true if the annotations are valid, or Wish replaces them (Kept). To has the members
-	// that may import the pool; nil: all members.
+	// Valid means that the annotations are valid, or Kept. To has the members that may import the
+	// pool; nil: all members.
 	Valid bool
 	To    []string
 	// Wish is the content of the last valid annotations; nil: none.
 	Wish *Wish
-	// Kept means that the annotations are invalid, and Export follows Wish. Reason and Message
-	// describe the problem.
+	// Kept means that the annotations are invalid, and Export follows Wish.
 	Kept bool
 	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
 	Waiting bool
 	Export  *Export
-	// Reason and Message are for the condition Exported: why the pool is not exported.
+	// Reason and Message are for the condition Exported.
 	Reason, Message string
 	Findings        []report.Finding
 }

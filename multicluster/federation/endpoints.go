@@ -19,14 +19,13 @@ const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds the number of a member's pools with parts. Config.Share bounds their
-	// size; each part takes partSize more.
+	// maxAssemblies bounds the number of a member's pools with parts. Each part takes partSize
+	// bytes more of Config.Share.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
 
-// part is the wire form of some endpoints of a pool. Its key is the record's key, "#" and its
-// number.
+// part has some endpoints of a pool. Its key is the record's key, "#" and its number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`
@@ -36,8 +35,8 @@ type part struct {
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
 // partsFor returns the number of parts for n endpoints, a power of two; 0: the endpoints are in the
-// record. It keeps the previous number, before, unless parts become almost empty or large: after a
-// change all endpoints are sent again.
+// record. It keeps the previous number, before, unless parts become almost empty or large, because
+// a change sends all endpoints again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -78,8 +77,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. If
-// e.Pool is empty, the key is invalid.
+// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. For an
+// invalid key, e.Pool is empty.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {

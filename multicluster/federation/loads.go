@@ -17,8 +17,7 @@ const (
 	// loadTTL is how long a report is sent to members that subscribe late.
 	loadTTL   = 5 * time.Second
 	maxWanted = 4096
-	// maxLoadBlocks and maxSenders bound the lists of a report; maxSender a sender's name and
-	// maxLoad a report, in bytes.
+	// Bounds of a report's lists, and, in bytes, of a sender's name and of a report.
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxSender     = 128
@@ -30,13 +29,12 @@ type Load struct {
 	Least   float64 // seconds until a server of the pool would begin a prompt that arrives now
 	Servers int
 	Rate    float64 // tokens a second at which one server reads prompts; 0: unknown
-	// Counted has the requests that arrived from each sender of the importer since the reporting
-	// cluster began to count (Epoch).
+	// Counted has the requests that arrived from each sender of the importer since Epoch.
 	Counted map[string]uint64
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).
 	Blocks   []uint64
-	Capacity int // blocks that the pool's servers can cache together; 0: unknown
+	Capacity int // that the pool's servers can cache together; 0: unknown
 	Interval time.Duration
 }
 
@@ -88,7 +86,6 @@ func (f *Federation) Wanted() (out []objectid.Member) {
 	return out
 }
 
-// receiveWanted records a member's load requests. A disconnected member requests no load.
 func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +165,7 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// decodeLoad reads a report. Package selection brings the report's figures into range.
+// decodeLoad checks no figures, because package selection brings them into range.
 func decodeLoad(value []byte) (Load, error) {
 	var wire load
 	if len(value) > maxLoad {

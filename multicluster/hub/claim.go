@@ -11,9 +11,8 @@ type claim struct {
 const twin = ", which may be another member, too"
 
 // claim records a member's cluster. It returns another member that is the same cluster; "": none.
-// certain is true if both members have the same address. Otherwise one API server may fake the UID
-// of the other, so both members stay. An import that both write belongs to the first of them
-// (HubWriter.Member).
+// certain means that both members have the same address. Otherwise one API server may fake the UID
+// of the other, so both members stay.
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

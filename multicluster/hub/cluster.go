@@ -33,7 +33,7 @@ import (
 
 const (
 	// contactInterval is the time between two requests that prove contact with a member: a third of
-	// a lease. contactTimeout bounds such a request.
+	// a lease.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
 	restartDelay    = 5 * time.Second
@@ -369,7 +369,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	var demands []kube.Demand
 	first := true
 	var spent pace
-	c.decideAgain() // that a member without objects exports nothing is a decision, too
+	c.decideAgain() // a member without objects needs a decision, too
 	for {
 		decide := false
 		select {

@@ -29,15 +29,14 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// LeaseName is the name of the Lease for the election of a leader among the hubs of a management
-// cluster.
+// LeaseName is the name of the Lease that elects a leader among the hubs of a management cluster.
 const LeaseName = "penstock-hub"
 
 const (
-	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
+	// defaultMemory is also the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart is the part of the memory for members' objects: with a fifth, the process stays
-	// within half of the memory (measured: 55 MiB, and garbage of half the heap).
+	// budgetPart is the part of the memory for members' objects. With a fifth, the process stays
+	// within half of the memory.
 	budgetPart = 5
 )
 
@@ -47,17 +46,16 @@ const checkInterval = 5 * time.Second
 type Config struct {
 	// REST is the access to the management cluster with the ClusterSet; nil: Paths have it.
 	REST *rest.Config
-	// Namespace is the Lease's namespace, Identity this process's name, with REST.
+	// Namespace is the Lease's namespace, Identity this process's name.
 	Namespace, Identity string
 	// Paths are the files with the ClusterSet, without REST.
 	Paths []string
-	// StateDir is the folder for this hub's identity and the last valid ClusterSet, without REST.
+	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
-	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
-	// providers for ClusterProfiles. Either may be "".
+	// Kubeconfigs is the folder of members' kubeconfigs, Providers the file of credential providers
+	// for ClusterProfiles. Either may be "".
 	Kubeconfigs, Providers string
-	// Disk reads these files.
-	Disk *filesystem.Disk
+	Disk                   *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
@@ -74,10 +72,10 @@ type Hub struct {
 	store      *store.Store
 	management dynamic.Interface
 	budget     *kube.Budget
-	source     *kube.Source // of the ClusterSet; nil: it is in files
+	source     *kube.Source // nil: the ClusterSet is in files
 	unwritten  bool         // a failed write of the ClusterSet's status is logged
 
-	// The following fields are of this process's term as leader.
+	// The following fields belong to this process's term as leader.
 	uid      string
 	epoch    uint64
 	out      *decide.Hub
@@ -340,8 +338,8 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members without a peer, in order. Of two members with the same name it returns
-// the first one.
+// wanted returns the members without a peer, in order. Of two members with one name, it returns the
+// first.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -380,8 +378,7 @@ func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted ma
 	return names, wanted
 }
 
-// adoptPeers records the members with a peer. alone means that there are no other members, so the
-// hub has nothing to do.
+// adoptPeers records the members with a peer. alone means that there are no other members.
 func (h *Hub) adoptPeers(clusterSet *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)
@@ -429,8 +426,7 @@ func (h *Hub) forget(name string) {
 	delete(h.mistakes, name+twin)
 }
 
-// never returns why no importer can allow an address. Importers report addresses outside their
-// --allowed-cidrs.
+// never returns why no importer can allow an address.
 func never(ip netip.Addr) string {
 	var none addresses.Ranges
 	return none.Never(ip)

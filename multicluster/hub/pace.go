@@ -2,9 +2,8 @@ package hub
 
 import "time"
 
-// A member's changes cause work here and at all other API servers. Their cost is a debt that
-// decreases by the fraction paceShare of the time. Above paceBurst the next decision waits; it has
-// all changes made meanwhile.
+// The cost of a member's changes is a debt that decreases by the fraction paceShare of the time.
+// Above paceBurst the next decision waits.
 const (
 	paceShare = 0.1
 	paceBurst = 2 * time.Second // the first decision about 1,000 pools

@@ -19,13 +19,12 @@ type Status struct {
 	Leading    bool            `json:"leading"`
 	Problem    *mistake        `json:"problem,omitempty"`
 	Members    []decide.Status `json:"members"`
-	// Peers are the members with a peer. The hub ignores them.
-	Peers []string `json:"peers,omitempty"`
+	Peers      []string        `json:"peers,omitempty"`
 	// Problems has problems by member, or by object and field in a file.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note records a member's problem, and logs a new one; nil: no problem. Member "" is the
+// note records a member's problem, and logs a new problem; nil: no problem. Member "" is the
 // ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()

@@ -37,19 +37,18 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns namespace and name of the stored object for a pool's addresses
-	// (store.LearnedName). It returns false if no import has the pool.
+	// Object returns namespace and name of the stored object for a pool's addresses. It returns
+	// false if no import has the pool.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
 	// For is how long an address stays after it was last named. Default: 10 minutes, longer than a
-	// retry or a session, and short enough to drop deleted pods.
+	// retry or a session.
 	For time.Duration
 	Now func() time.Time // nil: time.Now
 }
 
-// maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New ones replace the
-// first to expire.
+// maxAddresses bounds a pool's addresses. New addresses replace the first to expire.
 const maxAddresses = 1024
 
 // Keeper stores the addresses of all pools. Its methods may be called concurrently.
@@ -63,7 +62,7 @@ type Keeper struct {
 type address struct {
 	delivered bool // every Envoy has the address, here and at the peers
 	until     time.Time
-	published time.Time // the value of until that peers have
+	published time.Time // the value of until at the peers
 }
 
 // New returns a Keeper without addresses, and subscribes it to its peers.
@@ -119,8 +118,7 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 // requests and must not delay others.
 const ackTimeout = time.Second
 
-// deliver returns once the Envoys of this process have a revision or exceed ackTimeout, or with
-// ctx's error.
+// deliver returns once the Envoys of this process have a revision or exceed ackTimeout.
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
 	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -133,8 +131,8 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 // Isolated returns Delivery.Isolated.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known reports whether all addresses are delivered, and extends their expiry. For almost every
-// request it returns true.
+// known reports whether all addresses are delivered, as for almost every request, and extends their
+// expiry.
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
@@ -148,7 +146,7 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
 	k.mu.RUnlock()
-	if aged { // at most once in a step, so that most requests take no write lock
+	if aged { // at most once in a step
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, a := range addrs {

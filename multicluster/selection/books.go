@@ -3,17 +3,15 @@ package selection
 import "time"
 
 const (
-	// maxUnreported bounds the requests of a member that are tracked one by one. Above it the
-	// oldest requests are treated as reported.
+	// maxUnreported bounds the tracked requests of a member. Older requests count as reported.
 	maxUnreported = 1024
-	// settled is how long a report may lack a request that should have arrived. Then it is assumed
-	// lost.
+	// settled is how long a report may lack a request before the request counts as lost.
 	settled = time.Second
 )
 
 type books struct {
 	// The requests that are in no report yet, in the order of sending.
-	queue  []sent // a ring whose length is a power of two
+	queue  []sent // the length is a power of two
 	head   int
 	length int
 	// pending counts the queue's requests that were not declined; tokens sums their uncached

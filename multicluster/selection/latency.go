@@ -34,7 +34,7 @@ func (a *answers) due(now time.Time, picks uint64) bool {
 }
 
 // firstByte returns the expected seconds to a member's first byte: its mean, or 0 for a trial.
-// While a first request tries the member, it is the slowest other member's mean.
+// During the trial, it is the slowest other member's mean.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):

@@ -76,12 +76,11 @@ type Standing struct {
 	Report *Report
 	Age    time.Duration
 	Barred string
-	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
-	// report yet.
+	// InFlight counts this gateway's requests there, Unreported the requests that are in no report
+	// yet.
 	InFlight, Unreported int
-	Blocks               int // blocks of prompts known to have been sent there
-	// FirstByte is the mean time to the first byte less the round trip, in seconds. 0: no recent
-	// response, or no Latency.
+	Blocks               int // blocks of prompts sent there
+	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }
 

@@ -7,8 +7,7 @@ import (
 )
 
 // MaxRatio is the largest ratio of two weights at which a declined request still reaches all
-// members: Envoy draws by weight until it draws an untried member. With 10,000:1:1, 132 of 200
-// requests did not reach all members.
+// members: Envoy draws by weight until it draws an untried member.
 const MaxRatio = 100
 
 // Candidate is a member that a policy shares requests among.
@@ -16,8 +15,7 @@ type Candidate struct {
 	Place
 	// Weight is the weight within the import; 0: no requests.
 	Weight uint32
-	// Down means that the member takes no requests now. Only Priority reads it; with the other
-	// policies Envoy checks health.
+	// Down means that the member takes no requests now. Only Priority reads it.
 	Down bool
 }
 

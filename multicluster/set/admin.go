@@ -28,20 +28,18 @@ type Status struct {
 	// Cluster is the name of this cluster; "" without a ClusterSet.
 	Cluster  string `json:"cluster"`
 	Draining bool   `json:"draining,omitempty"` // members send no new requests to this cluster
-	// Member is this cluster's entry for the ClusterSets of other clusters, in YAML; "" until this
-	// cluster has a certificate.
+	// Member is this cluster's entry for other ClusterSets, in YAML; "" until this cluster has a
+	// certificate.
 	Member string `json:"member,omitempty"`
 	// Hub means that the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
 	// InFlight counts requests in flight from other clusters that this process's picker has picked
 	// for.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted lists exported pools, "namespace/name", whose requests InFlight lacks: they arrive
-	// at Gateways, or use another picker.
+	// Uncounted lists exported pools ("namespace/name") whose requests InFlight lacks.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
-	// Traffic counts requests that imports with several clusters sent to this cluster itself; nil:
-	// no request.
+	// Traffic counts requests that imports with several clusters sent to this cluster itself.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
@@ -65,7 +63,6 @@ type MemberStatus struct {
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
 	// Unacknowledged means that the member has not applied the last change of exports or draining.
-	// Only publishing processes set it.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
@@ -74,15 +71,15 @@ type MemberStatus struct {
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
 	// Denied means that the connection to the member is denied, or its last update had no effect.
-	// The first of Findings has the reason.
+	// Findings begins with the reason.
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests that Envoys reported to this process; nil: no request.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Published has CA certificates, in PEM, that vouch for the member in addition to the
 	// ClusterSet's bundle.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived. After a
-	// change of the bundle, Published is not trusted.
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived. With
+	// another bundle, Published is not trusted.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
@@ -117,7 +114,6 @@ const (
 	pending  = "Pending"
 )
 
-// admin records what Status needs. It is safe for concurrent use.
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
@@ -140,7 +136,6 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 	}
 }
 
-// assembled records the state of exports here, and returns the exports whose reason changed.
 func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) (changed []registry.RecordID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

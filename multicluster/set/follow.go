@@ -49,8 +49,7 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
-// unusable records the clusters that translation cannot use, and returns the pools of their
-// imports.
+// unusable records the clusters that translation cannot use. It returns the pools to assemble.
 func (s *Set) unusable(list []translator.UnusableClusters) (judged []objectid.Pool) {
 	for _, u := range list {
 		clusters := make(map[string]imports.Unusable, len(u.Clusters))
@@ -138,8 +137,8 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	}
 }
 
-// retaken returns the pool of an import if entries of other writers changed and a member exports
-// the pool.
+// retaken returns the pool of an import if other writers changed entries and a member exports the
+// pool.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.local.taken[p]) {
@@ -288,7 +287,6 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.report()
 }
 
-// checkAlone reports on pools' export annotations while there is no ClusterSet.
 func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	s.mu.Lock()
 	var alone []report.Report
@@ -408,7 +406,7 @@ func (s *Set) reports(ctx context.Context) error {
 }
 
 func (s *Set) report() {
-	s.reporting.Lock() // the report with the newest state is the last one
+	s.reporting.Lock() // the last report has the newest state
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.adopted.spec

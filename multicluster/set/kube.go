@@ -101,8 +101,8 @@ type HubWriter struct {
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version is the resourceVersion of the status that Live returns; "": none. A write with an
-	// older version has no effect.
+	// Version is the resourceVersion of the status that Live returns. A write with an older version
+	// has no effect.
 	Version func(ref report.Ref) string
 	// Settled reports whether a cluster's exports are known or its grace period ended. Before that
 	// its entries stay unchanged.
@@ -355,7 +355,7 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 		status.Conditions = nil
 		err = write()
 	}
-	if undeclared(err) && status.Since != nil { // the installed CRD is even older
+	if undeclared(err) && status.Since != nil { // even older
 		status.Since = nil
 		err = write()
 	}

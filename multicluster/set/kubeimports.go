@@ -153,8 +153,6 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 }
 
-// note reports the problem of a pool's import: clusters that were left out, or why it cannot be
-// written.
 func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	k.mu.Lock()
 	_, had := k.problems[p]
@@ -387,8 +385,8 @@ func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.C
 	return clusters, true
 }
 
-// wantedStatus returns our part of an import's status. Endpoints are left out: they never pass
-// through an API server.
+// wantedStatus returns our part of an import's status, without endpoints: they never pass through
+// an API server.
 func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
 	now metav1.Time) inferenceapi.InferencePoolImportStatus {
 	out := *deepcopy.Of(status)
@@ -433,8 +431,7 @@ func importedCondition(list []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle keeps the transition times of conditions whose status did not change, and sets the other
-// times to now.
+// settle keeps the transition times of conditions whose status did not change.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]

@@ -43,7 +43,7 @@ func rejects(err error) bool {
 	switch status.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return true
-	case http.StatusInternalServerError: // a broken webhook causes this status, too: it is no rejection
+	case http.StatusInternalServerError: // a broken webhook causes this status, too
 		return slices.ContainsFunc(unstorable, func(text string) bool {
 			return strings.Contains(status.Status().Message, text)
 		})
@@ -65,7 +65,6 @@ func accepts(err error) bool {
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
-// brief shortens an API server's error to one line.
 func brief(err error) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
 	if len(text) > longestWhy {
@@ -92,8 +91,7 @@ func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	return s
 }
 
-// acceptable removes clusters that have no room in the import or were rejected before. live is the
-// current status.
+// acceptable removes clusters that have no room in the import or were rejected before.
 func (k *Kubernetes) acceptable(
 	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
 ) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
@@ -114,15 +112,14 @@ func (k *Kubernetes) acceptable(
 	return lessClusters(want, left), left
 }
 
-// sameEntry reports whether two entries of a cluster are equal except for conditions.
 func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	x, y := *a, *b
 	x.Conditions, y.Conditions = nil, nil
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the part of a status that the API server accepts, returns it, and adds
-// rejected clusters to left.
+// writeAccepted writes the part of a status that the API server accepts, and adds rejected clusters
+// to left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -137,7 +134,7 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // it was written, perhaps after a conflict
+	if len(applied.Controllers) > 0 { // perhaps written after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}

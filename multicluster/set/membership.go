@@ -23,8 +23,7 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a starting process waits for the first certificate. It allows
-	// several reads of the authority's Secret.
+	// certifyTimeout bounds how long a starting process waits for the first certificate.
 	certifyTimeout = 10 * time.Second
 	// certifyInterval is the longest delay before Gateways get a certificate of a new authority.
 	// Members have trusted this authority for days.
@@ -74,8 +73,8 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate waits for the Gateways' certificate if there are members, but not longer than
-// certifyTimeout. Call it before serving proxies. A proxy without the certificate would lose its
+// AwaitCertificate waits for the Gateways' certificate if there are members, at most
+// certifyTimeout. Call it before serving proxies: without the certificate, a proxy would lose its
 // connections between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
@@ -180,8 +179,6 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 
 const maxUntrusted = 4
 
-// untrusted returns the findings about certificates that do not vouch for a member: in the bundle,
-// then in the published bundle.
 func untrusted(
 	owner report.Ref, i int, m *v1alpha1.ClusterSetMember, problems [][]error, now time.Time,
 ) (out []report.Finding) {

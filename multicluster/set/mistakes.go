@@ -124,8 +124,7 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports mistakes in a pool's export annotations while no Set runs that decides on its
-// export. spec is nil without a ClusterSet.
+// annotations reports mistakes in a pool's export annotations while no Set runs. spec may be nil.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {

@@ -30,8 +30,8 @@ const (
 	maxLocal = 16 << 20
 )
 
-// fileRecords implements Records in a folder: a file per member, a line per record, the member's
-// own record first.
+// fileRecords implements Records in a folder: a file per member, with the member's own record
+// first.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string

@@ -49,24 +49,24 @@ type Config struct {
 	StateDir string
 	// Disk has the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
-	// Identity is called when this process begins to publish. uid differs if another cluster takes
-	// the name later; epoch grows with each publishing process.
+	// Identity is called when this process begins to publish. epoch grows with each publishing
+	// process.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
 	// Authority stores the CA that signs this cluster's certificates for members.
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores endpoints, which never pass through an API server, in this process's state
-	// folder. So a restart keeps endpoints of unreachable members. nil: Records store endpoints.
+	// Local stores endpoints, which never pass through an API server. So a restart keeps endpoints
+	// of unreachable members. nil: Records store endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
-	// always. Every process subscribes and imports.
+	// always.
 	Leading func() bool
 	// Listen opens the port for members when this process begins to publish; the Set closes it.
 	// nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
 	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
-	// TCP. Simulations set them.
+	// TCP.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
@@ -74,24 +74,23 @@ type Config struct {
 	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
 	// conditions are shown on the board.
 	Imported func(pools []objectid.Pool)
-	// Pickers are the addresses at which other clusters reach this process's picker, if any.
-	// Cleartext means that the picker serves gRPC without TLS.
+	// Pickers are the addresses of this process's picker for other clusters. Cleartext means that
+	// the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick is true if the picker serves members' Gateways, but no other gateways of other
-	// clusters. It needs Gateways with a peer listener here.
+	// MembersPick means that the picker serves members' Gateways, but no other gateways of other
+	// clusters.
 	MembersPick bool
-	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again after
-	// changes of PickerService, "namespace/name".
+	// PickersOf returns Pickers from the store, again after changes of PickerService
+	// ("namespace/name"); nil: Pickers is used.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	// Offers is export.Config.Offers.
-	Offers map[objectid.Pool]int32
-	// Services is called with the Services, "namespace/name", whose EndpointSlices are needed, and
+	Offers        map[objectid.Pool]int32
+	// Services is called with the Services ("namespace/name") whose EndpointSlices are needed, and
 	// with the keys of store.ByLabel whose Pods are needed. nil: the store has all of them.
 	Services func(keys, pods []string)
 	// Namespace reports whether a namespace exists here or may be created; nil: all namespaces
-	// exist. It is called again when a Namespace changes.
+	// exist.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
@@ -149,7 +148,7 @@ type Set struct {
 type signals struct {
 	begun      chan struct{} // the first ClusterSet
 	certified  chan struct{} // the first certificate of Gateways
-	decided    chan struct{} // the first decision on exports: publishing earlier would withdraw all exports
+	decided    chan struct{} // the first decision on exports; publishing earlier would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
 	leading    chan struct{} // Config.Leading may have changed
 	led        chan struct{} // this process began to publish
@@ -161,25 +160,23 @@ type local struct {
 	mu        sync.Mutex // held while a change is followed, or a decision made
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
-	taken     map[objectid.Pool][]string // clusters of an import whose entries belong to other controllers
+	taken     map[objectid.Pool][]string // clusters of an import with entries of other controllers
 	services  []string                   // Services whose EndpointSlices are read
-	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
-	annotated map[objectid.Pool]bool     // pools with an annotation about exports
-	alone     []report.Report            // on annotated pools, without a ClusterSet
+	nodePods  map[string][]string        // by keys of the index of labels: Services whose Pods are read
+	annotated map[objectid.Pool]bool
+	alone     []report.Report // on annotated pools, without a ClusterSet
 	decisions map[objectid.Pool]export.Decision
 }
 
-// adopted is the ClusterSet in use.
 type adopted struct {
-	spec      *v1alpha1.ClusterSet // nil: none
-	others    []report.Report      // on ClusterSets that are not in use
-	named     string               // this cluster's present name by spec or a ClusterProperty; "": none
-	findings  []report.Finding     // about named
-	name      string               // of this cluster, fixed by the first ClusterSet
-	exporting []string             // the namespaces of this cluster's exports, sorted
+	spec      *v1alpha1.ClusterSet
+	others    []report.Report  // on ClusterSets that are not in use
+	named     string           // this cluster's present name; "": none
+	findings  []report.Finding // about named
+	name      string           // of this cluster, fixed by the first ClusterSet
+	exporting []string         // the namespaces of this cluster's exports, sorted
 }
 
-// link is this cluster's end of the exchange with members.
 type link struct {
 	federation  *federation.Federation // nil before the first ClusterSet
 	authority   *authority.Authority
@@ -187,12 +184,11 @@ type link struct {
 	unserved    string                // why this process cannot publish
 }
 
-// problems are reported until they are resolved.
 type problems struct {
 	rejected  map[string]string // by member
 	damaged   string            // records that could not be read
 	mistaken  mistaken
-	untrusted []report.Finding // certificates of members that do not vouch for them
+	untrusted []report.Finding
 }
 
 // New makes a Set that is idle until a ClusterSet exists.

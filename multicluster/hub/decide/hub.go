@@ -21,8 +21,8 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose imports at a member may have changed, Exports with its
-	// pools whose condition Exported may have changed. They must not call the Hub.
+	// Imports is called with pools whose imports at a member may have changed, Exports with pools
+	// whose condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
@@ -32,9 +32,9 @@ type Config struct {
 	// that were read. Default: 15 s.
 	Grace time.Duration
 	// Never returns why an address is not allowed in imports, as a phrase that follows the address;
-	// "": it is allowed. nil: all addresses are allowed.
+	// "": it is allowed.
 	Never func(netip.Addr) string
-	Now   func() time.Time // this process's monotonic clock; nil: time.Now
+	Now   func() time.Time // monotonic; nil: time.Now
 }
 
 // Member is one cluster of the set.
@@ -70,7 +70,7 @@ type member struct {
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // this hub's entries in its imports are known. Before that nothing is exported to it
+	restored  bool // this hub's entries in its imports are known; before, nothing is exported to it
 	uid       string
 	read      bool
 	connected bool
@@ -80,7 +80,7 @@ type member struct {
 	stamps    map[objectid.Pool]registry.Stamp
 	sizes     map[objectid.Pool]int // of entries, in bytes
 	unfit     map[objectid.Pool]unfit
-	unnamed   int    // number of pools with an invalid name
+	unnamed   int
 	crowded   string // why some of its exports have no room at other members; "": all have room
 }
 
@@ -172,7 +172,7 @@ func (h *Hub) sorted() []*member {
 }
 
 // Restore passes the hub's entries in a member's imports. Call it before Exports for the member.
-// Other members' exports reach the member only after it, so that exports withdrawn meanwhile drain.
+// Other members' exports reach the member only after Restore.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -391,7 +391,7 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	}
 	a, err := m.importer.Assemble(pools)
 	if err != nil {
-		return // cannot happen: a store in memory accepts Offers of their only writer
+		return // cannot happen in a store in memory
 	}
 	for _, p := range a.Pools {
 		delete(m.placed, p)
@@ -406,8 +406,8 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import returns this hub's part of the status of an import at a member. generation is the object's
-// generation. imported is false if no object is needed.
+// Import returns this hub's part of the status of an import at a member. imported is false if no
+// object is needed.
 func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
 	imported bool) {
 	h.mu.Lock()

@@ -21,7 +21,7 @@ import (
 // Config configures a Loads.
 type Config struct {
 	// Waiting returns the wait of a new request at a pool of this process's picker, and how many
-	// prompt blocks the pool's servers cache; false if unknown.
+	// prompt blocks the pool's servers cache.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
@@ -101,8 +101,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters to c.load, with round trip times and numbers of servers. A number
-// comes from the metrics page of the cluster's picker or else from the exporter.
+// setMembers passes the clusters to c.load. A number of servers comes from the metrics page of the
+// cluster's picker or else from the exporter.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))

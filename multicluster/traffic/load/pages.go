@@ -63,10 +63,10 @@ type page struct {
 	failure string
 }
 
-// noServers is the number for a page that shows 0 servers. For a page without a number it is 0.
+// noServers is the number for a page that shows 0 servers; 0 is for a page without a number.
 const noServers = -1
 
-// SetPage sets the page of a cluster's picker. It is read while policy LeastLoad chooses among the
+// SetPage sets the page of a cluster's picker. It is read while LeastLoad chooses among the
 // import's clusters.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
@@ -243,8 +243,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests. It reads the series with the pool's name, or else
-// the only series: 0 without such a series, noServers if the series is 0.
+// parse returns how many servers take requests, by the series with the pool's name or else the only
+// series. It returns 0 without such a series, noServers if the series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)

@@ -17,8 +17,7 @@ import (
 
 const (
 	// interval is the time between reports of a pool in use, resting of a pool whose load does not
-	// change. apart is the time between checks for a cluster set or an import, without which
-	// nothing is reported.
+	// change. apart is the time between checks for a cluster set or an import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second

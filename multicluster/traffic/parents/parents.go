@@ -49,8 +49,7 @@ type Counter struct {
 	parents map[model.ClusterID]*parent
 }
 
-// parent counts the responses of an exporting cluster's gateways, in the current and the previous
-// half of the window.
+// parent counts the responses of an exporting cluster's gateways, in both halves of the window.
 type parent struct {
 	turn           time.Time
 	missing, other [2]int
