@@ -26,8 +26,7 @@ type Config struct {
 	Credentials credentials.TransportCredentials
 	// CredentialsOf returns the credentials for one peer; nil: Credentials.
 	CredentialsOf func(address string) credentials.TransportCredentials
-	// NameOf returns the name of a peer's cluster, for the log; may be nil.
-	NameOf func(address string) string
+	NameOf        func(address string) string
 	// Dial connects to one of a peer's addresses; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC with Dial.
@@ -38,30 +37,28 @@ type Config struct {
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
 	// may take 2 s. With 250 ms, processes with 7 % of a core were too late.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. It delays picks, which wait
-	// for publications.
+	// Debounce is how long a response waits for further publications.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// Exceeded, if set, is called after a peer's stream ended because of Limits or a violation of
-	// the protocol.
+	// Exceeded, if set, is called after Limits or a violation of the protocol ended a peer's
+	// stream.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, is called with each message of a peer. It returns how long the
-	// acknowledgement of a part waits if another part follows.
+	// Received, if set, returns how long the acknowledgement of a part waits if another part
+	// follows.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded
-	// OnPanic, if set, is called after a panic while handling a peer's message.
+	// OnPanic, if set, receives panics while handling a peer's message.
 	OnPanic func(peer string, value any, stack []byte)
 }
 
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes items with invalid keys in the response so far. It is nil if this message
-	// has none.
+	// Dropped describes items with invalid keys in the response so far; nil: this message has none.
 	Dropped error
 }
 
@@ -79,7 +76,7 @@ type Connection interface {
 // Channel is this process's end of all topics. It is safe for concurrent use.
 type Channel struct {
 	cfg Config
-	id  string // identifies this process in a list of shared addresses
+	id  string
 
 	expiryCheck time.Duration
 

@@ -13,8 +13,7 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit and drops old edits. Subscribers that need a dropped edit compare all items
-// (walk.all). Channel.mu is held.
+// Subscribers that need a dropped edit compare all items (walk.all). Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -24,8 +23,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after publication seq. ok is false if some of them were dropped, or Judge
-// was called after seq. Channel.mu is held.
+// since returns ok as false if some edits after seq were dropped, or Judge was called after seq.
+// Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -44,7 +43,6 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush sends the edits after publication before, to subscribers that may receive one of them.
 // Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
@@ -64,7 +62,6 @@ func (t *Topic) flush(before uint64) {
 	}
 }
 
-// concerned returns a function that reports whether a subscriber may receive one of the edits.
 // Channel.mu is held.
 func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	if t.receiver == nil {
@@ -79,8 +76,7 @@ func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	return func(s *subscriber, _ *subscription) bool { return names[s.name] }
 }
 
-// walk makes the next response of a topic to a subscriber. Channel.mu is held while a walk is in
-// use.
+// Channel.mu is held while a walk is in use.
 type walk struct {
 	topic *Topic
 	to    *subscriber

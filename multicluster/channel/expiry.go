@@ -19,7 +19,7 @@ var errExpired = status.Error(codes.Unauthenticated,
 // expiryCheck bounds one wait for an expiry, because the clock may be set meanwhile.
 const expiryCheck = time.Minute
 
-// expires returns when the first certificate of a call's other end expires; zero: never.
+// expires returns the zero time for never.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -41,7 +41,6 @@ func expires(ctx context.Context) (first time.Time) {
 	return first
 }
 
-// untilExpiry returns errExpired at the given time (zero: never), or ctx's error.
 func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()

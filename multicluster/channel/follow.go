@@ -37,9 +37,9 @@ const (
 // peer is a process that this one subscribes to. Guarded by Channel.mu.
 type peer struct {
 	address string
-	id      string // Channel.id of the last connected process
+	id      string
 	conn    Connection
-	redial  context.CancelCauseFunc // ends an attempt to connect; nil: none
+	redial  context.CancelCauseFunc
 	stop    context.CancelFunc
 	tried   bool
 	self    bool
@@ -51,8 +51,7 @@ type peer struct {
 	logs     quota
 }
 
-// maxVersion bounds a key with its version, in bytes. With a longer pair, a subscriber requests a
-// snapshot.
+// maxVersion bounds a key with its version, in bytes.
 const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
@@ -164,7 +163,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		}
 	}()
 	pause := shortestPause
-	logged := codes.OK // of the disconnection
+	logged := codes.OK
 	for {
 		if conn == nil {
 			var err error
@@ -248,8 +247,7 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read subscribes to all topics on one connection. It acknowledges the responses of each topic
-// independently, and calls connected at the first response.
+// read acknowledges the responses of each topic independently.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -339,7 +337,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 type followed struct {
 	topic    *Topic
 	resumed  bool
-	inEffect atomic.Bool // all received messages of the topic are acknowledged
+	inEffect atomic.Bool
 	dropped  Problems
 }
 

@@ -41,7 +41,7 @@ type Mirror[T any] struct {
 	order sync.Mutex // held from a change until Changed returns; taken before mu
 	mu    sync.RWMutex
 	peers map[string]map[string]mirrored[T]
-	timer chan struct{} // has one element when expiries changed
+	timer chan struct{}
 }
 
 type mirrored[T any] struct {

@@ -52,15 +52,13 @@ func sizeOf(r *discoveryv3.Resource) int {
 	return len(r.GetName()) + len(r.GetVersion()) + len(r.GetResource().GetValue()) + partOverhead
 }
 
-// assembly joins the parts of a peer's responses. It belongs to one connection.
 type assembly struct {
 	limits Limits
 	parts  map[string]*response
 	bytes  int
 }
 
-// add returns a response once it is complete. It returns an error, which ends the stream, if the
-// parts exceed the limits.
+// add returns a response once it is complete. An error ends the stream.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

@@ -46,7 +46,7 @@ type subscriber struct {
 	name   string
 	topics map[string]*subscription
 	wake   chan struct{}
-	idle   int // requests that neither subscribe nor acknowledge
+	idle   int
 }
 
 func (s *subscriber) flush() {
@@ -222,7 +222,7 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published.
+// Items published while snapshots runs stay published.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

@@ -49,9 +49,9 @@ type Topic struct {
 	receiver func(key string) string           // nil: an item may have several receivers
 	keys     func(key string) error            // nil: all keys
 	resumes  bool
-	run      []func(context.Context) // of Mirrors; Channel.Run starts them
+	run      []func(context.Context)
 
-	subscribed atomic.Int64 // number of other processes
+	subscribed atomic.Int64
 
 	// Guarded by Channel.mu.
 	seq   uint64
@@ -61,7 +61,7 @@ type Topic struct {
 	// which Judge was called last.
 	forgotten, judged uint64
 	swept             int
-	changed           chan struct{} // closed and replaced when a subscriber acknowledges or leaves
+	changed           chan struct{}
 }
 
 type published struct {
@@ -177,8 +177,7 @@ func (t *Topic) Publish(items ...Item) {
 	}
 }
 
-// sweep drops expired items once there are twice as many items as after the last sweep. Channel.mu
-// is held.
+// Channel.mu is held.
 func (t *Topic) sweep(now time.Time) {
 	if len(t.items) < 2*t.swept+16 {
 		return

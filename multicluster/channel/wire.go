@@ -40,8 +40,7 @@ const (
 
 // Limits bound the memory of one peer. The zero value is for replicas, which are trusted.
 type Limits struct {
-	// Items bounds the items of one response or message. Default: 1,048,576. The smallest item
-	// takes two bytes on the wire, and some 200 bytes decoded.
+	// Items bounds the items of one response or message. Default: 1,048,576.
 	Items int
 	// Message bounds one message, in bytes. Default: 64 MiB.
 	Message int
@@ -59,7 +58,7 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message by number. A field whose shape is nil is not inspected.
+// shape has the allowed fields of a message by number. A nil shape is not inspected.
 type shape map[protowire.Number]shape
 
 // responseShape has version, resources (version, value, name, ttl), type, nonce, removed names.
@@ -69,7 +68,6 @@ var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5
 // requestShape has the fields of requests: node (id), type, versions (key, value), nonce.
 var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 
-// bounded is the protobuf codec. It rejects messages with too many items or unused fields.
 type bounded struct {
 	encoding.CodecV2
 	shape shape
@@ -153,7 +151,7 @@ func clip(text string) string {
 
 // quota limits logging: quotaBurst lines at once, then one line in each quotaInterval.
 type quota struct {
-	since time.Time // when left last grew; zero: never used
+	since time.Time
 	left  int
 }
 

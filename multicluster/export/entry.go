@@ -24,12 +24,10 @@ const (
 
 // Pool has the data of a pool that the store lacks.
 type Pool struct {
-	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort
 	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond. It
 	// is ignored with an endpointPickerRef.
 	FailOpen bool
-	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
 	// Before is the previous Decision.Wish; nil: none.
 	Before *Wish
@@ -104,8 +102,7 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns this cluster's Penstock picker. cut is the number of processes for which the
-// entry has no room.
+// ownPicker returns as cut the number of processes for which the entry has no room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {

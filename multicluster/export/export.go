@@ -13,7 +13,6 @@ import (
 
 // Config configures Decide.
 type Config struct {
-	// Cluster is this cluster's name in the set. Members are the other members' names.
 	Cluster string
 	Members []string
 	// Pickers are the addresses of this cluster's Penstock picker for other clusters. Cleartext
@@ -29,8 +28,7 @@ type Config struct {
 	// ParentMode.
 	PeerListener bool
 	Region, Zone string
-	// PodCIDRs are this cluster's pod ranges, for importers.
-	PodCIDRs []string
+	PodCIDRs     []string
 	// Hub means that a hub decides. It finds the cluster's Penstock picker in Pool.Own.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
@@ -43,8 +41,7 @@ type Export struct {
 	Pool  objectid.Pool
 	Entry inferenceapi.ImportedCluster
 	// To are the members that may import the pool; nil: all members.
-	To []string
-	// Offered means that other gateways can use the export.
+	To      []string
 	Offered bool
 	// Incarnation changes when a member may import the pool that could not import it before.
 	// Reports on an earlier incarnation are ignored. cmd sets it.
@@ -53,21 +50,18 @@ type Export struct {
 
 // Decision is the result for a pool with annotations about exports.
 type Decision struct {
-	Pool objectid.Pool
-	// Asked means that the annotations request the export.
+	Pool  objectid.Pool
 	Asked bool
 	// Valid means that the annotations are valid, or Kept. To has the members that may import the
 	// pool; nil: all members.
 	Valid bool
 	To    []string
-	// Wish is the content of the last valid annotations; nil: none.
-	Wish *Wish
+	Wish  *Wish
 	// Kept means that the annotations are invalid, and Export follows Wish.
 	Kept bool
 	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
-	Waiting bool
-	Export  *Export
-	// Reason and Message are for the condition Exported.
+	Waiting         bool
+	Export          *Export
 	Reason, Message string
 	Findings        []report.Finding
 }

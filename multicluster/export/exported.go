@@ -14,7 +14,6 @@ import (
 // Controller is the controllerName of the parent with the condition Exported.
 const Controller = "penstock.dev/multicluster-controller"
 
-// The names are upstream's InferencePoolConditionExported and InferencePoolReasonExported.
 const (
 	conditionExported = "Exported"
 	ExportedReason    = "Exported"
@@ -116,7 +115,6 @@ func plain(message string) string {
 	}, message), "")
 }
 
-// only returns the end of a message, about which importers can use the export; "": all can.
 func (e *Export) only() string {
 	switch {
 	case e.Offered:

@@ -19,8 +19,7 @@ const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds the number of a member's pools with parts. Each part takes partSize
-	// bytes more of Config.Share.
+	// Each part takes partSize bytes more of Config.Share.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
@@ -34,9 +33,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts for n endpoints, a power of two; 0: the endpoints are in the
-// record. It keeps the previous number, before, unless parts become almost empty or large, because
-// a change sends all endpoints again.
+// partsFor returns the number of parts, a power of two; 0: the endpoints are in the record. It
+// keeps the previous number, before, unless parts become almost empty or large, because a change
+// sends all endpoints again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -62,7 +61,6 @@ func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 	return out
 }
 
-// assembly is a pool of a member whose endpoints come in parts.
 type assembly struct {
 	head  registry.Export // without a routing mode: not received yet
 	count int
@@ -73,7 +71,7 @@ type assembly struct {
 type assemblies struct {
 	pools map[objectid.Pool]*assembly
 	bytes int
-	share int // in bytes
+	share int
 	lack  shortage
 }
 
@@ -103,7 +101,7 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 	return e, false, nil
 }
 
-// room reserves bytes for part n, or for the head if n is -1.
+// room reserves bytes for part n; -1 is the head.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	pool := a.pools[p]
 	if pool == nil {
@@ -141,7 +139,6 @@ func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	return err
 }
 
-// drop removes part n, or the whole pool if n is -1.
 func (a *assemblies) drop(p objectid.Pool, n int) {
 	pool := a.pools[p]
 	if pool == nil {

@@ -52,10 +52,9 @@ type Config struct {
 	Share func() int
 	// Denied, if set, receives why the certificate at a member's address is denied.
 	Denied func(member, problem string)
-	// Placed receives members' reports on the exports of this cluster, after the first SetExports.
+	// Placed receives members' reports, after the first SetExports.
 	Placed func(registry.Reports)
-	// Load, if set, receives members' reports on the pools passed to Want.
-	Load func(objectid.Member, Load)
+	Load   func(objectid.Member, Load)
 	// Connect makes the connections to members; nil: gRPC over TCP.
 	Connect channel.Connect
 	// Now is the clock for certificates; nil: time.Now.
@@ -79,15 +78,15 @@ type Federation struct {
 
 	mu       sync.Mutex
 	own      publisher
-	newest   uint64            // Topic.Published of exports after its last change
+	newest   uint64
 	members  map[string]Member // by address
 	left     map[string]bool
-	received map[string]cluster                  // the last state of a member, by address
-	missed   map[string]bool                     // addresses of members whose last update had no full effect
-	parts    map[string]*assemblies              // by address; for the goroutine that receives from this address
-	placedAt map[objectid.Pool]map[string]placed // by exporter: the last published state of its export here
-	wants    map[objectid.Member]bool            // of which this cluster requests the load
-	askedFor map[string]map[objectid.Pool]bool   // by address: of which members request the load
+	received map[string]cluster                  // by address
+	missed   map[string]bool                     // by address
+	parts    map[string]*assemblies              // by address; for the receiving goroutine
+	placedAt map[objectid.Pool]map[string]placed // by exporter
+	wants    map[objectid.Member]bool
+	askedFor map[string]map[objectid.Pool]bool // by address
 
 	audience audience
 }
@@ -471,7 +470,7 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 
 // Run exchanges exports until ctx ends.
 func (f *Federation) Run(ctx context.Context) error {
-	go func() { // ends with ctx
+	go func() {
 		t := time.NewTicker(renewal)
 		defer t.Stop()
 		for {

@@ -15,9 +15,8 @@ const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
 	// loadTTL is how long a report is sent to members that subscribe late.
-	loadTTL   = 5 * time.Second
-	maxWanted = 4096
-	// Bounds of a report's lists, and, in bytes, of a sender's name and of a report.
+	loadTTL       = 5 * time.Second
+	maxWanted     = 4096
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxSender     = 128
@@ -165,7 +164,6 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// decodeLoad checks no figures, because package selection brings them into range.
 func decodeLoad(value []byte) (Load, error) {
 	var wire load
 	if len(value) > maxLoad {

@@ -78,8 +78,7 @@ func (f *Federation) messageReceived(member string, in channel.Received) time.Du
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced returns a handler that limits one member's share of time. least is the smallest cost of an
-// update.
+// paced limits one member's share of time. least is the smallest cost of an update.
 func (f *Federation) paced(
 	least time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {
@@ -97,7 +96,6 @@ func (f *Federation) paced(
 	}
 }
 
-// noted returns a handler that reports why part of a member's update had no effect.
 func (f *Federation) noted(
 	handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {

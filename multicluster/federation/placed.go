@@ -12,7 +12,7 @@ import (
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": the export is imported
 	Message string `json:"message,omitempty"`
-	// Incarnation is the incarnation of the reported record; nil: unknown.
+	// Incarnation is nil if unknown.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
@@ -72,7 +72,6 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes a member's reports to Config.Placed, after the first SetExports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]

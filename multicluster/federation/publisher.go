@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// publisher has the published state and records of this cluster, with the stamps of their last
-// change.
 type publisher struct {
 	uid             string // of the cluster; "": not publishing yet
 	epoch, sequence uint64

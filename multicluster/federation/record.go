@@ -25,7 +25,7 @@ type record struct {
 	Parts int `json:"parts,omitempty"`
 
 	parts []part
-	to    []string // export.Export.To; not sent
+	to    []string
 }
 
 type cluster struct {
@@ -36,8 +36,7 @@ type cluster struct {
 	// lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
-	// Bundle has the CA certificates of the cluster's trust domain, in PEM: past and future
-	// signers.
+	// Bundle has past and future signers, in PEM.
 	Bundle string `json:"bundle,omitempty"`
 }
 
@@ -81,9 +80,9 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 type keyKind uint8
 
 const (
-	stateKind  keyKind = iota // the key is stateKey
-	recordKind                // the key is the pool's name
-	partKind                  // the key is the pool's name, "#" and a number
+	stateKind keyKind = iota
+	recordKind
+	partKind // the key is the pool's name, "#" and a number
 )
 
 type exportKey struct {
@@ -126,7 +125,6 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool in a received key of the other topics.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
@@ -135,8 +133,7 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord returns an export and the number of parts of its endpoints. An entry that is not
-// allowed in an import is an error.
+// decodeRecord also returns the number of parts of the endpoints.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)

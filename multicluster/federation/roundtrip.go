@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// connections has the connections to members, by address, for their round trip times.
 type connections struct {
 	mu       sync.Mutex
 	byMember map[string]*net.TCPConn

@@ -7,7 +7,6 @@ type claim struct {
 	rest *rest.Config
 }
 
-// twin follows, in a problem, the name of a member that may be the same cluster as another.
 const twin = ", which may be another member, too"
 
 // claim records a member's cluster. It returns another member that is the same cluster; "": none.

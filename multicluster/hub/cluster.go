@@ -84,7 +84,6 @@ func (c *cluster) namespace(name string) bool {
 	return c.create
 }
 
-// own returns the clusters in an import whose entries this hub wrote.
 func (c *cluster) own(p objectid.Pool) []string {
 	if status := c.live(store.RefOf(store.InferencePoolImports, p.String())); status != nil {
 		return set.HubEntries(status)
@@ -245,7 +244,7 @@ func (c *cluster) changed(ref report.Ref) {
 		objects.Enqueue(p)
 	case store.InferencePools.Kind():
 		exports.enqueue(p)
-		c.decideAgain() // the Gateways that route to the pool may have changed
+		c.decideAgain()
 	case store.Gateways.Kind():
 		c.decideAgain()
 	}
@@ -328,8 +327,7 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the cluster's UID from namespace kube-system. It returns an error if another
-// member certainly is the same cluster.
+// identify returns an error if another member certainly is the same cluster.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()

@@ -59,8 +59,7 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take moves followed files out of a cluster and a user, which may be nil. It inserts their content
-// where client-go needs it.
+// take moves followed files out of c and u, which may be nil.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -103,8 +102,7 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present reads the client certificate and its key. While they are invalid, it returns the previous
-// pair.
+// While the files are invalid, present returns the previous pair.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -155,8 +153,7 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// current returns a transport with the current CA certificates, or the previous ones while these
-// are invalid.
+// While the CA certificates are invalid, the previous ones stay in use.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +194,7 @@ type tokenFile struct {
 	read  time.Time // zero: the next use reads the file again
 }
 
-// current returns the token, or the previous token while the file cannot be read.
+// While the file cannot be read, current returns the previous token.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

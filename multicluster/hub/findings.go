@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported records findings about files, and logs new findings.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {

@@ -33,7 +33,6 @@ import (
 const LeaseName = "penstock-hub"
 
 const (
-	// defaultMemory is also the limit that the chart sets.
 	defaultMemory = 512 << 20
 	// budgetPart is the part of the memory for members' objects. With a fifth, the process stays
 	// within half of the memory.
@@ -73,7 +72,7 @@ type Hub struct {
 	management dynamic.Interface
 	budget     *kube.Budget
 	source     *kube.Source // nil: the ClusterSet is in files
-	unwritten  bool         // a failed write of the ClusterSet's status is logged
+	unwritten  bool
 
 	// The following fields belong to this process's term as leader.
 	uid      string
@@ -88,7 +87,7 @@ type Hub struct {
 	set      string
 	peers    []string
 	mistakes map[string]*mistake
-	findings map[string]*mistake // about files, by object and field
+	findings map[string]*mistake
 	claims   map[string]claim
 }
 
@@ -338,8 +337,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members without a peer, in order. Of two members with one name, it returns the
-// first.
+// Of two members with one name, wanted returns the first.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -378,7 +376,6 @@ func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted ma
 	return names, wanted
 }
 
-// adoptPeers records the members with a peer. alone means that there are no other members.
 func (h *Hub) adoptPeers(clusterSet *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)
@@ -426,7 +423,6 @@ func (h *Hub) forget(name string) {
 	delete(h.mistakes, name+twin)
 }
 
-// never returns why no importer can allow an address.
 func never(ip netip.Addr) string {
 	var none addresses.Ranges
 	return none.Never(ip)

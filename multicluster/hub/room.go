@@ -62,7 +62,6 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 
 const namedUnfit = 3
 
-// reportUnfit reports undecodable objects, and exports that are not allowed in an import.
 func (c *cluster) reportUnfit() {
 	first, more := c.hub.out.Unfit(c.name, namedUnfit)
 	c.mu.Lock()

@@ -48,16 +48,14 @@ type Importer struct {
 	cfg Config
 
 	mu    sync.Mutex
-	allow map[string]v1alpha1.ClusterSetAllow // by member
+	allow map[string]v1alpha1.ClusterSetAllow
 	// over has each member that exceeds its limits, with the shares of its pools.
-	over map[string]map[objectid.Pool]share
-	// unnamed has the exports that the ClusterSet does not name, by member; unnamedAt has the
-	// members, by pool.
+	over      map[string]map[objectid.Pool]share
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
 	local     map[objectid.Pool]*int32
-	down      map[picker]map[string]string // why pickers cannot be reached, by source
+	down      map[picker]map[string]string // by source
 	unusable  map[objectid.Pool]map[string]Unusable
 }
 
@@ -259,8 +257,7 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of pools. It records in the registry which exports are imported from
-// now on or no longer. mu is held.
+// dated also records which exports are imported from now on or no longer. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -297,8 +294,7 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit computes the shares of pools in their exporters' limits, and adds pools whose share
-// changed. mu is held.
+// limit adds pools whose share of a limit changed. mu is held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -324,7 +320,7 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 }
 
 type share struct {
-	none      bool // the pool exceeds the member's limit of exports
+	none      bool
 	endpoints int
 }
 
@@ -498,8 +494,7 @@ func count(n *int32, otherwise int) int {
 	return int(*n)
 }
 
-// offer converts an export for translation. It shares the entry's lists with the registry. before
-// is the Offer that it replaces; nil: none.
+// offer shares the entry's lists with the registry. before may be nil.
 func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,

@@ -43,10 +43,10 @@ type Source struct {
 	PickerDown string
 
 	reason, message string
-	most            int // limit of endpoints
+	most            int
 	gone            bool
 	incarnation     uint64
-	unnamed         bool  // the ClusterSet does not name the export for its member
+	unnamed         bool
 	since           int64 // Export.Since; 0 for this cluster
 	local           bool
 }

@@ -118,7 +118,6 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 // requests and must not delay others.
 const ackTimeout = time.Second
 
-// deliver returns once the Envoys of this process have a revision or exceed ackTimeout.
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
 	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -131,8 +130,6 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 // Isolated returns Delivery.Isolated.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known reports whether all addresses are delivered, as for almost every request, and extends their
-// expiry.
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
@@ -171,8 +168,7 @@ func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, erro
 	return k.write(pool)
 }
 
-// extend moves the expiry of an address. It publishes the expiry if it moved by more than a step.
-// mu is held.
+// extend publishes the expiry if it moved by more than a step. mu is held.
 func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}

@@ -36,7 +36,7 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 // receive stores a peer's addresses, and returns once this process's Envoys have them. Retractions
 // have no effect: addresses expire by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
-	pools := map[objectid.Target]uint64{} // by pool: the revision with the new addresses
+	pools := map[objectid.Target]uint64{}
 	var problems []error
 	k.mu.Lock()
 	now := k.cfg.Now()

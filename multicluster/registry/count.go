@@ -128,7 +128,6 @@ func (t txn) fits(cluster string, size int) bool {
 	return c.rows < exports && c.bytes+size <= bytes
 }
 
-// unread records why the newest version of an export is not used.
 func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
 	old := rows.First[Export](t, exportTable, exportKey(cluster, p))

@@ -51,13 +51,12 @@ type Member struct {
 	Bundle []byte
 
 	connected bool
-	drained   bool          // its last update had Update.Draining
+	drained   bool
 	lapsed    time.Duration // when its lease last expired, since the registry was made
 	denied    denied
 }
 
-// denied is why exports of a member had no room. least is the smallest size of such an export, in
-// bytes.
+// least is the smallest size without room, in bytes.
 type denied struct {
 	problem string
 	least   int

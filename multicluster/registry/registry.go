@@ -39,8 +39,8 @@ type Registry struct {
 	cfg    Config
 	began  time.Time
 	db     *memdb.MemDB
-	wake   chan struct{} // has one element when there are unsaved records
-	latest atomic.Int64  // changed in write transactions
+	wake   chan struct{}
+	latest atomic.Int64 // changed in write transactions
 
 	mu      sync.Mutex
 	unsaved map[RecordID]struct{}
@@ -237,8 +237,6 @@ func (r *Registry) replaced(m *Member, u *Update) bool {
 		u.Started.Before(m.Started)
 }
 
-// forget resets the stamps of a member's exports, so that the exports in its next update replace
-// them.
 func (t txn) forget(member string) Stamp {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
 		old := *e
@@ -306,8 +304,7 @@ func (r *Registry) Expire() []objectid.Pool {
 	})
 }
 
-// write runs change in a write transaction, and returns the pools whose exports or exporting
-// members changed, sorted.
+// write returns the pools whose exports or exporting members changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
 	defer t.Abort()

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	memberTable    = "member"    // *Member
-	exportTable    = "export"    // *Export
-	placementTable = "placement" // *Placement
-	leaseTable     = "lease"     // *lease
-	countTable     = "count"     // *Count
+	memberTable    = "member"
+	exportTable    = "export"
+	placementTable = "placement"
+	leaseTable     = "lease"
+	countTable     = "count"
 )
 
 const (
@@ -89,8 +89,8 @@ func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(
 type txn struct {
 	*memdb.Txn
 	exports int
-	counts  map[string]Count // counts that this write transaction has changed, by cluster
-	members *int             // counted once in a write transaction
+	counts  map[string]Count
+	members *int
 }
 
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }

@@ -24,9 +24,8 @@ const (
 	perRequest = 0.020
 	// defaultRate, in tokens a second, is assumed until a member reports a rate.
 	defaultRate = 4000
-	// barredFor is how long a member is barred after it declined a request or missed its reports.
-	barredFor = 10 * time.Second
-	missed    = 3
+	barredFor   = 10 * time.Second
+	missed      = 3
 )
 
 // Config configures a LeastLoad.
@@ -75,7 +74,7 @@ type LeastLoad struct {
 	secret uint64 // for blocks.home: clients choose prompts, and with them hashes
 
 	mu      sync.Mutex
-	members []*member // sorted by name
+	members []*member
 	// Means over the members with reports, for the other members.
 	rate, servers float64
 	picks         uint64 // charged requests, for Latency
@@ -90,7 +89,7 @@ type member struct {
 	reported bool
 	report   facts
 	at       time.Time
-	barred   time.Time // until this time, after it declined a request
+	barred   time.Time
 }
 
 // New returns a LeastLoad without members.
@@ -136,8 +135,6 @@ func (l *LeastLoad) find(name string) *member {
 	return l.members[i]
 }
 
-// shareBlocks limits each member's blocks to an equal share of Config.Blocks, and to the capacity
-// of its servers.
 func (l *LeastLoad) shareBlocks() {
 	for _, m := range l.members {
 		limit := max(l.cfg.Blocks/len(l.members), 1)

@@ -7,8 +7,8 @@ import "sync"
 // other clusters keep it. Its methods may be called concurrently.
 type News struct {
 	mu       sync.Mutex
-	recent   blocks // reported before, in order
-	prompts  []int  // where each prompt's blocks begin in pending
+	recent   blocks
+	prompts  []int // where each prompt's blocks begin in pending
 	pending  []uint64
 	overflow int
 }

@@ -79,7 +79,7 @@ type Standing struct {
 	// InFlight counts this gateway's requests there, Unreported the requests that are in no report
 	// yet.
 	InFlight, Unreported int
-	Blocks               int // blocks of prompts sent there
+	Blocks               int
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }

@@ -118,7 +118,7 @@ type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
 	here    map[objectid.Pool][]registry.Placement
-	changed chan struct{} // closed and replaced when Status may have changed
+	changed chan struct{}
 }
 
 func newAdmin() *admin {
@@ -315,7 +315,6 @@ func printable(text string) string {
 	}, text)
 }
 
-// debounce is how long a watched page waits for further changes.
 const debounce = 100 * time.Millisecond
 
 // Page serves Status as JSON. With ?watch it sends one line at once and one line after each change,

@@ -148,7 +148,7 @@ func (s *Set) incarnate(before, now *export.Export) {
 	}
 }
 
-// noteNamespaces reports whether the namespaces of this cluster's exports changed. mu is held.
+// mu is held.
 func (s *Set) noteNamespaces() (changed bool) {
 	var now []string
 	for _, d := range s.local.decisions {

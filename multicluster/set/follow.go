@@ -49,7 +49,6 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
-// unusable records the clusters that translation cannot use. It returns the pools to assemble.
 func (s *Set) unusable(list []translator.UnusableClusters) (judged []objectid.Pool) {
 	for _, u := range list {
 		clusters := make(map[string]imports.Unusable, len(u.Clusters))
@@ -66,7 +65,7 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
 	dirty := map[objectid.Pool]bool{}
-	again := false // decisions on all pools are due
+	again := false
 	for _, o := range c.Objects {
 		switch o.Table {
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
@@ -137,8 +136,6 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	}
 }
 
-// retaken returns the pool of an import if other writers changed entries and a member exports the
-// pool.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.local.taken[p]) {
@@ -354,7 +351,6 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	s.wakeUp()
 }
 
-// exchanges reports whether a member's Penstock exchanges exports.
 func exchanges(m *v1alpha1.ClusterSetMember) bool {
 	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
 }
@@ -381,7 +377,6 @@ const source = status.Members
 
 const reportDebounce = 20 * time.Millisecond
 
-// reportSoon schedules one report for a burst of changes.
 func (s *Set) reportSoon() {
 	select {
 	case s.signals.reportable <- struct{}{}:

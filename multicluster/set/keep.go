@@ -90,7 +90,6 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	return s.completed(ctx, records)
 }
 
-// completed adds the endpoints in Config.Local to records.
 func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
 	if s.cfg.Local == nil {
 		return records
@@ -117,14 +116,13 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	return records
 }
 
-// keep saves members' exports until ctx ends, and once more then.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	led, wait := false, saveInterval
-	var agree <-chan time.Time // fires when the leader's records are due to be read
+	var agree <-chan time.Time
 	var agreed int64
 	var outcome, local statefile.Outcome
 	for {
@@ -162,7 +160,6 @@ func (s *Set) keep(ctx context.Context) error {
 	}
 }
 
-// agree adopts the ages of exports from the leader's records.
 func (s *Set) agree(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

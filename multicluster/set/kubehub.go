@@ -49,7 +49,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		return out, err
 	}
 	if slices.ContainsFunc(mine, func(c string) bool { return !hub.Settled(c) }) {
-		return Written{Clusters: mine}, nil // Hub then enqueues the import again
+		return Written{Clusters: mine}, nil
 	}
 	status, imported := k.status(p, generation)
 	if !imported {
@@ -88,7 +88,6 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	return out, err
 }
 
-// fenced returns an error if another hub, or a later leader of this hub, writes an import.
 func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error {
 	hub := k.cfg.Hub
 	by, ok := writtenBy(live)

@@ -192,11 +192,9 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-// writeTimeout bounds the requests for one import.
 const writeTimeout = 30 * time.Second
 
-// writeImport writes our part of an import, or removes it. left maps clusters that were left out to
-// reasons.
+// left maps clusters that were left out to reasons.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -34,7 +34,6 @@ type rejection struct {
 	at    time.Time
 }
 
-// rejects reports whether an API server rejected a write, and would reject it again.
 func rejects(err error) bool {
 	var status apierrors.APIStatus
 	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -91,7 +90,6 @@ func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	return s
 }
 
-// acceptable removes clusters that have no room in the import or were rejected before.
 func (k *Kubernetes) acceptable(
 	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
 ) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
@@ -118,8 +116,7 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the part of a status that the API server accepts, and adds rejected clusters
-// to left.
+// writeAccepted adds the clusters that the API server rejects to left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,

@@ -152,8 +152,6 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	return out
 }
 
-// trustedMembers returns the members with certificates that may vouch for them, sorted, and
-// findings about other certificates.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
 	now, share := s.now(), certificates.Share(len(set.Spec.Members))
 	for i, m := range set.Spec.Members {

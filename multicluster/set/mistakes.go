@@ -64,7 +64,6 @@ func (s *Set) reportDue() bool {
 	return s.adopted.spec != nil && !s.problems.mistaken.fresh(s.adopted.spec, s.now())
 }
 
-// mistakes returns findings that the schema does not prevent. They do not affect other members.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
 	add := func(severity report.Severity, field, problem, fix string) {
@@ -142,7 +141,7 @@ func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) [
 type ranged struct {
 	netip.Prefix
 	cluster, field string
-	place          int // index among all ranges
+	place          int
 }
 
 // overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the

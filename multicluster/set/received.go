@@ -252,8 +252,6 @@ func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.Inf
 	return s.importer.Status(p, generation)
 }
 
-// show reports the clusters of a pool's import that are not Ready. Translation reports the clusters
-// that it cannot use.
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
 	if s.importer.NoneAllowed(p) { // a finding about the member counts it

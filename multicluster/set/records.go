@@ -38,7 +38,7 @@ type fileRecords struct {
 	limit  int // of all files, in bytes; 0: no limit
 
 	mu    sync.Mutex
-	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines of the cluster's file
+	kept  map[string]map[objectid.Pool][]byte
 	sizes map[string]int
 }
 

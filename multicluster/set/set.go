@@ -146,47 +146,46 @@ type Set struct {
 // signals start steps of the loops of Run. The first three channels close once; the others have one
 // element.
 type signals struct {
-	begun      chan struct{} // the first ClusterSet
-	certified  chan struct{} // the first certificate of Gateways
+	begun      chan struct{}
+	certified  chan struct{}
 	decided    chan struct{} // the first decision on exports; publishing earlier would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
-	leading    chan struct{} // Config.Leading may have changed
+	leading    chan struct{}
 	led        chan struct{} // this process began to publish
-	reportable chan struct{} // the report on members may have changed
+	reportable chan struct{}
 }
 
-// local has the pools that this cluster can export, by the last translation.
 type local struct {
 	mu        sync.Mutex // held while a change is followed, or a decision made
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
 	taken     map[objectid.Pool][]string // clusters of an import with entries of other controllers
-	services  []string                   // Services whose EndpointSlices are read
-	nodePods  map[string][]string        // by keys of the index of labels: Services whose Pods are read
+	services  []string
+	nodePods  map[string][]string // by keys of the index of labels: Services whose Pods are read
 	annotated map[objectid.Pool]bool
-	alone     []report.Report // on annotated pools, without a ClusterSet
+	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision
 }
 
 type adopted struct {
 	spec      *v1alpha1.ClusterSet
-	others    []report.Report  // on ClusterSets that are not in use
-	named     string           // this cluster's present name; "": none
-	findings  []report.Finding // about named
-	name      string           // of this cluster, fixed by the first ClusterSet
-	exporting []string         // the namespaces of this cluster's exports, sorted
+	others    []report.Report
+	named     string // this cluster's present name; "": none
+	findings  []report.Finding
+	name      string   // of this cluster, fixed by the first ClusterSet
+	exporting []string // the namespaces of this cluster's exports, sorted
 }
 
 type link struct {
 	federation  *federation.Federation // nil before the first ClusterSet
 	authority   *authority.Authority
-	certificate authority.Certificate // of the Gateways
-	unserved    string                // why this process cannot publish
+	certificate authority.Certificate
+	unserved    string
 }
 
 type problems struct {
 	rejected  map[string]string // by member
-	damaged   string            // records that could not be read
+	damaged   string
 	mistaken  mistaken
 	untrusted []report.Finding
 }

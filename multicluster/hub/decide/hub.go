@@ -39,17 +39,13 @@ type Config struct {
 
 // Member is one cluster of the set.
 type Member struct {
-	Name string
-	// Allow limits the effect of its exports in the other members.
-	Allow v1alpha1.ClusterSetAllow
-	// Draining means that the other members send it no new requests.
+	Name     string
+	Allow    v1alpha1.ClusterSetAllow
 	Draining bool
 	// Store has the member's objects, and the Offers of multicluster/imports.
-	Store *store.Store
-	// Namespace reports whether a namespace exists in the member or may be created.
+	Store     *store.Store
 	Namespace func(name string) bool
-	// Own returns the clusters in an import of the member whose entries this hub wrote.
-	Own func(p objectid.Pool) []string
+	Own       func(p objectid.Pool) []string
 }
 
 // Hub is safe for concurrent use.
@@ -66,11 +62,11 @@ type member struct {
 	Member
 	registry *registry.Registry
 	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // from Assemble, by exporter
+	placed   map[objectid.Pool]map[string]registry.Placement // by exporter
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // this hub's entries in its imports are known; before, nothing is exported to it
+	restored  bool // before, nothing is exported to the member
 	uid       string
 	read      bool
 	connected bool
@@ -78,10 +74,10 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
 	stamps    map[objectid.Pool]registry.Stamp
-	sizes     map[objectid.Pool]int // of entries, in bytes
+	sizes     map[objectid.Pool]int // in bytes
 	unfit     map[objectid.Pool]unfit
 	unnamed   int
-	crowded   string // why some of its exports have no room at other members; "": all have room
+	crowded   string // "": all have room
 }
 
 // New makes a hub without members.
@@ -201,8 +197,7 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes the decisions on all pools of a member. uid is the UID of its cluster. It returns
-// how many exports changed.
+// Exports passes the decisions on all pools of a member, and returns how many exports changed.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -343,7 +338,7 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 	}
 }
 
-// others adds all members' exports: their state at one member may have changed. mu is held.
+// mu is held.
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {
@@ -441,7 +436,6 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// expire is one step of Run. It sets waited once each member was read or its Config.Grace ended.
 func (h *Hub) expire(waited *bool) {
 	var c changes
 	defer h.call(&c)

@@ -78,7 +78,7 @@ func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Conditio
 	return h.exported(m, p)
 }
 
-// exported is Condition for a member that was read. mu is held.
+// mu is held.
 func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
@@ -128,7 +128,6 @@ func brief(message string) string {
 // longestMessage bounds a message, in bytes.
 const longestMessage = 512
 
-// States of exports and imports, in addition to reasons.
 const (
 	Imported = "Imported"
 	Pending  = "Pending"

@@ -36,13 +36,13 @@ type Config struct {
 // Loads chooses clusters and reports this cluster's load. It is safe for concurrent use.
 type Loads struct {
 	cfg    Config
-	id     string // of this process, random
+	id     string
 	sender atomic.Pointer[string]
 	epoch  uint64
 
 	mu      sync.RWMutex
 	imports map[objectid.Target]*choosable
-	changed bool // the pools whose load is requested from members may have changed
+	changed bool
 
 	pools pools
 
@@ -160,8 +160,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// charge is a request at the first cluster in the picker's order. Several access log streams may
-// report on it concurrently.
+// Several access log streams may report on a charge concurrently.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease

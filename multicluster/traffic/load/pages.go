@@ -58,8 +58,8 @@ type pageKey struct {
 
 type page struct {
 	Page
-	client  *http.Client // nil before the first reading
-	servers int          // 0: unknown
+	client  *http.Client
+	servers int // 0: unknown
 	failure string
 }
 

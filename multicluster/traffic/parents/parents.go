@@ -134,7 +134,6 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// judge reports and resolves findings. It returns false if no counts are left.
 func (c *Counter) judge(now time.Time) bool {
 	objects, imports := c.cfg.Objects(), map[string]*inference.ClientHosts{}
 	c.mu.Lock()
