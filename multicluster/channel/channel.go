@@ -23,19 +23,18 @@ type Config struct {
 	// Peers are the addresses ("host:port") of the other processes.
 	Peers []string
 	// Credentials authenticate connections to peers; nil: cleartext.
-	Credentials credentials.TransportCredentials
-	// CredentialsOf returns the credentials for one peer; nil: Credentials.
+	Credentials   credentials.TransportCredentials
 	CredentialsOf func(address string) credentials.TransportCredentials
 	NameOf        func(address string) string
 	// Dial connects to one of a peer's addresses; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC with Dial.
 	Connect Connect
-	// Identify returns the name of a subscriber from its call's context, for Topic.Visible. An
-	// error ends the call. nil: subscribers have no names.
+	// Identify returns the name of a subscriber, for Topic.Visible. An error ends the call. nil:
+	// subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
-	// may take 2 s. With 250 ms, processes with 7 % of a core were too late.
+	// may take 2 s.
 	AckTimeout time.Duration
 	// Debounce is how long a response waits for further publications.
 	Debounce time.Duration
@@ -62,8 +61,7 @@ type Received struct {
 	Dropped error
 }
 
-// Connect returns a connection to the process at an address. It connects when the first stream
-// begins.
+// Connect returns a connection to the process at an address, which connects with its first stream.
 type Connect func(address string, with credentials.TransportCredentials) (Connection, error)
 
 // Connection is a connection to a peer. *grpc.ClientConn implements it.

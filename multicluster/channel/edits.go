@@ -23,8 +23,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns ok as false if some edits after seq were dropped, or Judge was called after seq.
-// Channel.mu is held.
+// since returns false if edits after seq were dropped, or Judge was called after seq. Channel.mu is
+// held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false

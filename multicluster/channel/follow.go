@@ -45,8 +45,8 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions has the versions of the items in effect, by topic and key. A topic has none before
-	// its snapshot and after an error.
+	// versions are by topic and key. A topic has no versions before its snapshot and after an
+	// error.
 	versions map[string]map[string]string
 	logs     quota
 }
@@ -94,7 +94,7 @@ func (c *Channel) topicsByName() map[string]*Topic {
 // would race with the resolver.
 var errRedial = errors.New("the peer is back")
 
-// dialAgain connects again to unreachable peers, one of which is probably back. c.mu is held.
+// c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -219,8 +219,7 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether the peer's messages ended the stream. gRPC returns Internal for
-// undecodable messages.
+// gRPC returns Internal for undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:

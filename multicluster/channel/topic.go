@@ -68,7 +68,7 @@ type published struct {
 	value   []byte
 	expires time.Time // zero: never
 	seq     uint64
-	version string // a digest of value, in topics that resume
+	version string // a digest, in topics that resume
 }
 
 func (p published) expired(now time.Time) bool { return !p.expires.IsZero() && !p.expires.After(now) }
@@ -91,17 +91,16 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes, and adds the items to the first response. A
-// topic that publishes only changes thereby sends its present state. make may publish. Call it
-// before Run.
+// Snapshot calls make when another process subscribes, and adds the items to the first response.
+// make may publish. Call it before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
 // an item. Call it before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Addressed declares that Visible shows each item only to the name that to(key) returns. A
-// publication then costs its items plus the subscribers, not their product. Call it before Run.
+// Addressed declares that Visible shows each item only to the name that to(key) returns. Call it
+// before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
 // Keys sets the check of items' keys. Items with an error are dropped. Call it before Run.
@@ -115,7 +114,7 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 		err := t.keys(key)
 		if err != nil {
 			dropped = true
-			problems.Addf("%.500v", err) // as text: a stored error would hold the key, which may be long
+			problems.Addf("%.500v", err) // as text, because a stored error would hold the key
 		}
 		return err != nil
 	}
@@ -126,12 +125,12 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume makes a subscriber that reconnects receive changes instead of a snapshot. The handlers of
-// such a topic keep the items of a disconnected peer. Both ends call Resume, before Run.
+// Resume makes a subscriber that reconnects receive changes instead of a snapshot. Both ends call
+// it, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain is returned by a handler that needs all items of the peer. The channel then opens a
-// new stream.
+// ErrSendAgain makes the channel open a new stream. A handler returns it to receive all items of
+// the peer.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
@@ -152,8 +151,8 @@ func (t *Topic) deliver(ctx context.Context, u Update) error {
 	return errors.Join(errs...)
 }
 
-// Publish sends items to every subscriber, present and future. An item with a published key
-// replaces the value and restarts the TTL.
+// Publish sends items to every subscriber, present and future. Publishing a key again restarts its
+// TTL.
 func (t *Topic) Publish(items ...Item) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()

@@ -20,8 +20,7 @@ const (
 	// them the subscriber requests a snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
-	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge. A subscriber
-	// sends one for each topic that does not exist here.
+	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge.
 	maxIdle = 64
 	// maxSubscribers bounds the streams of one name. After a change of its leader, a cluster has
 	// two for a short time.
@@ -61,11 +60,9 @@ func (l Limits) bytes() int {
 // shape has the allowed fields of a message by number. A nil shape is not inspected.
 type shape map[protowire.Number]shape
 
-// responseShape has version, resources (version, value, name, ttl), type, nonce, removed names.
-// Other fields could have endless lists.
+// responseShape omits fields that could have endless lists.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
-// requestShape has the fields of requests: node (id), type, versions (key, value), nonce.
 var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 
 type bounded struct {
@@ -78,8 +75,7 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options for a gRPC server whose clients are only subscribers. They bound a
-// client's memory.
+// ServerOptions returns options that bound the memory of clients that are only subscribers.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -174,8 +170,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems collects errors: the first three, and the number of the others, because a peer may cause
-// any number.
+// Problems keeps the first three errors, and the number of the others, because a peer may cause any
+// number.
 type Problems struct {
 	first []error
 	more  int

@@ -25,8 +25,7 @@ const (
 // Pool has the data of a pool that the store lacks.
 type Pool struct {
 	Endpoints []netip.AddrPort
-	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond. It
-	// is ignored with an endpointPickerRef.
+	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond.
 	FailOpen bool
 	Gateways []Gateway
 	// Before is the previous Decision.Wish; nil: none.
@@ -102,7 +101,7 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns as cut the number of processes for which the entry has no room.
+// cut is the number of processes for which the entry has no room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -152,8 +151,7 @@ func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock completes a hub's entry for a pool without endpointPickerRef, from the PoolExport of
-// the cluster's own Penstock.
+// ofPenstock takes the picker of a hub's entry from the PoolExport of the cluster's own Penstock.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
@@ -287,7 +285,6 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 	return out, nil
 }
 
-// noPeer is the message while no Gateway has a peer listener, but one may get it soon.
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
 	"that no listener of the Gateway has and that its Service on Kubernetes has"
 

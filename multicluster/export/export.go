@@ -22,10 +22,9 @@ type Config struct {
 	// MembersPick means that Pickers serve only members' Gateways.
 	MembersPick bool
 	// Offers are pools that other gateways may use. In EndpointMode the value is a port of Pickers
-	// that serves only this pool; 0: there is no such port.
+	// for this pool alone; 0: no such port.
 	Offers map[objectid.Pool]int32
-	// PeerListener means that Gateways have or will have a peer listener, for members in
-	// ParentMode.
+	// PeerListener means that Gateways have or will have a peer listener.
 	PeerListener bool
 	Region, Zone string
 	PodCIDRs     []string

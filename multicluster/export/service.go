@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// reached returns the addresses at which other clusters reach a port of a picker's Service. number
-// returns the number of another port there. Addresses of single nodes or pods are preferred, so
-// that failing ones can be left out. By the Service's type:
+// reached returns the addresses at which other clusters reach a port of a picker's Service, and a
+// function for the numbers of other ports there. Addresses of single nodes or pods are preferred,
+// so that failing ones can be left out. By the Service's type:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP

@@ -1,25 +1,19 @@
 // Package federation exchanges exports with the other members of a cluster set, without a hub and
-// without credentials for their API servers, over multicluster/channel with mTLS. cmd passes the
-// members and this cluster's exports. Federation passes members' exports to Config.Apply, as
-// updates of a multicluster/registry. Topics:
+// without credentials for their API servers, over multicluster/channel with mTLS. Federation passes
+// members' exports to Config.Apply, as updates of a multicluster/registry. Topics:
 //
 //	exports   The key "" is the cluster's state; publishing it every 5 s renews the lease.
-//	          "NAMESPACE/NAME" is the record of an export, and "NAMESPACE/NAME#N" a part of its
-//	          endpoints, if there are more than 64.
-//	imports   The state of members' exports here. The key is "MEMBER/NAMESPACE/NAME"; MEMBER is
-//	          the member that receives the item.
+//	          "NAMESPACE/NAME" is the record of an export, "NAMESPACE/NAME#N" a part of its endpoints.
+//	imports   The state of members' exports here, by "MEMBER/NAMESPACE/NAME" (the receiver).
 //	wanted    The pools whose load an importer requests; keys as in imports.
 //	loads     The load of the requested pools; keys as in imports.
 //
 // A cluster's name is its SPIFFE trust domain. A member's bundle is valid only for SPIFFE IDs of
-// the member's trust domain, so no member can take another member's name. A process presents the ID
-// spiffe://TRUSTDOMAIN/penstock. A cluster publishes its bundle with the next authority long before
-// it signs. A published bundle is trusted as long as the ClusterSet keeps the bundle that
-// authenticated it.
+// the member's trust domain, so no member can take another member's name. A published bundle is
+// trusted as long as the ClusterSet keeps the bundle that authenticated it.
 //
-// A member receives only the exports whose audience includes it. A record that is too large or
-// undecodable is skipped and reported, and affects no other record. A silent member withdraws
-// nothing. Private keys and Secrets are never sent.
+// A record that is too large or undecodable is skipped and reported, and affects no other record. A
+// silent member withdraws nothing. Private keys and Secrets are never sent.
 //
 // Config.Apply returns false if a stamp is old or there is no room. After the next update for which
 // it returns true, Federation requests all exports of the member again.

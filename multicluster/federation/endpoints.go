@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// More than maxInline endpoints of a pool are sent in at most maxParts parts of about perPart
-// endpoints.
+// More than maxInline endpoints of a pool are sent in at most maxParts parts.
 const (
 	maxInline = 64
 	perPart   = 32

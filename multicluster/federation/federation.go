@@ -38,8 +38,8 @@ type Config struct {
 	// Certificate returns this process's certificate. Its only URI is
 	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members. nil:
-	// no bundle is published.
+	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members; may
+	// be nil.
 	Bundle func() []byte
 	// Apply receives members' exports. It returns false if part of an update has no effect
 	// (doc.go). Connected is called when a connection is lost.
@@ -52,7 +52,7 @@ type Config struct {
 	Share func() int
 	// Denied, if set, receives why the certificate at a member's address is denied.
 	Denied func(member, problem string)
-	// Placed receives members' reports, after the first SetExports.
+	// Placed receives members' reports after the first SetExports.
 	Placed func(registry.Reports)
 	Load   func(objectid.Member, Load)
 	// Connect makes the connections to members; nil: gRPC over TCP.
@@ -79,14 +79,14 @@ type Federation struct {
 	mu       sync.Mutex
 	own      publisher
 	newest   uint64
-	members  map[string]Member // by address
+	members  map[string]Member // keyed by address
 	left     map[string]bool
-	received map[string]cluster                  // by address
-	missed   map[string]bool                     // by address
-	parts    map[string]*assemblies              // by address; for the receiving goroutine
-	placedAt map[objectid.Pool]map[string]placed // by exporter
+	received map[string]cluster                  // keyed by address
+	missed   map[string]bool                     // keyed by address
+	parts    map[string]*assemblies              // keyed by address; for the receiving goroutine
+	placedAt map[objectid.Pool]map[string]placed // the inner key is the exporter
 	wants    map[objectid.Member]bool
-	askedFor map[string]map[objectid.Pool]bool // by address
+	askedFor map[string]map[objectid.Pool]bool // keyed by address
 
 	audience audience
 }
@@ -251,8 +251,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left, and reports whether one is back, which ignores records with
-// older stamps. mu is held.
+// noteLeft records members that left. back means that one of them returned, which ignores records
+// with older stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -463,7 +463,6 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 		}
 	}
 	u.Exports = all
-	// paced waits for this cost
 	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn)+len(u.Unread))*exportCost, time.Now())
 	return f.cfg.Apply(u) && applied
 }

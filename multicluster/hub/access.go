@@ -19,7 +19,6 @@ type mistake struct {
 
 func (m *mistake) Error() string { return m.Field + ": " + m.Problem }
 
-// reach is the access to a member's API server. key changes with the access.
 type reach struct {
 	rest *rest.Config
 	key  string

@@ -24,8 +24,7 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects without a table in the store: nodes, for NodePort Services, and
-// PoolExports of its Penstock.
+// beside has a member's objects without a table in the store: nodes and PoolExports.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }

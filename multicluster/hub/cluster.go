@@ -32,8 +32,7 @@ import (
 )
 
 const (
-	// contactInterval is the time between two requests that prove contact with a member: a third of
-	// a lease.
+	// contactInterval is a third of a lease.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
 	restartDelay    = 5 * time.Second
@@ -107,7 +106,7 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // the zero logger discards. The client's errors are reported
+	var quiet klog.Logger // discards: the client's errors are reported
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
@@ -268,8 +267,7 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact proves contact periodically, until the installed kinds, the cluster or the room for
-// objects change.
+// contact returns when the installed kinds, the cluster or the room for objects change.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,

@@ -153,7 +153,7 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// While the CA certificates are invalid, the previous ones stay in use.
+// While the CA certificates are invalid, current uses the previous certificates.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,8 +34,8 @@ const LeaseName = "penstock-hub"
 
 const (
 	defaultMemory = 512 << 20
-	// budgetPart is the part of the memory for members' objects. With a fifth, the process stays
-	// within half of the memory.
+	// budgetPart is the part of the memory for members' objects. With a fifth, the process uses
+	// half of the memory.
 	budgetPart = 5
 )
 
@@ -52,16 +52,15 @@ type Config struct {
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
 	// Kubeconfigs is the folder of members' kubeconfigs, Providers the file of credential providers
-	// for ClusterProfiles. Either may be "".
+	// for ClusterProfiles.
 	Kubeconfigs, Providers string
 	Disk                   *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
 	Memory int64
-	// Drain is how long requests to a withdrawn export may continue.
-	Drain time.Duration
-	Log   *slog.Logger
+	Drain  time.Duration
+	Log    *slog.Logger
 }
 
 // Hub is the process.
@@ -256,7 +255,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	}
 }
 
-// adopt starts, stops and configures members. Without a ClusterSet nothing changes.
+// Without a ClusterSet nothing changes.
 func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	had := h.set
@@ -405,7 +404,6 @@ const unfit = ", whose exports are not all fit for an import"
 
 const newest = ", as it is described now"
 
-// closed is the done channel of a cluster that never ran.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)

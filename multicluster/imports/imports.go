@@ -47,15 +47,14 @@ type Config struct {
 type Importer struct {
 	cfg Config
 
-	mu    sync.Mutex
-	allow map[string]v1alpha1.ClusterSetAllow
-	// over has each member that exceeds its limits, with the shares of its pools.
+	mu        sync.Mutex
+	allow     map[string]v1alpha1.ClusterSetAllow
 	over      map[string]map[objectid.Pool]share
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
 	local     map[objectid.Pool]*int32
-	down      map[picker]map[string]string // by source
+	down      map[picker]map[string]string // the inner key is the source
 	unusable  map[objectid.Pool]map[string]Unusable
 }
 

@@ -25,9 +25,9 @@ const (
 	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
 	// of an import, Unknown: clusters get requests, but no cluster is known to be Ready
 	StaleReason       = "Stale"
-	UnreachableReason = "Unreachable" // Unknown
-	PickerDownReason  = "PickerDown"  // Unknown
-	DrainingReason    = "Draining"    // False
+	UnreachableReason = "Unreachable" // with status Unknown
+	PickerDownReason  = "PickerDown"  // with status Unknown
+	DrainingReason    = "Draining"    // with status False
 )
 
 // Source is one exporting cluster of an import.

@@ -4,7 +4,5 @@
 // checked the address against the declared ranges.
 //
 // Keepers publish their addresses to the other processes that serve the same Envoys (share.go). An
-// expiry is published as a time to live; all processes use the latest expiry. Learn waits at most a
-// second for Envoys here, and channel.Config.AckTimeout for other processes. For a known address
-// Learn takes one read lock.
+// expiry is published as a time to live; all processes use the latest expiry.
 package learned

@@ -37,13 +37,11 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns namespace and name of the stored object for a pool's addresses. It returns
-	// false if no import has the pool.
+	// Object returns the stored object for a pool's addresses; false: no import has the pool.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
-	// For is how long an address stays after it was last named. Default: 10 minutes, longer than a
-	// retry or a session.
+	// For is how long an address stays after it was last named. Default: 10 minutes.
 	For time.Duration
 	Now func() time.Time // nil: time.Now
 }

@@ -33,8 +33,7 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive stores a peer's addresses, and returns once this process's Envoys have them. Retractions
-// have no effect: addresses expire by their time to live.
+// Retractions have no effect, because addresses expire by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	pools := map[objectid.Target]uint64{}
 	var problems []error

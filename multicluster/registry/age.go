@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age is Export.Since. It is apart from the row, so that a change of the age does not write the row
-// again. It changes only within a write transaction.
+// age is Export.Since. It is apart from the row, so that a change does not write the row again. It
+// changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {

@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Budgets of all members' exports: their number, and the bytes of their wire form. Each member has
-// an equal share within the bounds. A member above a reduced share keeps its exports but may not
-// add to them.
+// Each member has an equal share of these budgets, within the bounds. A member above a reduced
+// share keeps its exports but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20

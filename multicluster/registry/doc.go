@@ -1,22 +1,17 @@
 // Package registry stores the state of a cluster set: its members, their exports and leases, and
-// the placements of this cluster's exports. multicluster/federation and multicluster/hub write
-// updates. Apply returns the pools that multicluster/imports assembles again. Readers read one
-// snapshot. A reader that waits passes a WatchSet, and reads again when it fires.
+// the placements of this cluster's exports. Apply returns the pools that multicluster/imports
+// assembles again. A reader that waits passes a WatchSet.
 //
-// Lifecycle: a member's lease lasts Config.Lease from its last update. Afterwards the member is
-// Stale, or Unreachable if it is not connected. Its exports stay, because silence is not a
-// withdrawal. Only the member's own update, or its removal from the set, withdraws an export. A
-// withdrawn export drains: it takes no new requests, and is deleted after Config.Drain.
+// A member's lease lasts Config.Lease from its last update. Afterwards the member is Stale, or
+// Unreachable if it is not connected. Its exports stay, because silence is not a withdrawal. Only
+// the member's own update, or its removal from the set, withdraws an export. A withdrawn export
+// drains: it takes no new requests, and is deleted after Config.Drain.
 //
-// Fencing: an update with an older Stamp changes nothing. So a paused leader, an old hub, or a
-// cluster restored from a backup neither revives nor withdraws an export. A cluster with another
-// UID takes over a member's name only after the previous cluster's lease has expired.
+// An update with an older Stamp changes nothing. So a paused leader, an old hub, or a cluster
+// restored from a backup neither revives nor withdraws an export. A cluster with another UID takes
+// over a member's name only after the previous cluster's lease has expired.
 //
-// Restart: cmd stores the changed Records (TakeUnsaved), and Restore applies them.
-//
-// Age: if exports give a name different meanings, the export that this cluster has imported for
-// longer wins, however early a member announced another.
-//
-// Rows are immutable, except that all versions of an export share its age. Only a complete snapshot
-// or an explicit withdrawal removes a member's exports.
+// If exports give a name different meanings, the export that this cluster has imported for longer
+// wins, however early a member announced another. Rows are immutable, except that all versions of
+// an export share its age.
 package registry

@@ -85,9 +85,8 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection reports an update without full effect or, while an earlier update has no room, a later
-// update of the member. After the next update without a Rejection, the source requests all exports
-// of the member again.
+// Rejection reports an update without full effect. After the next update without a Rejection, the
+// source requests all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string

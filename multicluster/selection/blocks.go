@@ -2,8 +2,7 @@ package selection
 
 import "math/bits"
 
-// blocks has the prompt blocks that were sent to a member: an LRU list, and a hash table with open
-// addressing.
+// blocks is an LRU list, and a hash table with open addressing.
 type blocks struct {
 	secret uint64
 	max    int

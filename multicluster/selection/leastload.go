@@ -11,8 +11,7 @@ import (
 const (
 	// MaxMembers is how many members an import may have. Further members take no requests.
 	MaxMembers = 64
-	// DefaultMargin reduces the requests that leave their cluster from 65 % to 45 %, and increases
-	// TTFT p90 by less than 1 %, at 70 % load.
+	// DefaultMargin reduces the requests that leave their cluster from 65 % to 45 %, at 70 % load.
 	DefaultMargin = 100 * time.Millisecond
 	// DefaultBlocks take about 8 MiB when all are in use.
 	DefaultBlocks = 1 << 18
@@ -295,7 +294,7 @@ func (m *member) cached(chain []uint64, end func(int) int) int {
 	return 0
 }
 
-// bring limits a figure to a range; NaN becomes the lower end.
+// NaN becomes the lower end.
 func bring(v, low, high float64) float64 {
 	if math.IsNaN(v) {
 		return low

@@ -21,8 +21,7 @@ type Candidate struct {
 
 // Share is a member's endpoint in EDS. A member without a Share is not in EDS.
 type Share struct {
-	Name string
-	// Weight is the weight within the priority.
+	Name   string
 	Weight uint32
 	// Priority is 0 for the members that Envoy tries first. Priorities have no gaps.
 	Priority uint32
@@ -35,8 +34,7 @@ func Weighted(members []Candidate) (shares []Share, warning string) {
 }
 
 // Locality prefers members of this cluster's zone, then of its region. In each group, weights
-// divide the requests. This cluster is in its zone; a member with an unknown zone or region is in
-// none. The shares are sorted by priority, then by name.
+// divide the requests. The shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region

@@ -89,8 +89,7 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
 	// Served counts responses with a status below 500, Failed other statuses and missing responses.
-	// Declined counts requests that no server began: Envoy tries another cluster or spill target.
-	// Spilled counts all requests that pools here spilled.
+	// Declined counts requests that no server began, Spilled all requests that pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`

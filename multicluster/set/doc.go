@@ -1,14 +1,10 @@
 // Package set runs this cluster's part in its cluster set: it follows the ClusterSet, exports pools
 // to members, and stores members' exports. It connects the packages of multicluster to each other
-// and to the process. A member exchanges exports with this process if it has a peer with an address
-// (exchanges). Follow is called after the commit of a change, so exports have only endpoints that
-// Envoys here have, too.
+// and to the process. Follow is called after the commit of a change, so exports have only endpoints
+// that Envoys here have, too.
 //
 // Without a ClusterSet and a name of this cluster, nothing runs and no port is served. The first
 // ClusterSet with a name fixes this cluster's identity until the process ends. Members are served
 // over mTLS only. A failed read or write affects nothing else; it is a finding on the ClusterSet or
 // one log line.
-//
-// Most updates of members are renewals, so an update causes a report on the ClusterSet only if it
-// changes the report.
 package set

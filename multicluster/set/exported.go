@@ -24,9 +24,8 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool: now, or still within the drain time.
-// member is "" for clusters that prove no name. Without a ClusterSet they may use all pools,
-// because their imports are then written by hand.
+// Exported reports whether a member may pick from a pool, now or still within the drain time.
+// member is "" for clusters that prove no name. Without a ClusterSet they may use all pools.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

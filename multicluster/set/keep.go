@@ -37,8 +37,7 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
-// they have none until their members publish.
+// Settle returns once restored exports have their endpoints, or after settleTimeout.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

@@ -97,9 +97,8 @@ type HubWriter struct {
 	TakeOver bool
 	// Member is the cluster that is written. An import that this leader wrote for another present
 	// member (IsMember) is skipped: both members are the same cluster.
-	Member   string
-	IsMember func(name string) bool
-	// CreateNamespaces reports whether to create the namespaces of imports.
+	Member           string
+	IsMember         func(name string) bool
 	CreateNamespaces func() bool
 	// Version is the resourceVersion of the status that Live returns. A write with an older version
 	// has no effect.
@@ -396,8 +395,8 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing has the options of an apply. Without force, fields of other managers cause a conflict.
-// version is the expected resourceVersion; "": any version. With dry, nothing is stored.
+// Without force, fields of other managers cause a conflict. version is the expected
+// resourceVersion; "": any version. With dry, nothing is stored.
 type writing struct {
 	force, dry bool
 	version    string

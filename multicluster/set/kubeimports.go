@@ -415,8 +415,8 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition records since when a hub imports a cluster, by the condition Ready. This time
-// is the age of the import's names, because the importing cluster has no Offer.
+// importedCondition records since when a hub imports a cluster. This time is the age of the
+// import's names, because the importing cluster has no Offer.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)

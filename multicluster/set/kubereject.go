@@ -19,9 +19,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server rejects the status of an import as a whole, although it has entries of several
-// clusters. So entries that cause a rejection are left out. Entries fit the schema
-// (ImportedCluster.Violation), but admission policies may reject them.
+// An API server rejects the status of an import as a whole, so entries that cause a rejection are
+// left out. Entries fit the schema, but admission policies may reject them.
 
 // rejectedFor is how long a rejected entry is left out, unless it changes.
 const rejectedFor = 10 * time.Minute

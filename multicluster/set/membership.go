@@ -30,8 +30,7 @@ const (
 	certifyInterval = 30 * time.Second
 )
 
-// certify renews the certificate that Gateways present to members until ctx ends. Each process
-// makes its own.
+// Each process makes its own certificate for Gateways.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -73,9 +72,8 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate waits for the Gateways' certificate if there are members, at most
-// certifyTimeout. Call it before serving proxies: without the certificate, a proxy would lose its
-// connections between peer listeners.
+// AwaitCertificate waits for the Gateways' certificate, at most certifyTimeout. Call it before
+// serving proxies, which would otherwise lose connections between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0

@@ -144,9 +144,8 @@ type ranged struct {
 	place          int
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
-// narrower, or else the later range. The ClusterSet's ranges for a member override its published
-// ranges.
+// overlaps returns findings about overlapping pod ranges of two clusters, at the narrower, or else
+// the later range. The ClusterSet's ranges for a member override its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -172,7 +171,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 		}
 	}
 	// Ranges are nested or disjoint, so in this order each range follows the ranges that contain
-	// it. A hundred members may publish 64 ranges each.
+	// it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
 	// the widest range around r, and within it the widest of another cluster

@@ -120,8 +120,8 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due has the pools whose imports must be updated. One call of assemble updates them for all
-// waiting calls, because snapshots of many members may change the same imports.
+// One call of assemble updates the pools of all waiting calls, because snapshots of many members
+// may change the same imports.
 type due struct {
 	running sync.Mutex
 	// revision is the newest translated revision. waiting has the placements of newer Offers, which

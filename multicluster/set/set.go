@@ -97,14 +97,11 @@ type Config struct {
 	// GatewayReached returns a Gateway's addresses for other clusters, and a function from bound
 	// ports to ports there (0: none yet). nil: bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
-	// ServerOptions extend the options of the server for members.
-	ServerOptions []grpc.ServerOption
-	// Drain is how long requests to a withdrawn export may continue.
-	Drain time.Duration
+	ServerOptions  []grpc.ServerOption
+	Drain          time.Duration
 	// Budget limits the exports of all members together; 0: the registry's default.
 	Budget int
-	// Load, if set, receives the load of members' pools that Federation requested.
-	Load func(objectid.Member, federation.Load)
+	Load   func(objectid.Member, federation.Load)
 	// InFlight returns how many requests of other clusters this process's picker has in flight;
 	// nil: unknown.
 	InFlight func() int64
@@ -133,10 +130,10 @@ type Set struct {
 	local    local
 
 	reporting  sync.Mutex // held while a report is made
-	writing    sync.Mutex // of the MemberFile
-	publishing sync.Mutex // of Memberships and Exports
+	writing    sync.Mutex // held while the MemberFile is written
+	publishing sync.Mutex // held while Memberships and Exports are published
 
-	mu       sync.Mutex // of everything below
+	mu       sync.Mutex // guards everything below
 	adopted  adopted
 	link     link
 	problems problems
@@ -148,7 +145,7 @@ type Set struct {
 type signals struct {
 	begun      chan struct{}
 	certified  chan struct{}
-	decided    chan struct{} // the first decision on exports; publishing earlier would withdraw all exports
+	decided    chan struct{} // publishing before the first decision would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
 	leading    chan struct{}
 	led        chan struct{} // this process began to publish

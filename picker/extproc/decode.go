@@ -128,8 +128,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads one member of the oneof. As in all protobuf readers, a later member merges with an
-// earlier one of the same number, and replaces any other.
+// A later member of the oneof merges with an earlier one of the same number, and replaces any
+// other, as in all protobuf readers.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {

@@ -97,7 +97,7 @@ type exchange struct {
 
 	done        bool
 	rejected    bool
-	requestEnd  bool // sent back to Envoy (FULL_DUPLEX_STREAMED)
+	requestEnd  bool // the end was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
 	begun       bool
 	track       Tracker
@@ -322,7 +322,7 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts an unread body. It returns an answer if needed or the policy requires the body.
+// overloaded returns an answer if needed or the policy requires the body.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)

@@ -124,8 +124,8 @@ func (m *Message) nameHeaders() {
 	}
 }
 
-// nextHeader returns one field of a HeaderMap and the rest of the block. ok is false if the field
-// is not a header. Envoy sends raw_value; other data planes may send value.
+// ok is false if the field is not a header. Envoy sends raw_value; other data planes may send
+// value.
 func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	num, entry, rest := nextField(block)
 	if num != 1 {

@@ -11,9 +11,8 @@ const (
 	maxEjection   = 30 * time.Second
 )
 
-// outlier ejects a picker that did not answer in time. An ejected picker gets no requests, then one
-// trial request, as in Envoy's outlier detection. Failures that are found at once, such as a closed
-// connection, do not eject a picker.
+// outlier ejects a picker that did not answer in time, as Envoy's outlier detection does. After the
+// ejection, one trial request is sent. Failures that are found at once do not eject a picker.
 type outlier struct {
 	mu       sync.Mutex
 	failures int

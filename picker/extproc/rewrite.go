@@ -59,8 +59,7 @@ var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody changes a body as the policy requires, and returns the client's model. From then on
-// the scanner's facts describe the new body.
+// rewriteBody returns the client's model. From then on the scanner's facts describe the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8

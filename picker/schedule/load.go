@@ -18,35 +18,31 @@ import (
 // The factor on u is above 1, because reading a prompt twice also delays all later requests. Q
 // counts the uncached tokens of all requests there whose first token has not come. W is Q less the
 // tokens that the server has read in the meantime, at its rate. C is the part of Q that is known to
-// wait.
-//
-// r counts the requests there, of all clients, up to 30, because each running response waits while
-// the server reads a prompt. Without this limit, TTFT p90 of a chat at 90 % load is ten times as
-// long in simulations.
+// wait. r counts the requests there, of all clients, up to 30, because each running response waits
+// while the server reads a prompt.
 //
 // E is how many tokens later requests read again for each token read into a full cache: the mean of
 // prefix.Server.Evicts over the servers with full caches, and 0 at a server with room. If E were
 // each server's Evicts, a server that lost its documents would look cheap. A prompt that no server
 // holds any more pays no E at its former home, the last server that held it (prefix.Index.Former),
-// because its eviction made room there. A home whose Evicts is above the mean has more prompts than
-// room: the prompt pays the mean there for a part of 1 - mean / Evicts.
+// because its eviction made room there. If the home's Evicts is above the mean, the prompt pays E
+// for a part of 1 - mean / Evicts.
 //
 // Others is the cost of requests on the page beyond the counted requests. Pressure is the cost of
-// the part of the prompt that would be preempted and read again; it begins at 80 % of the KV cache.
-// Adapter is the time to load the adapter (homes.go).
+// the part of the prompt that would be preempted and read again. Adapter is the time to load the
+// adapter (homes.go).
 const (
 	uncachedWeight = 1.5
-	perHeldUp      = 0.1 // for each request there
-	maxHeldUp      = 30  // limit of these requests
+	perHeldUp      = 0.1 // weight for each request at the server
+	maxHeldUp      = 30  // further requests do not count
 	// PerRequest is the cost of a request in flight, in seconds.
 	PerRequest = 0.020
 	// defaultRate, in tokens a second, is used until a server's rate is known. defaultPrompt, in
 	// tokens, is used until prompts were read.
 	defaultRate   = 4000
 	defaultPrompt = 512
-	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late. The
-	// report corrects W for a prompt that is assumed to be read too late, but not for a prompt
-	// assumed to be read too early. In simulations at 90 % load, TTFT p90 is 3.18 s with leak and
+	// leak is the part of P at which W shrinks, because a prompt that is assumed to be read too
+	// early is not corrected later. In simulations at 90 % load, TTFT p90 is 3.18 s with leak and
 	// 4.21 s with all of P.
 	leak = 0.75
 	// pressureFrom is the KV cache usage above which a server preempts sequences.
@@ -183,8 +179,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 }
 
 // sendBack makes a prompt cheaper at its former home: the cost there excludes the evictions for the
-// tokens that the server held, or for a part of them if the server evicts more than the mean. The
-// cached tokens in c must be set.
+// tokens that the server held, or for a part of them. The cached tokens in c must be set.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
 		return // all caches have room

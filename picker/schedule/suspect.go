@@ -46,7 +46,7 @@ type Suspicion string
 const (
 	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
-	Stale   Suspicion = "stale" // no request succeeded since the page is stale
+	Stale   Suspicion = "stale" // the page is stale, and no request succeeded since
 )
 
 // Suspicions lists all reasons.

@@ -12,7 +12,7 @@ const (
 )
 
 const (
-	criticalQueue  = 50  // fewer waiting requests are preferred for Critical requests
+	criticalQueue  = 50  // Critical requests prefer endpoints with fewer waiting requests
 	sheddableQueue = 5   // maximum of waiting requests with capacity
 	sheddableKV    = 0.8 // maximum KV cache usage with capacity
 )

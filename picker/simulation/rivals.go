@@ -129,8 +129,7 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 
 // smg is the default policy of smg (1.13). It is SGLang's policy, except for load: if the requests
 // in flight of the server with the longest match exceed the mean by a half and by spillMargin, it
-// picks the least loaded server. All trees together have the limit of one tree of SGLang. smg's
-// overload protection by metrics is omitted.
+// picks the least loaded server. All trees together have the limit of one tree of SGLang.
 type smg struct {
 	*books
 	pool Pool

@@ -60,7 +60,7 @@ type Kind uint8
 
 const (
 	Picked    Kind = iota
-	FirstByte      // After the pick
+	FirstByte      // the first byte came; After is the time since the pick
 	Waits          // Pick has no first byte yet
 	Ended
 	ScrapeBegan

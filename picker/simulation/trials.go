@@ -10,7 +10,7 @@ import (
 // Trial is a scenario, and which of its requests count.
 type Trial struct {
 	Scenario
-	All bool // not only requests after the first fifth, when caches are warm
+	All bool // all requests count, not only requests after the first fifth
 }
 
 // Warm returns a fifth of the workload's duration.

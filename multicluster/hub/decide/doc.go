@@ -10,6 +10,5 @@
 //
 // A member that does not respond delays only the entries of its own exports, for at most
 // Config.Grace. The same facts, in any order and after any restart, lead to the same imports and
-// conditions. An export that API servers would reject keeps its previous version in imports. Memory
-// grows with members times exports.
+// conditions.
 package decide

@@ -26,8 +26,7 @@ type Config struct {
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
-	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
-	Drain time.Duration
+	Drain  time.Duration
 	// Grace is how long the hub waits for a member that was not read yet, and the lease of members
 	// that were read. Default: 15 s.
 	Grace time.Duration
@@ -62,11 +61,11 @@ type member struct {
 	Member
 	registry *registry.Registry
 	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // by exporter
+	placed   map[objectid.Pool]map[string]registry.Placement // the inner key is the exporter
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // before, nothing is exported to the member
+	restored  bool // exports reach the member only after Restore
 	uid       string
 	read      bool
 	connected bool
@@ -77,7 +76,7 @@ type member struct {
 	sizes     map[objectid.Pool]int // in bytes
 	unfit     map[objectid.Pool]unfit
 	unnamed   int
-	crowded   string // "": all have room
+	crowded   string // why some exports have no room
 }
 
 // New makes a hub without members.
@@ -116,7 +115,7 @@ func (h *Hub) call(c *changes) {
 }
 
 // SetMembers replaces the members. If all is true, a member's own exports are also entries of its
-// imports. Exports of removed members drain.
+// imports.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)

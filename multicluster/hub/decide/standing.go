@@ -195,8 +195,7 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// standing returns the state of a cluster's export at a member. pending means that it is not
-// written there yet.
+// pending means that the export is not written at the member yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true

@@ -153,7 +153,7 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 }
 
 // spilledThrough returns the exporting cluster that served a request spilled to an import with
-// several clusters. The cluster's own hop reports the outcome.
+// several clusters.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false

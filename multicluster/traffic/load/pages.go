@@ -180,7 +180,6 @@ func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	}
 }
 
-// newClient returns a client that uses no proxy and follows no redirect.
 func (p *page) newClient() *http.Client {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: pageTimeout}).DialContext, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * pageInterval}
