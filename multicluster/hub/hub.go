@@ -47,8 +47,7 @@ type Config struct {
 	REST *rest.Config
 	// Namespace is the Lease's namespace, Identity this process's name.
 	Namespace, Identity string
-	// Paths are the files with the ClusterSet, without REST.
-	Paths []string
+	Paths               []string
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
 	// Kubeconfigs is the folder of members' kubeconfigs, Providers the file of credential providers

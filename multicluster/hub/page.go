@@ -14,14 +14,12 @@ import (
 
 // Status is the state of a hub's members.
 type Status struct {
-	// ClusterSet is the name of the ClusterSet in use; "": none yet.
-	ClusterSet string          `json:"clusterSet"`
-	Leading    bool            `json:"leading"`
-	Problem    *mistake        `json:"problem,omitempty"`
-	Members    []decide.Status `json:"members"`
-	Peers      []string        `json:"peers,omitempty"`
-	// Problems has problems by member, or by object and field in a file.
-	Problems map[string]*mistake `json:"problems,omitempty"`
+	ClusterSet string              `json:"clusterSet"`
+	Leading    bool                `json:"leading"`
+	Problem    *mistake            `json:"problem,omitempty"`
+	Members    []decide.Status     `json:"members"`
+	Peers      []string            `json:"peers,omitempty"`
+	Problems   map[string]*mistake `json:"problems,omitempty"`
 }
 
 // note records a member's problem, and logs a new problem; nil: no problem. Member "" is the

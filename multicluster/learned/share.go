@@ -16,7 +16,6 @@ const Topic = "learned"
 
 // Peers are the other processes that serve the same Envoys. *channel.Topic implements it.
 type Peers interface {
-	// Subscribe is called once, by New.
 	Subscribe(handle func(context.Context, channel.Update) error)
 	Publish(items ...channel.Item)
 	// Acknowledged returns once publications are in effect at all peers, or after a timeout.

@@ -24,8 +24,7 @@ type Reports struct {
 	// Snapshot means that Placed is complete.
 	Snapshot bool
 	Placed   []Placement
-	// Gone are the pools whose reports the member retracts.
-	Gone []objectid.Pool
+	Gone     []objectid.Pool
 }
 
 // Place stores a member's reports. It ignores clusters that are not members.

@@ -166,7 +166,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	return changed, gone
 }
 
-// MarkUnsaved makes TakeUnsaved return records again, because they could not be saved.
+// MarkUnsaved makes TakeUnsaved return these records again.
 func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

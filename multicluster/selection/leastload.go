@@ -74,7 +74,7 @@ type LeastLoad struct {
 
 	mu      sync.Mutex
 	members []*member
-	// Means over the members with reports, for the other members.
+	// Members without reports use these means over the other members.
 	rate, servers float64
 	picks         uint64 // charged requests, for Latency
 }
@@ -161,7 +161,6 @@ func (l *LeastLoad) average() {
 type Basis string
 
 const (
-	// Reported means the member's last report.
 	Reported Basis = "report"
 	// Own means this gateway's requests, because the member does not report.
 	Own Basis = "own requests"

@@ -28,7 +28,6 @@ type Report struct {
 	Blocks []uint64
 	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int
-	// Interval is the time until the next report.
 	Interval time.Duration
 }
 

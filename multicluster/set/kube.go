@@ -83,9 +83,8 @@ type KubernetesConfig struct {
 	Board      Board
 	// Live returns the newest status of an import in the API server; nil: it has no status.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	// Hub is set if a hub writes here instead of the cluster's Penstock.
-	Hub *HubWriter
-	Log *slog.Logger
+	Hub  *HubWriter
+	Log  *slog.Logger
 }
 
 // HubWriter configures how a hub writes the imports of a member.

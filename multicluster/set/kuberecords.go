@@ -54,7 +54,6 @@ func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	}
 }
 
-// exportConditions returns conditions without times.
 func exportConditions(r registry.Record) []metav1.Condition {
 	accepted := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"}
 	reconciling := metav1.Condition{Type: "Reconciling", Status: metav1.ConditionFalse, Reason: "Accepted"}

@@ -22,7 +22,7 @@ import (
 // An API server rejects the status of an import as a whole, so entries that cause a rejection are
 // left out. Entries fit the schema, but admission policies may reject them.
 
-// rejectedFor is how long a rejected entry is left out, unless it changes.
+// rejectedFor is how long a rejected entry is left out, unless the entry changes.
 const rejectedFor = 10 * time.Minute
 
 const longestWhy = 400

@@ -23,7 +23,6 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a starting process waits for the first certificate.
 	certifyTimeout = 10 * time.Second
 	// certifyInterval is the longest delay before Gateways get a certificate of a new authority.
 	// Members have trusted this authority for days.

@@ -38,7 +38,6 @@ type Board interface {
 type Records interface {
 	// Load returns all records, sorted. It skips damaged records and names them in an error.
 	Load(ctx context.Context) ([]registry.Record, error)
-	// Save stores changed records and deletes others.
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
 }
 
@@ -158,7 +157,7 @@ type local struct {
 	parents   map[objectid.Pool][]model.ParentGateway
 	taken     map[objectid.Pool][]string // clusters of an import with entries of other controllers
 	services  []string
-	nodePods  map[string][]string // by keys of the index of labels: Services whose Pods are read
+	nodePods  map[string][]string // keyed by store.LabelKey: Services whose Pods are read
 	annotated map[objectid.Pool]bool
 	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision

@@ -85,7 +85,6 @@ type filter struct {
 
 type scorer interface {
 	cost(r *Request, s *endpoint.State, c *Candidate) float64
-	// explain returns the parts of a cost by name.
 	explain(r *Request, s *endpoint.State, c *Candidate) map[string]float64
 }
 

@@ -42,7 +42,6 @@ func doubts(s *endpoint.State) (d doubt) {
 // Suspicion is why an endpoint is suspect, or "".
 type Suspicion string
 
-// The reasons why endpoints are suspect.
 const (
 	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
@@ -137,7 +136,7 @@ func suspect(c []Candidate, eligible, fresh int) {
 const (
 	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// mostUnknown bounds the part of slowest in the time to the end of a response.
+	// mostUnknown bounds slowest in the time to the end of a response.
 	mostUnknown = 5 * time.Second
 )
 

@@ -9,8 +9,7 @@ import (
 // Wait is how long another cluster's request is expected to wait at a pool, by strategy "load".
 type Wait struct {
 	// Least is the lowest cost of a request without a prompt, in seconds.
-	Least float64
-	// Servers counts the endpoints that accept requests.
+	Least   float64
 	Servers int
 	// Rate is the mean prefill rate of these endpoints, in tokens a second.
 	Rate float64

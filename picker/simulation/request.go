@@ -8,8 +8,7 @@ type Request struct {
 	Input, Output int           // tokens, at least 1 each
 	Adapter       int           // 0 for the base model
 	// Whole means that the response is not streamed.
-	Whole bool
-	// Priority and Fairness are for flow control.
+	Whole    bool
 	Priority int
 	Fairness string
 	// Key is the key of strategy chwbl: the system prompt and the user's first messages.

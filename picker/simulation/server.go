@@ -185,7 +185,6 @@ func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	return tokens, loading
 }
 
-// place gives a waiting request its blocks. It returns false if there are too few.
 func (s *server) place(q *sequence) bool {
 	blocks := q.request.full()
 	hit := s.cache.match(blocks)

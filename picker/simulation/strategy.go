@@ -25,8 +25,7 @@ type Pool struct {
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
-	// Oracle gives rivals exact knowledge of the servers.
-	Oracle Oracle
+	Oracle   Oracle
 	// ShedAfter is the predicted time to the first token above which picks are rejected; 0 means
 	// never.
 	ShedAfter time.Duration
@@ -43,7 +42,6 @@ type Policy interface {
 	// Choose returns a server for a request. Unless the request is shed, the pick follows as a
 	// Fact.
 	Choose(now time.Duration, r *Request) Choice
-	// Learn receives a fact when the picker learns it.
 	Learn(now time.Duration, f Fact)
 }
 

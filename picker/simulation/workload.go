@@ -33,7 +33,6 @@ func Generated(n int) []Source {
 	}
 }
 
-// made returns a source of about n requests after warm.
 func made(n int, stream uint64, name, about string, warm time.Duration, draw func(*drawing)) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		w := &Workload{Name: name}

@@ -26,7 +26,8 @@ type Config struct {
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
-	Drain  time.Duration
+	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
+	Drain time.Duration
 	// Grace is how long the hub waits for a member that was not read yet, and the lease of members
 	// that were read. Default: 15 s.
 	Grace time.Duration

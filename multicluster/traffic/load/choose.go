@@ -51,9 +51,8 @@ type Loads struct {
 }
 
 type choosable struct {
-	pool  objectid.Pool
-	local string // this cluster's name in list; "": list does not have it
-	// latency means that response times decide, without reports of load.
+	pool    objectid.Pool
+	local   string // this cluster's name in list; "": list does not have it
 	latency bool
 	hops    map[string]string
 	noGRPC  map[string]bool
