@@ -424,7 +424,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	f.mu.Unlock()
 	applied := f.apply(ctx, in.Peer, u)
 	if ctx.Err() != nil {
-		return ctx.Err() // the next connection receives the rest
+		return ctx.Err()
 	}
 	if !applied {
 		problems.Add(errNoEffect)

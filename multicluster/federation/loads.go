@@ -179,7 +179,7 @@ func decodeLoad(value []byte) (Load, error) {
 		Capacity: wire.Capacity,
 		Interval: time.Duration(min(max(wire.Interval, 0), time.Minute.Milliseconds())) * time.Millisecond}
 	for rest := wire.Blocks; len(rest) > 0; rest = rest[8:] {
-		if b := binary.LittleEndian.Uint64(rest); b != 0 { // 0 is not a hash
+		if b := binary.LittleEndian.Uint64(rest); b != 0 {
 			out.Blocks = append(out.Blocks, b)
 		}
 	}

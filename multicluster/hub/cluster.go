@@ -47,7 +47,7 @@ type cluster struct {
 	store *store.Store
 	stop  context.CancelFunc
 	done  chan struct{}
-	again chan struct{} // has one element when decide must run again
+	again chan struct{}
 	anew  atomic.Bool
 
 	mu      sync.Mutex

@@ -68,7 +68,7 @@ func (c *cluster) reportUnfit() {
 	for _, r := range c.reading {
 		for _, f := range r.Findings {
 			switch {
-			case f.Owner == (report.Ref{}): // about a kind: contact reports it
+			case f.Owner == (report.Ref{}):
 			case len(first) < namedUnfit:
 				first = append(first, bounded(f.Problem))
 			default:

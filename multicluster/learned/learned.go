@@ -141,7 +141,7 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
 	k.mu.RUnlock()
-	if aged { // at most once in a step
+	if aged {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, a := range addrs {

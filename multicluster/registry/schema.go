@@ -22,9 +22,9 @@ const (
 const (
 	byState    = "state"
 	byPool     = "pool"
-	byDraining = "draining" // withdrawn exports, the next to be collected first
+	byDraining = "draining"
 	byFailed   = "failed"
-	byDeadline = "deadline" // leases, the next to expire first
+	byDeadline = "deadline"
 )
 
 func schema() *memdb.DBSchema {

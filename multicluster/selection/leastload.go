@@ -76,7 +76,7 @@ type LeastLoad struct {
 	members []*member
 	// Members without reports use these means over the other members.
 	rate, servers float64
-	picks         uint64 // charged requests, for Latency
+	picks         uint64
 }
 
 type member struct {

@@ -2,9 +2,9 @@ package selection
 
 import "sync"
 
-// News collects the prompt blocks for the next report on a member. It omits a block that a recent
-// report has, until half the servers' cache of other blocks followed. Its methods may be called
-// concurrently.
+// News collects the prompt blocks for the next report on a member. It omits blocks of recent
+// reports. After as many other blocks as half the servers' cache, it reports a block again. Its
+// methods may be called concurrently.
 type News struct {
 	mu       sync.Mutex
 	recent   blocks

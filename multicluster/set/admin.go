@@ -323,7 +323,7 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.Query().Has("watch") {
 		w.Header().Set("content-type", "application/json")
 		lines.SetIndent("", "  ")
-		_ = lines.Encode(s.Status(nil)) // fails only if the client has disconnected
+		_ = lines.Encode(s.Status(nil))
 		return
 	}
 	w.Header().Set("content-type", "application/jsonl")
@@ -361,7 +361,7 @@ func (st Status) comparable() string {
 	}
 	text, err := json.Marshal(st)
 	if err != nil {
-		return fmt.Sprint(err) // unreachable: these types always marshal
+		return fmt.Sprint(err)
 	}
 	return string(text)
 }

@@ -428,7 +428,7 @@ func (s *Set) report() {
 				continue
 			}
 			if !exchanges(&m) {
-				continue // mistakes reports why
+				continue
 			}
 			if problem := s.problems.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")

@@ -358,7 +358,7 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 		err = write()
 	}
 	if missing(err) {
-		return nil // the namespace is missing
+		return nil
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted adds the clusters that the API server rejects to left.
+// writeAccepted adds to left the clusters that the API server rejects.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,

@@ -178,7 +178,7 @@ func untrusted(
 	owner report.Ref, i int, m *v1alpha1.ClusterSetMember, problems [][]error, now time.Time,
 ) (out []report.Finding) {
 	if CheckBundle(m.Peer.Bundle, now) != nil {
-		problems[0] = nil // reported by mistakes
+		problems[0] = nil
 	}
 	field := fmt.Sprintf("spec.members[%d]", i)
 	for source, list := range problems {

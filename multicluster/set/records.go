@@ -96,7 +96,7 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 		}
 		f.kept[cluster], f.sizes[cluster] = map[objectid.Pool][]byte{}, 0
 		for i := range list {
-			if l, err := encodeRecord(&list[i]); err == nil { // it was decoded from such a line
+			if l, err := encodeRecord(&list[i]); err == nil {
 				f.kept[cluster][list[i].Pool] = l
 				f.sizes[cluster] += len(l)
 			}

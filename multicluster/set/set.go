@@ -180,7 +180,7 @@ type link struct {
 }
 
 type problems struct {
-	rejected  map[string]string // by member
+	rejected  map[string]string
 	damaged   string
 	mistaken  mistaken
 	untrusted []report.Finding

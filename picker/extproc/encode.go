@@ -277,7 +277,7 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	w.varint(uint64(w.len() + size))
 	w.tag(1, protowire.BytesType) // HeadersResponse.response, BodyResponse.response
 	w.varint(uint64(w.len() + size))
-	w.tag(phase, protowire.BytesType) // the oneof
+	w.tag(phase, protowire.BytesType)
 }
 
 func (w *writer) lease(l Lease) {

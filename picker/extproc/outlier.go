@@ -17,7 +17,7 @@ type outlier struct {
 	mu       sync.Mutex
 	failures int
 	until    time.Time
-	trial    bool // the trial request is in flight
+	trial    bool
 	err      error
 }
 

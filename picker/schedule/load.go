@@ -182,7 +182,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 // tokens that the server held, or for a part of them. The cached tokens in c must be set.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
-		return // all caches have room
+		return
 	}
 	home, until, ok := prefixes.Former(chain, int(slices.Max(scratch.cached)), scratch.servers)
 	if !ok {

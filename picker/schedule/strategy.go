@@ -16,7 +16,7 @@ import (
 // Full has the thresholds from which an endpoint is full and accepts no further requests. One of
 // them is enough. 0 disables a threshold.
 type Full struct {
-	Queue          int32 // waiting requests
+	Queue          int32
 	KVCachePercent int32 // KV cache usage, 1 to 100
 	InFlight       int32 // requests in flight of all processes
 }
@@ -165,8 +165,8 @@ type Scratch struct {
 	room    room
 	servers []*prefix.Server
 	cached  []int32
-	state   endpoint.State   // of one endpoint at a time
-	states  []endpoint.State // of all endpoints, for a chooser
+	state   endpoint.State
+	states  []endpoint.State
 }
 
 // Names returns the names of all strategies, sorted.
@@ -238,9 +238,9 @@ func (s *Strategy) Name() string { return s.name }
 type Measure uint8
 
 const (
-	ByRule  Measure = iota // no figure: the strategy has an order of its own
-	ByCost                 // Candidate.Cost
-	ByScore                // Candidate.Score
+	ByRule Measure = iota // no figure: the strategy has an order of its own
+	ByCost
+	ByScore
 )
 
 // Measure returns the strategy's measure.

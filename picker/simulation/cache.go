@@ -46,7 +46,7 @@ func (r *recency) oldest() int32 { return r.next[r.head()] }
 type kvCache struct {
 	refs   []int32 // running requests that use a block of the tree; absent: not cached
 	unused recency // cached blocks without a running request
-	free   int     // empty blocks
+	free   int
 	total  int
 }
 

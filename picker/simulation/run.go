@@ -45,8 +45,8 @@ const (
 
 // Outcome is a request's outcome. Times are since the run's start; 0 if the event did not happen.
 type Outcome struct {
-	Server    int           // -1 if shed
-	Cached    int           // tokens of the prompt
+	Server    int // -1 if shed
+	Cached    int
 	Headers   time.Duration // for a stream, before the prompt is read
 	Scheduled time.Duration
 	FirstByte time.Duration // of the response body
@@ -72,8 +72,8 @@ type run struct {
 	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int // picker of each request
-	ended    int   // requests, including shed ones
+	pickers  []int
+	ended    int // requests, including shed ones
 }
 
 func (r *run) more() bool { return r.ended < len(r.outcomes) }

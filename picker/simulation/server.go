@@ -56,9 +56,9 @@ type server struct {
 	first, ended func(*sequence)
 
 	stepping bool
-	began    time.Duration // of the current steps
-	each     time.Duration // duration of one step
-	steps    int           // equal steps; more than one only without prompt tokens
+	began    time.Duration
+	each     time.Duration
+	steps    int // equal steps; more than one only without prompt tokens
 	// Sums over ended requests, as in vLLM's series: the time from the first step to the first
 	// token, and the computed tokens.
 	prefillSeconds, prefillTokens float64

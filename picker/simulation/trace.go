@@ -19,7 +19,7 @@ const (
 	maxTraceTokens = 1 << 20  // tokens of a prompt or a response
 	maxTraceTime   = 1e12     // milliseconds
 	maxProblems    = 20       // bad lines in an error
-	maxPools       = 20       // in an error
+	maxPools       = 20
 )
 
 // line has Mooncake's fields, and the fields that --record adds (package recording).
@@ -202,8 +202,8 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 	return &spread
 }
 
-// Source returns a Source that draws overlapping windows of n requests from a trace, with spread
-// after Spread.
+// Source returns a Source that draws overlapping windows of n requests from a trace. With spread,
+// it applies Spread.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

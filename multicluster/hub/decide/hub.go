@@ -386,7 +386,7 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	}
 	a, err := m.importer.Assemble(pools)
 	if err != nil {
-		return // cannot happen in a store in memory
+		return
 	}
 	for _, p := range a.Pools {
 		delete(m.placed, p)

@@ -47,7 +47,7 @@ type pools struct {
 
 type counted struct {
 	senders map[string]*sender
-	news    *selection.News // nil before the first report
+	news    *selection.News
 	recent  [kept][]uint64
 	last    federation.Load
 	to      []string

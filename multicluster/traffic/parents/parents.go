@@ -57,7 +57,7 @@ type parent struct {
 	otherwise      bool
 	host           string
 	at             netip.AddrPort
-	reported       inference.ClientHost // zero: no finding
+	reported       inference.ClientHost
 }
 
 // New makes a Counter.
