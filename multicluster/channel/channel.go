@@ -20,56 +20,48 @@ import (
 
 // Config configures a Channel.
 type Config struct {
-	// Peers are the addresses ("host:port") of the other processes. SetPeers changes them.
+	// Peers are the addresses ("host:port") of the other processes.
 	Peers []string
-	// Credentials authenticate connections to peers; nil: cleartext. The server passed to Register
-	// has its own credentials.
-	Credentials credentials.TransportCredentials
-	// CredentialsOf returns the credentials for dialling one peer; nil: Credentials.
+	// Credentials authenticate connections to peers; nil: cleartext.
+	Credentials   credentials.TransportCredentials
 	CredentialsOf func(address string) credentials.TransportCredentials
-	// NameOf returns the name of a peer's cluster for the log; nil or "": none.
-	NameOf func(address string) string
-	// Dial connects to one of the addresses of a peer; nil: over TCP.
+	NameOf        func(address string) string
+	// Dial connects to one of a peer's addresses; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC with Dial.
 	Connect Connect
-	// Identify returns the name of a subscriber, for Topic.Visible. ctx is the context of the
-	// subscriber's call. An error ends the call. nil: subscribers have no names.
+	// Identify returns the name of a subscriber, for Topic.Visible. An error ends the call. nil:
+	// subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
-	// may take 2 s. With 250 ms, processes with 7 % of a core were too late: Envoy lacked the
-	// picked endpoints, and pools that fail closed responded with 503.
+	// may take 2 s.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. 0: it does not wait. A longer
-	// time delays picks, because they wait for publications.
+	// Debounce is how long a response waits for further publications.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// Limits bound the memory that each peer takes here. Exceeded, if set, is called after a peer's
-	// stream ended because of a limit or a violation of the protocol.
+	// Exceeded, if set, is called after Limits or a violation of the protocol ended a peer's
+	// stream.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, is called with each message of a peer. It returns how long the
-	// acknowledgement of a part waits if another part follows.
+	// Received, if set, returns how long the acknowledgement of a part waits if another part
+	// follows.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded
-	// OnPanic, if set, is called after a panic while handling a peer's message. The panic ends the
-	// peer's stream, or drops the message.
+	// OnPanic, if set, receives panics while handling a peer's message.
 	OnPanic func(peer string, value any, stack []byte)
 }
 
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes items with invalid keys in this and previous messages of the response. It
-	// is nil if this message has none.
+	// Dropped describes items with invalid keys in the response so far; nil: this message has none.
 	Dropped error
 }
 
-// Connect returns a connection to the process at an address. It connects when the first stream
-// begins.
+// Connect returns a connection to the process at an address, which connects with its first stream.
 type Connect func(address string, with credentials.TransportCredentials) (Connection, error)
 
 // Connection is a connection to a peer. *grpc.ClientConn implements it.
@@ -79,11 +71,10 @@ type Connection interface {
 	Close() error
 }
 
-// Channel is this process's end of all topics, as publisher and as subscriber. It is safe for
-// concurrent use.
+// Channel is this process's end of all topics. It is safe for concurrent use.
 type Channel struct {
 	cfg Config
-	id  string // identifies this process in a list of addresses that processes share
+	id  string
 
 	expiryCheck time.Duration
 
@@ -140,8 +131,7 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until returns nil once holds returns true, or the context's error if the context ends before. It
-// calls holds with mu held.
+// until waits until holds returns true, or ctx ends. It calls holds with mu held.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -158,8 +148,7 @@ func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// Synced returns when the snapshots of all reachable peers are in effect, or with the context's
-// error. It works only while Run is running.
+// Synced waits until the snapshots of all reachable peers are in effect, or ctx ends. It needs Run.
 func (c *Channel) Synced(ctx context.Context) error {
 	if err := c.until(ctx, func() bool {
 		for _, p := range c.peers {

@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// edit records that an item was published or retracted, or that it expired.
 type edit struct {
 	seq uint64
 	key string
@@ -14,8 +13,7 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit at Topic.seq and drops old edits. For subscribers that need a dropped edit,
-// walk.all compares all items. Channel.mu is held.
+// Subscribers that need a dropped edit compare all items (walk.all). Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -25,8 +23,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after publication seq. ok is false if some of these edits were dropped,
-// or if Judge was called after seq. Channel.mu is held.
+// since returns false if edits after seq were dropped, or Judge was called after seq. Channel.mu is
+// held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -45,8 +43,7 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush sends the edits after publication before. It does not notify subscribers that may receive
-// none of these edits. Channel.mu is held.
+// Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	concerns, passed := t.concerned(edits), false
@@ -65,7 +62,6 @@ func (t *Topic) flush(before uint64) {
 	}
 }
 
-// concerned returns a function that reports whether a subscriber may receive one of the edits.
 // Channel.mu is held.
 func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	if t.receiver == nil {
@@ -80,8 +76,7 @@ func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	return func(s *subscriber, _ *subscription) bool { return names[s.name] }
 }
 
-// walk makes the next response of a topic to a subscriber. Channel.mu is held while a walk is in
-// use.
+// Channel.mu is held while a walk is in use.
 type walk struct {
 	topic *Topic
 	to    *subscriber
@@ -111,7 +106,7 @@ func (w *walk) edited(edits []edit) {
 			continue
 		}
 		switch it, ok := w.topic.items[e.key]; {
-		case ok && it.seq != e.seq: // a later edit of the list has the same item
+		case ok && it.seq != e.seq: // a later edit has the same item
 		case ok && w.topic.shows(w.to, e.key):
 			w.put(e.key, it)
 		default:

@@ -11,17 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errExpired ends a stream after a certificate expired. The peer must make a new connection: a
-// connection keeps the certificates of its handshake.
+// errExpired ends a stream, because a connection keeps the certificates of its handshake.
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
-// expiryCheck is the interval at which a certificate is compared with the clock. The clock may be
-// set while a stream is open.
+// expiryCheck bounds one wait for an expiry, because the clock may be set meanwhile.
 const expiryCheck = time.Minute
 
-// expires returns when the first certificate of a call's other end expires; zero: it has no
-// certificate.
+// expires returns when the first certificate of a call's other end expires; zero: never.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -43,7 +40,6 @@ func expires(ctx context.Context) (first time.Time) {
 	return first
 }
 
-// untilExpiry returns errExpired at the time at (zero: never), or ctx's error if ctx ends before.
 func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()

@@ -23,11 +23,10 @@ import (
 )
 
 const (
-	// retryInterval is the time between attempts to connect. It is short, so that a starting
-	// process is found at once.
+	// retryInterval is short, so that a starting process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// shortestPause is the interval after a stream that ended because of the peer's messages. It
-	// doubles each time, up to longestPause.
+	// shortestPause follows a stream that the peer's messages ended. It doubles each time, up to
+	// longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -38,22 +37,21 @@ const (
 // peer is a process that this one subscribes to. Guarded by Channel.mu.
 type peer struct {
 	address string
-	id      string // Channel.id of the last connected process
+	id      string
 	conn    Connection
-	redial  context.CancelCauseFunc // ends an attempt to connect; nil: none
+	redial  context.CancelCauseFunc
 	stop    context.CancelFunc
 	tried   bool
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions has the versions of the items in effect, by topic and key, for topics that resume. A
-	// topic has none until its snapshot has arrived, and after an error.
+	// versions are by topic and key. A topic has no versions before its snapshot and after an
+	// error.
 	versions map[string]map[string]string
 	logs     quota
 }
 
-// maxVersion bounds a key together with its version, in bytes. A subscriber with a longer pair
-// requests a snapshot.
+// maxVersion bounds a key with its version, in bytes.
 const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
@@ -96,7 +94,7 @@ func (c *Channel) topicsByName() map[string]*Topic {
 // would race with the resolver.
 var errRedial = errors.New("the peer is back")
 
-// dialAgain connects to unreachable peers again, one of which is probably back. c.mu is held.
+// c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -165,7 +163,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		}
 	}()
 	pause := shortestPause
-	logged := codes.OK // the logged cause of the disconnection; OK: not logged
+	logged := codes.OK
 	for {
 		if conn == nil {
 			var err error
@@ -221,8 +219,7 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether the peer's messages ended the stream, or the peer denied it. gRPC
-// returns Internal for undecodable messages.
+// gRPC returns Internal for undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -249,8 +246,7 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read subscribes to all topics on one connection. It delivers and acknowledges the responses of
-// each topic independently. It calls connected at the first response.
+// read acknowledges the responses of each topic independently.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -340,7 +336,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 type followed struct {
 	topic    *Topic
 	resumed  bool
-	inEffect atomic.Bool // all received messages of the topic are acknowledged
+	inEffect atomic.Bool
 	dropped  Problems
 }
 
@@ -357,7 +353,6 @@ func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	return f, first
 }
 
-// received drops items with invalid keys, and calls Config.Received.
 func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if f.topic.drop(r, &f.dropped) {

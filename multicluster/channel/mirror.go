@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// KeepForever is a MirrorConfig.Retention: values stay until the peer retracts them or publishes a
-// snapshot without them.
+// KeepForever keeps values until the peer retracts them or publishes a snapshot without them.
 const KeepForever time.Duration = -1
 
 // MirrorConfig configures a Mirror.
 type MirrorConfig[T any] struct {
-	// Decode decodes an item. Items for which it returns an error are skipped and logged.
+	// Decode decodes an item. Items with an error are skipped and logged.
 	Decode func(value []byte) (T, error)
-	// Retention is how long a peer's values stay after its connection is lost, if the peer does not
-	// publish or retract them again. 0: they are removed at once.
+	// Retention is how long values stay after the peer's connection is lost, unless the peer
+	// publishes or retracts them again. 0: they are removed at once.
 	Retention time.Duration
-	// Changed, if set, is called with the changes of one update or expiry, before the update is
-	// acknowledged. Calls come in order, one at a time. It may read the mirror.
+	// Changed, if set, is called with the changes of one update or expiry, before its
+	// acknowledgement. Calls come one at a time. It may read the mirror.
 	Changed func(changes []Change[T])
 }
 
@@ -29,8 +28,7 @@ type Change[T any] struct {
 	Peer, Key string
 	Value     T
 	Gone      bool
-	// Before is the value that Value replaces. New means that there was no such value; Before is
-	// zero.
+	// Before is the value that Value replaces; zero if New.
 	Before T
 	New    bool
 }
@@ -43,16 +41,16 @@ type Mirror[T any] struct {
 	order sync.Mutex // held from a change until Changed returns; taken before mu
 	mu    sync.RWMutex
 	peers map[string]map[string]mirrored[T]
-	timer chan struct{} // has one element when expiries changed
+	timer chan struct{}
 }
 
 type mirrored[T any] struct {
 	value T
-	stale bool      // the peer is disconnected, or has not published the item since it reconnected
+	stale bool      // the peer is disconnected, or has not published the item since
 	until time.Time // when a stale value expires; zero: never
 }
 
-// NewMirror subscribes to a topic. Call it before Channel.Run, which drops expired values.
+// NewMirror subscribes to a topic. Call it before Channel.Run.
 func NewMirror[T any](t *Topic, cfg MirrorConfig[T]) *Mirror[T] {
 	m := &Mirror[T]{cfg: cfg, peers: map[string]map[string]mirrored[T]{}, timer: make(chan struct{}, 1)}
 	t.Subscribe(m.receive)
@@ -98,8 +96,7 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops the stale values of a key (mirrored.stale): a newer value is known from
-// elsewhere.
+// DropStale drops the stale values of a key.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
 		for peer, values := range m.peers {

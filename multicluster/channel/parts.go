@@ -8,8 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response above partItems or partBytes is sent as several messages, its parts. Each part waits
-// for the acknowledgement of the previous part, so memory at both ends is bounded.
+// A larger response is sent in parts. Each part waits for the acknowledgement of the previous part,
+// so memory is bounded at both ends.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -52,15 +52,13 @@ func sizeOf(r *discoveryv3.Resource) int {
 	return len(r.GetName()) + len(r.GetVersion()) + len(r.GetResource().GetValue()) + partOverhead
 }
 
-// assembly joins the parts of a peer's responses. It belongs to one connection.
 type assembly struct {
 	limits Limits
 	parts  map[string]*response
 	bytes  int
 }
 
-// add returns a response once it is complete. It returns an error, which ends the stream, if the
-// parts exceed the limits.
+// add returns a response once it is complete. An error ends the stream.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)
@@ -88,7 +86,6 @@ func (a *assembly) add(r *response) (whole *response, err error) {
 	return nil, nil
 }
 
-// weight is the size of a message, in bytes.
 func weight(r *response) (n int) {
 	for _, key := range r.GetRemovedResources() {
 		n += len(key) + partOverhead

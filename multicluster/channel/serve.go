@@ -46,7 +46,7 @@ type subscriber struct {
 	name   string
 	topics map[string]*subscription
 	wake   chan struct{}
-	idle   int // requests that neither subscribe nor acknowledge
+	idle   int
 }
 
 func (s *subscriber) flush() {
@@ -59,16 +59,14 @@ func (s *subscriber) flush() {
 type subscription struct {
 	begun       bool
 	made        bool   // first is made, or the topic has no snapshot
-	first       []Item // the items of Topic.Snapshot, until the first response
+	first       []Item // until the first response
 	sent, acked uint64 // Topic.seq
-	// inFlight is true while a response is not acknowledged. After the first response, sent may be
-	// 0.
-	inFlight bool
-	sentAt   time.Time
-	known    map[string]bool
-	has      map[string]string // the subscriber's versions, until the first response
-	nonce    string
-	rest     []*response
+	inFlight    bool
+	sentAt      time.Time
+	known       map[string]bool
+	has         map[string]string // the subscriber's versions, until the first response
+	nonce       string
+	rest        []*response
 }
 
 func (s *subscription) busy() bool { return s.inFlight || len(s.rest) > 0 }
@@ -181,8 +179,7 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. A topic of a newer release, which does
-// not exist here, gets no response.
+// A topic of a newer release gets no response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,8 +220,7 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published, so
-// no item is lost.
+// Items published while snapshots runs stay published.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

@@ -23,18 +23,16 @@ type Item struct {
 
 // Update has changes of one peer's items on a topic, or its disconnection.
 type Update struct {
-	// Peer is the address of the process.
 	Peer string
 	// Snapshot means that Items are complete. The peer retracted all other items.
 	Snapshot bool
-	// Disconnected means that the connection is lost, or the address is no longer a peer's. Other
-	// fields except Peer are empty.
+	// Disconnected means that the connection is lost, or the address is no longer a peer's. Only
+	// Peer is set then.
 	Disconnected bool
-	// Items were published, for the first time or again. Retracted has keys.
+	// Retracted has keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes dropped items: undecodable items, and items whose keys Topic.Keys rejects;
-	// nil: none.
+	// Dropped describes undecodable items, and items whose keys Topic.Keys rejects.
 	Dropped error
 }
 
@@ -46,14 +44,14 @@ type Topic struct {
 
 	// The following fields are set before Channel.Run.
 	handlers []func(context.Context, Update) error
-	snapshot func() []Item                     // nil: none
+	snapshot func() []Item
 	visible  func(subscriber, key string) bool // nil: all items
 	receiver func(key string) string           // nil: an item may have several receivers
 	keys     func(key string) error            // nil: all keys
 	resumes  bool
-	run      []func(context.Context) // goroutines of Mirrors, which Channel.Run starts
+	run      []func(context.Context)
 
-	subscribed atomic.Int64 // number of other processes
+	subscribed atomic.Int64
 
 	// Guarded by Channel.mu.
 	seq   uint64
@@ -63,14 +61,14 @@ type Topic struct {
 	// which Judge was called last.
 	forgotten, judged uint64
 	swept             int
-	changed           chan struct{} // closed and replaced when a subscriber acknowledges or leaves
+	changed           chan struct{}
 }
 
 type published struct {
 	value   []byte
 	expires time.Time // zero: never
 	seq     uint64
-	version string // a digest of value, in topics that resume
+	version string // a digest, in topics that resume
 }
 
 func (p published) expired(now time.Time) bool { return !p.expires.IsZero() && !p.expires.After(now) }
@@ -88,27 +86,24 @@ func (c *Channel) Topic(name string) *Topic {
 }
 
 // Subscribe calls handle with every Update of a peer, one call at a time per peer, and acknowledges
-// the update when handle returns. Errors are logged; updates are not repeated. Call it before Run.
+// the update afterwards. Errors are logged. Call it before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes. Its items are added to the first response,
-// so new subscribers of a topic that publishes only changes get the present state. make may
-// publish. Call it before Run.
+// Snapshot calls make when another process subscribes, and adds the items to the first response.
+// make may publish. Call it before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, named
-// by Config.Identify, may receive an item. The topic calls show for each published item, and for
-// all items when a subscriber connects. Call Visible before Run.
+// Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
+// an item. Call it before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Addressed declares that Visible shows each item only to one name, which to(key) returns. Then a
-// publication costs its items plus the subscribers, not their product. Call it before Run.
+// Addressed declares that Visible shows each item only to the name that to(key) returns. Call it
+// before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
-// Keys sets the check of items' keys. An item with an error is dropped before the peer's next
-// message is read. Call it before Run.
+// Keys sets the check of items' keys. Items with an error are dropped. Call it before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -119,7 +114,7 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 		err := t.keys(key)
 		if err != nil {
 			dropped = true
-			problems.Addf("%.500v", err) // as text: a stored error would hold the key, which may be long
+			problems.Addf("%.500v", err) // as text, because a stored error would hold the key
 		}
 		return err != nil
 	}
@@ -130,19 +125,19 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume makes a subscriber that reconnects receive changes instead of a snapshot. The handlers of
-// such a topic keep the items of a disconnected peer. Both ends call Resume, before Run.
+// Resume makes a subscriber that reconnects receive changes instead of a snapshot. Both ends call
+// it, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain is returned by a handler that needs all items of the peer. The channel then opens a
-// new stream and receives a snapshot.
+// ErrSendAgain makes the channel open a new stream. A handler returns it to receive all items of
+// the peer.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
 	return t.visible == nil || t.visible(s.name, key)
 }
 
-// Subscribed reports whether another process subscribes. Later subscribers get a snapshot.
+// Subscribed reports whether another process subscribes.
 func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }
 
 // Subscribers returns how many other processes subscribe.
@@ -156,8 +151,8 @@ func (t *Topic) deliver(ctx context.Context, u Update) error {
 	return errors.Join(errs...)
 }
 
-// Publish sends items to every subscriber, present and future. An item with a published key
-// replaces the value and restarts the TTL.
+// Publish sends items to every subscriber, present and future. Publishing a key again restarts its
+// TTL.
 func (t *Topic) Publish(items ...Item) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -181,8 +176,7 @@ func (t *Topic) Publish(items ...Item) {
 	}
 }
 
-// sweep drops expired items once there are twice as many items as after the last sweep. Channel.mu
-// is held.
+// Channel.mu is held.
 func (t *Topic) sweep(now time.Time) {
 	if len(t.items) < 2*t.swept+16 {
 		return
@@ -215,8 +209,7 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer. Each process has Config.AckTimeout, which each message to it restarts. Acknowledged returns
-// ctx's error if ctx ends before.
+// peer, or ctx ends. Each process has Config.AckTimeout after each message to it.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -266,8 +259,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns the time until the last process that has not acknowledged target times out; at
-// most 0: none is waited for. Channel.mu is held.
+// behind returns the time until the last process that has not acknowledged target times out; 0 or
+// less without such a process. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

@@ -14,25 +14,22 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Bounds of the memory that the other end of a stream, possibly an attacker, takes here.
+// Bounds of the memory that the other end of a stream, possibly an attacker, takes.
 const (
-	// maxRequest bounds the bytes of a request, and maxVersions its items: a request that resumes
-	// names all items that the subscriber has. Beyond either limit the subscriber requests a
-	// snapshot.
+	// maxRequest bounds the bytes of a request, and maxVersions its items, if it resumes. Beyond
+	// them the subscriber requests a snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
-	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge. A subscriber
-	// sends one such request for each topic that does not exist here.
+	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge.
 	maxIdle = 64
-	// maxSubscribers bounds the streams of one name from Config.Identify. A cluster has one stream.
-	// After a change of its leader it has two for a short time.
+	// maxSubscribers bounds the streams of one name. After a change of its leader, a cluster has
+	// two for a short time.
 	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection. window is the flow control window of a stream,
-	// in bytes; requests are small.
+	// in bytes.
 	maxStreams = 4
 	window     = 64 << 10
-	// requestBuffer is the buffer of a connection for requests at both ends, in bytes. gRPC's
-	// default is 32 KiB.
+	// requestBuffer is a connection's buffer for requests, in bytes. gRPC's default is 32 KiB.
 	requestBuffer    = 4 << 10
 	handshakeTimeout = 20 * time.Second
 	maxHeaders       = 32 << 10
@@ -40,17 +37,13 @@ const (
 	maxText          = 512
 )
 
-// Limits bound the memory that one peer takes in this process. The zero value means the limits for
-// replicas, which are trusted.
+// Limits bound the memory of one peer. The zero value is for replicas, which are trusted.
 type Limits struct {
-	// Items bounds the items of one response or message. Default: 1,048,576. The smallest item
-	// takes two bytes on the wire, and some 200 bytes decoded.
+	// Items bounds the items of one response or message. Default: 1,048,576.
 	Items int
-	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends at most 1 MiB,
-	// unless one item is larger.
+	// Message bounds one message, in bytes. Default: 64 MiB.
 	Message int
-	// Bytes returns the limit, in bytes, of a peer's incomplete responses of all topics together.
-	// It is called for each message. nil: 256 MiB.
+	// Bytes returns the limit, in bytes, of a peer's incomplete responses. nil: 256 MiB.
 	Bytes func() int
 }
 
@@ -64,18 +57,14 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message by number. A field whose shape is nil is not inspected.
+// shape has the allowed fields of a message by number. A nil shape is not inspected.
 type shape map[protowire.Number]shape
 
-// responseShape has the used fields of responses: version, resources (version, value, name, ttl),
-// type, nonce, removed names. Other fields are rejected, because they may have endless lists.
+// responseShape omits fields that could have endless lists.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
-// requestShape has the fields of requests: node (id), type, versions (key, value), nonce.
 var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 
-// bounded is the protobuf codec with an error for a message that has too many items or unused
-// fields.
 type bounded struct {
 	encoding.CodecV2
 	shape shape
@@ -86,8 +75,7 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options for a gRPC server whose clients are only subscribers. They bound
-// the memory that a client takes.
+// ServerOptions returns options that bound the memory of clients that are only subscribers.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -159,7 +147,7 @@ func clip(text string) string {
 
 // quota limits logging: quotaBurst lines at once, then one line in each quotaInterval.
 type quota struct {
-	since time.Time // when left last grew; zero: never used
+	since time.Time
 	left  int
 }
 
@@ -182,8 +170,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems collects errors. A peer may cause any number of errors, so Problems keeps the first
-// three, and the number of the others.
+// Problems keeps the first three errors, and the number of the others, because a peer may cause any
+// number.
 type Problems struct {
 	first []error
 	more  int
@@ -200,7 +188,7 @@ func (p *Problems) Add(err error) {
 	}
 }
 
-// Addf adds an error with a text, which it formats only if Problems keeps it.
+// Addf adds an error. It formats the text only if Problems keeps the error.
 func (p *Problems) Addf(format string, args ...any) {
 	if len(p.first) < 3 {
 		p.first = append(p.first, fmt.Errorf(format, args...))

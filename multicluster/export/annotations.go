@@ -21,8 +21,8 @@ import (
 const (
 	// ModeAnnotation is EndpointMode (the default) or ParentMode.
 	ModeAnnotation = inferenceapi.ExportModeAnnotation
-	// ToAnnotation lists the members that may import the pool, separated by commas. Without it all
-	// members may.
+	// ToAnnotation lists the members that may import the pool, comma-separated; default: all
+	// members.
 	ToAnnotation = "penstock.dev/export-to"
 	// WeightAnnotation is this cluster's share among the exporters of a pool: 0 to 1,000,000,
 	// default 1.
@@ -49,7 +49,6 @@ type problem struct {
 	harmless              bool
 }
 
-// parse reads the annotations of a pool. asked is false if the annotations request no export.
 func parse(annotations map[string]string, members []string) (w Wish, asked bool, problems []problem) {
 	add := func(annotation, fix, format string, args ...any) {
 		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
@@ -129,7 +128,7 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 }
 
 // Check returns findings about a pool's annotations without deciding on exports. set means that
-// there is a ClusterSet; without one, only a hub can export the pool.
+// there is a ClusterSet.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)

@@ -24,14 +24,11 @@ const (
 
 // Pool has the data of a pool that the store lacks.
 type Pool struct {
-	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort
-	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond. It
-	// is ignored if the pool has an endpointPickerRef.
+	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond.
 	FailOpen bool
-	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
-	// Before is Decision.Wish of the previous decision; nil: none.
+	// Before is the previous Decision.Wish; nil: none.
 	Before *Wish
 	// Own is the export of the pool by its cluster's Penstock, for Config.Hub; nil: none.
 	Own *inferenceapi.ImportedCluster
@@ -41,7 +38,7 @@ type Pool struct {
 type Gateway struct {
 	Namespace, Name string
 	Addresses       []string
-	Ports           []inferenceapi.Port // for other clusters' requests; importers use the first port
+	Ports           []inferenceapi.Port // importers use the first port
 	// Peer is the pool's address at the Gateway's peer listener; nil: none.
 	Peer *inferenceapi.ServiceImport
 }
@@ -59,8 +56,8 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the addresses of a cluster's Penstock picker in an entry. An import has many
-// entries, and each may have inferenceapi.MaxEntry bytes.
+// maxPickers bounds the addresses of a cluster's Penstock picker, because an import has many
+// entries.
 const maxPickers = 256
 
 type missing struct{ reason, message string }
@@ -104,8 +101,7 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns this cluster's Penstock picker, if other clusters may reach it. cut is the
-// number of processes for which the entry has no room.
+// cut is the number of processes for which the entry has no room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -155,8 +151,7 @@ func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock completes a hub's entry for a pool without endpointPickerRef, whose picker is part of
-// the cluster's gateway. A hub can find only Penstock's picker, in the PoolExport.
+// ofPenstock takes the picker of a hub's entry from the PoolExport of the cluster's own Penstock.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
@@ -290,7 +285,6 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 	return out, nil
 }
 
-// noPeer is the message while no Gateway has a peer listener, but one may get it soon.
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
 	"that no listener of the Gateway has and that its Service on Kubernetes has"
 

@@ -13,28 +13,22 @@ import (
 
 // Config configures Decide.
 type Config struct {
-	// Cluster is this cluster's name in the set. Members are the names of the other members.
 	Cluster string
 	Members []string
-	// Pickers are the addresses of this cluster's Penstock picker for other clusters, if any.
-	// Cleartext means that the picker serves gRPC without TLS.
+	// Pickers are the addresses of this cluster's Penstock picker for other clusters. Cleartext
+	// means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
 	// MembersPick means that Pickers serve only members' Gateways.
 	MembersPick bool
 	// Offers are pools that other gateways may use. In EndpointMode the value is a port of Pickers
-	// that serves only this pool; 0: there is no such port. In ParentMode other gateways use the
-	// addresses in the status of this cluster's Gateways.
+	// for this pool alone; 0: no such port.
 	Offers map[objectid.Pool]int32
-	// PeerListener is true if Gateways have or will have a peer listener. Members use it in
-	// ParentMode.
+	// PeerListener means that Gateways have or will have a peer listener.
 	PeerListener bool
-	// Region and Zone locate this cluster; "": unknown.
 	Region, Zone string
-	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
-	PodCIDRs []string
-	// Hub is true if a hub decides. A hub has only the cluster's objects; it takes the address of
-	// the cluster's Penstock picker from Pool.Own.
+	PodCIDRs     []string
+	// Hub means that a hub decides. It finds the cluster's Penstock picker in Pool.Own.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
 	// from Pods in the store.
@@ -46,32 +40,27 @@ type Export struct {
 	Pool  objectid.Pool
 	Entry inferenceapi.ImportedCluster
 	// To are the members that may import the pool; nil: all members.
-	To []string
-	// Offered means that other gateways can use the export, by Config.Offers.
+	To      []string
 	Offered bool
 	// Incarnation changes when a member may import the pool that could not import it before.
-	// Reports on an earlier incarnation are ignored. cmd sets Incarnation.
+	// Reports on an earlier incarnation are ignored. cmd sets it.
 	Incarnation uint64
 }
 
 // Decision is the result for a pool with annotations about exports.
 type Decision struct {
-	Pool objectid.Pool
-	// Asked means that the annotations request the export. Otherwise there are only findings.
+	Pool  objectid.Pool
 	Asked bool
-	// Valid is true if the annotations are valid, or Wish replaces them (Kept). To has the members
-	// that may import the pool; nil: all members.
+	// Valid means that the annotations are valid, or Kept. To has the members that may import the
+	// pool; nil: all members.
 	Valid bool
 	To    []string
-	// Wish is the content of the last valid annotations; nil: none.
-	Wish *Wish
-	// Kept means that the annotations are invalid, and Export follows Wish. Reason and Message
-	// describe the problem.
+	Wish  *Wish
+	// Kept means that the annotations are invalid, and Export follows Wish.
 	Kept bool
 	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
-	Waiting bool
-	Export  *Export
-	// Reason and Message are for the condition Exported: why the pool is not exported.
+	Waiting         bool
+	Export          *Export
 	Reason, Message string
 	Findings        []report.Finding
 }

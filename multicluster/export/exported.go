@@ -14,8 +14,6 @@ import (
 // Controller is the controllerName of the parent with the condition Exported.
 const Controller = "penstock.dev/multicluster-controller"
 
-// The condition, and its reason if it is True: upstream's InferencePoolConditionExported and
-// InferencePoolReasonExported.
 const (
 	conditionExported = "Exported"
 	ExportedReason    = "Exported"
@@ -26,12 +24,11 @@ const MemberUnreachableReason = "MemberUnreachable"
 
 const named = 8
 
-// Has reports whether a placement is about this export, and not about an earlier export of the
-// pool.
+// Has reports whether a placement is about this export, not about an earlier export of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export keeps the incarnation of the previous export (nil: none). It
-// does if all members that may import it now could import it before.
+// Continues reports whether an export keeps the incarnation of the previous export (nil: none): all
+// members that may import it now could import it before.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
@@ -39,7 +36,6 @@ func (e *Export) Continues(before *Export) bool {
 }
 
 // Exported returns a pool's condition: True once every member that may import the pool does so.
-// Otherwise its message has, for each reason, the first member's report.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {
@@ -119,7 +115,6 @@ func plain(message string) string {
 	}, message), "")
 }
 
-// only returns the end of a message, about which importers can use the export; "": all can.
 func (e *Export) only() string {
 	switch {
 	case e.Offered:

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// reached returns the addresses at which other clusters reach a port of a picker's Service. number
-// returns the number of another port of the Service at these addresses. Where possible these are
-// addresses of single nodes or pods, so that failing ones can be left out. By the Service's type:
+// reached returns the addresses at which other clusters reach a port of a picker's Service, and a
+// function for the numbers of other ports there. Addresses of single nodes or pods are preferred,
+// so that failing ones can be left out. By the Service's type:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
@@ -46,7 +46,7 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 
 type pods struct {
 	addresses []string
-	nodes     []string         // names of the nodes of ready pods, or of all pods if no pod is ready
+	nodes     []string         // of ready pods, or of all pods if no pod is ready
 	ports     map[string]int32 // by the name of the Service's port; absent if pods have different ports
 }
 
@@ -133,8 +133,7 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods returns the key of store.ByLabel for the pods of a NodePort Service, because the
-// addresses are of their nodes; "": another type.
+// NodePods returns the key of store.ByLabel for the pods of a NodePort Service; "": another type.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

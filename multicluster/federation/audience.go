@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps exports to their receivers. The channel reads it while holding its own lock.
+// The channel reads audience while it holds its own lock.
 type audience struct {
 	mu    sync.RWMutex
 	pools map[objectid.Pool][]string // nil: all members

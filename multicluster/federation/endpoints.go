@@ -13,20 +13,17 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// More than maxInline endpoints of a pool are sent in at most maxParts parts of about perPart
-// endpoints.
+// More than maxInline endpoints of a pool are sent in at most maxParts parts.
 const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds the number of a member's pools with parts. Config.Share bounds their
-	// size; each part takes partSize more.
+	// Each part takes partSize bytes more of Config.Share.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
 
-// part is the wire form of some endpoints of a pool. Its key is the record's key, "#" and its
-// number.
+// part has some endpoints of a pool. Its key is the record's key, "#" and its number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`
@@ -35,9 +32,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts for n endpoints, a power of two; 0: the endpoints are in the
-// record. It keeps the previous number, before, unless parts become almost empty or large: after a
-// change all endpoints are sent again.
+// partsFor returns the number of parts, a power of two; 0: the endpoints are in the record. It
+// keeps the previous number, before, unless parts become almost empty or large, because a change
+// sends all endpoints again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -63,7 +60,6 @@ func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 	return out
 }
 
-// assembly is a pool of a member whose endpoints come in parts.
 type assembly struct {
 	head  registry.Export // without a routing mode: not received yet
 	count int
@@ -74,12 +70,12 @@ type assembly struct {
 type assemblies struct {
 	pools map[objectid.Pool]*assembly
 	bytes int
-	share int // in bytes
+	share int
 	lack  shortage
 }
 
-// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. If
-// e.Pool is empty, the key is invalid.
+// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. For an
+// invalid key, e.Pool is empty.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -104,7 +100,7 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 	return e, false, nil
 }
 
-// room reserves bytes for part n, or for the head if n is -1.
+// room reserves bytes for part n; -1 is the head.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	pool := a.pools[p]
 	if pool == nil {
@@ -142,7 +138,6 @@ func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	return err
 }
 
-// drop removes part n, or the whole pool if n is -1.
 func (a *assemblies) drop(p objectid.Pool, n int) {
 	pool := a.pools[p]
 	if pool == nil {

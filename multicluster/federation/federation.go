@@ -30,34 +30,31 @@ const stateKey = ""
 // renewal is the interval at which a cluster publishes its state: three times in a lease.
 const renewal = 5 * time.Second
 
-// debounce collects the records, retractions and state that one change publishes into one response.
+// debounce collects the publications of one change into one response.
 const debounce = time.Millisecond
 
 // Config configures a Federation.
 type Config struct {
-	// Certificate returns this process's certificate for both directions. Its only URI is
+	// Certificate returns this process's certificate. Its only URI is
 	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle returns the CA certificates of this cluster's trust domain, in PEM. They are published
-	// for members. nil: no bundle is published.
+	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members; may
+	// be nil.
 	Bundle func() []byte
 	// Apply receives members' exports. It returns false if part of an update has no effect
 	// (doc.go). Connected is called when a connection is lost.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
-	// Problem, if set, receives why part of a member's update had no effect, or why it ended the
-	// stream.
+	// Problem, if set, receives why part of a member's update had no effect, or ended the stream.
 	Problem func(member, problem string)
 	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Twice as much, at
 	// least 4 MiB, may be in transit.
 	Share func() int
-	// Denied, if set, receives why a connection is denied: the certificate at a member's address is
-	// not valid for the member.
+	// Denied, if set, receives why the certificate at a member's address is denied.
 	Denied func(member, problem string)
-	// Placed receives members' reports on the exports of this cluster, after the first SetExports.
+	// Placed receives members' reports after the first SetExports.
 	Placed func(registry.Reports)
-	// Load, if set, receives members' reports on the pools passed to Want.
-	Load func(objectid.Member, Load)
+	Load   func(objectid.Member, Load)
 	// Connect makes the connections to members; nil: gRPC over TCP.
 	Connect channel.Connect
 	// Now is the clock for certificates; nil: time.Now.
@@ -81,15 +78,15 @@ type Federation struct {
 
 	mu       sync.Mutex
 	own      publisher
-	newest   uint64            // Topic.Published of exports after its last change
-	members  map[string]Member // by address
+	newest   uint64
+	members  map[string]Member // keyed by address
 	left     map[string]bool
-	received map[string]cluster                  // the last state of a member, by address
-	missed   map[string]bool                     // addresses of members whose last update had no full effect
-	parts    map[string]*assemblies              // by address; used by the goroutine that receives from this address
-	placedAt map[objectid.Pool]map[string]placed // by exporter: the last published state of its export here
-	wants    map[objectid.Member]bool            // pools whose load this cluster requests
-	askedFor map[string]map[objectid.Pool]bool   // by address: pools whose load members request
+	received map[string]cluster                  // keyed by address
+	missed   map[string]bool                     // keyed by address
+	parts    map[string]*assemblies              // keyed by address; for the receiving goroutine
+	placedAt map[objectid.Pool]map[string]placed // the inner key is the exporter
+	wants    map[objectid.Member]bool
+	askedFor map[string]map[objectid.Pool]bool // keyed by address
 
 	audience audience
 }
@@ -136,7 +133,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// Bounds of members' messages. A message may exceed partBytes of channel by one record.
+// A message may exceed partBytes of channel by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -168,8 +165,7 @@ func (f *Federation) nameAt(address string) string {
 }
 
 // Publish makes this process publish for this cluster. epoch is higher than in all earlier
-// processes. began is when this process became the publisher: before now, if it could not save its
-// epoch at first.
+// processes. began is when this process became the publisher.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,8 +251,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left, and reports whether one is back: it has recorded withdrawals,
-// and ignores records with older stamps. mu is held.
+// noteLeft records members that left. back means that one of them returned, which ignores records
+// with older stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -391,7 +387,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 			u.Exports = append(u.Exports, e)
 		} else if unread[p] == "" {
 			unread[p] = err.Error()
-			problems.Add(fmt.Errorf("export %s: %w", p, err)) // after an error the next connection receives all exports
+			problems.Add(fmt.Errorf("export %s: %w", p, err)) // the next connection then receives all exports
 		}
 	}
 	if len(unread) > 0 {
@@ -428,7 +424,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	f.mu.Unlock()
 	applied := f.apply(ctx, in.Peer, u)
 	if ctx.Err() != nil {
-		return ctx.Err() // the next connection receives the rest
+		return ctx.Err()
 	}
 	if !applied {
 		problems.Add(errNoEffect)
@@ -451,8 +447,8 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 // slice is the number of exports that are applied at once, in some milliseconds.
 const slice = 256
 
-// apply applies an update. It applies a large update in slices with pauses (pace.go), so that other
-// members wait for one slice. It returns false if part of the update had no effect.
+// apply applies a large update in slices with pauses (pace.go), so that other members wait for one
+// slice. It returns false if part of the update had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {
@@ -467,14 +463,13 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 		}
 	}
 	u.Exports = all
-	// paced waits for this cost
 	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn)+len(u.Unread))*exportCost, time.Now())
 	return f.cfg.Apply(u) && applied
 }
 
 // Run exchanges exports until ctx ends.
 func (f *Federation) Run(ctx context.Context) error {
-	go func() { // ends with ctx
+	go func() {
 		t := time.NewTicker(renewal)
 		defer t.Stop()
 		for {

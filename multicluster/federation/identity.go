@@ -28,12 +28,11 @@ type Member struct {
 	Address string // HOST:PORT
 	// Bundle has the trust domain's CA certificates from the ClusterSet, in PEM.
 	Bundle []byte
-	// Published is registry.Update.Bundle of the member's last update; nil: none. It is trusted in
-	// addition to Bundle if Bundle authenticated that update.
+	// Published is registry.Update.Bundle of the member's last update. It is trusted, too, if
+	// Bundle authenticated that update.
 	Published []byte
 }
 
-// trust identifies members by their certificates. It is safe for concurrent use.
 type trust struct {
 	certificate func() (*tls.Certificate, error)
 	now         func() time.Time
@@ -79,8 +78,8 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published makes a member's published bundle trusted, and returns the bundle's stored form; nil:
-// no such member, or no bundle.
+// published makes a member's published bundle trusted, and returns its stored form; nil without a
+// member or a bundle.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,9 +93,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the line before a member's published bundle in its file: the hash of the bundle of
-// the ClusterSet that authenticated the published bundle. When a leaked bundle of the ClusterSet is
-// replaced, the bundles that it authenticated are no longer trusted.
+// under returns the line before a published bundle in its file: the hash of the ClusterSet's bundle
+// that authenticated it. When a leaked bundle is replaced, the bundles that it authenticated are no
+// longer trusted.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }

@@ -15,10 +15,8 @@ const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
 	// loadTTL is how long a report is sent to members that subscribe late.
-	loadTTL   = 5 * time.Second
-	maxWanted = 4096
-	// maxLoadBlocks and maxSenders bound the lists of a report; maxSender a sender's name and
-	// maxLoad a report, in bytes.
+	loadTTL       = 5 * time.Second
+	maxWanted     = 4096
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxSender     = 128
@@ -30,13 +28,12 @@ type Load struct {
 	Least   float64 // seconds until a server of the pool would begin a prompt that arrives now
 	Servers int
 	Rate    float64 // tokens a second at which one server reads prompts; 0: unknown
-	// Counted has the requests that arrived from each sender of the importer since the reporting
-	// cluster began to count (Epoch).
+	// Counted has the requests that arrived from each sender of the importer since Epoch.
 	Counted map[string]uint64
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).
 	Blocks   []uint64
-	Capacity int // blocks that the pool's servers can cache together; 0: unknown
+	Capacity int // that the pool's servers can cache together; 0: unknown
 	Interval time.Duration
 }
 
@@ -88,7 +85,6 @@ func (f *Federation) Wanted() (out []objectid.Member) {
 	return out
 }
 
-// receiveWanted records a member's load requests. A disconnected member requests no load.
 func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +164,6 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// decodeLoad reads a report. Package selection brings the report's figures into range.
 func decodeLoad(value []byte) (Load, error) {
 	var wire load
 	if len(value) > maxLoad {
@@ -184,7 +179,7 @@ func decodeLoad(value []byte) (Load, error) {
 		Capacity: wire.Capacity,
 		Interval: time.Duration(min(max(wire.Interval, 0), time.Minute.Milliseconds())) * time.Millisecond}
 	for rest := wire.Blocks; len(rest) > 0; rest = rest[8:] {
-		if b := binary.LittleEndian.Uint64(rest); b != 0 { // 0 is not a hash
+		if b := binary.LittleEndian.Uint64(rest); b != 0 {
 			out.Blocks = append(out.Blocks, b)
 		}
 	}

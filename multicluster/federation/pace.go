@@ -11,29 +11,18 @@ import (
 )
 
 // The cost of a member's updates is a debt, in CPU time. It decreases by the fraction share of the
-// time that passes. Up to burst, messages are acknowledged at once. Above burst the acknowledgement
-// waits; the member's next message follows it, with all changes made meanwhile. burst has room for
-// a snapshot of 5,000 pools with 10 endpoints each.
+// time that passes. Above burst, acknowledgements wait, and so does the member's next message.
 //
-// The costs are estimates from the content of updates: their duration includes waits for other
-// members. Measured as CPU time on an AMD EPYC:
-//
-//   - decoding a message takes 0.4 us per item and 1.4 ns per byte, without TLS and HTTP/2;
-//   - decoding a record takes 2.2 us, and 9 ns per byte;
-//   - applying and assembling an export takes 17 us, and 50 us in a process that also decodes,
-//     reports and records it;
-//   - an update that changes one endpoint takes 0.8 ms in all.
-//
+// The costs are estimates from the content of updates, because durations include waits for other
+// members. On an AMD EPYC, decoding a record takes 9 ns per byte, and applying an export 50 us.
 // byteCost is doubled for TLS and garbage collection.
 const (
-	share = 0.03
-	burst = 300 * time.Millisecond
-	// followCost is the fixed cost of an update that may cause a translation.
-	followCost = time.Millisecond
-	itemCost   = 2 * time.Microsecond
-	byteCost   = 20 * time.Nanosecond
-	exportCost = 50 * time.Microsecond
-	// problemCost is the cost of an update with a problem, because the problem is reported.
+	share       = 0.03
+	burst       = 300 * time.Millisecond
+	followCost  = time.Millisecond
+	itemCost    = 2 * time.Microsecond
+	byteCost    = 20 * time.Nanosecond
+	exportCost  = 50 * time.Microsecond
 	problemCost = 100 * time.Millisecond
 	longestWait = 5 * time.Second // well within a lease
 )
@@ -75,7 +64,7 @@ func (p *paces) keep(stays func(address string) bool) {
 }
 
 // messageReceived adds a message's cost to the debt, so that the parts of a large update are paced,
-// too. It reports invalid keys, which cost most.
+// too. Invalid keys cost most.
 func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
 	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost
 	if in.Dropped != nil {
@@ -85,8 +74,7 @@ func (f *Federation) messageReceived(member string, in channel.Received) time.Du
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced returns a handler that limits the share of time for one member's updates. least is the
-// smallest cost of an update.
+// paced limits one member's share of time. least is the smallest cost of an update.
 func (f *Federation) paced(
 	least time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {
@@ -96,7 +84,7 @@ func (f *Federation) paced(
 		if err != nil {
 			cost = max(cost, problemCost)
 		}
-		if in.Disconnected { // it waits for earlier costs: a reconnection must not avoid them
+		if in.Disconnected { // a reconnection must not avoid earlier costs
 			cost = 0
 		}
 		channel.Pause(ctx, f.paces.spent(in.Peer, cost, time.Now()))
@@ -104,8 +92,6 @@ func (f *Federation) paced(
 	}
 }
 
-// noted returns a handler that reports why part of a member's update had no effect. receive reports
-// the problems of exports itself.
 func (f *Federation) noted(
 	handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {

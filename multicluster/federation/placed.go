@@ -12,7 +12,7 @@ import (
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": the export is imported
 	Message string `json:"message,omitempty"`
-	// Incarnation is the incarnation of the reported record; nil: unknown.
+	// Incarnation is nil if unknown.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
@@ -27,8 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes to exporters (Placement.Member) how their exports of pools fare here. list is
-// complete for these pools: states that were published earlier and are not in list are retracted.
+// SetPlaced publishes to exporters (Placement.Member) how their exports of pools fare here. Earlier
+// states of these pools that are not in list are retracted.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,8 +72,6 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes a member's reports on exports to this member to Config.Placed, after the
-// first SetExports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]

@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// publisher has the published state and records of this cluster, with the stamps of their last
-// change. The zero publisher exports nothing.
 type publisher struct {
 	uid             string // of the cluster; "": not publishing yet
 	epoch, sequence uint64
@@ -45,7 +43,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces the exports. An export that cannot be encoded keeps its previous version.
+// set keeps the previous version of an export that cannot be encoded.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -93,15 +91,14 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 }
 
 func (p *publisher) state(bundle []byte) channel.Item {
-	value, _ := encoding.Marshal(cluster{ // strings and numbers are always encoded without an error
+	value, _ := encoding.Marshal(cluster{ // cannot fail: strings and numbers
 		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining,
 		Bundle: string(bundle),
 	})
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items returns the record and the parts that differ from old. A part that is equal keeps the stamp
-// that it has in old.
+// items returns the record and the parts that differ from old. Equal parts keep their stamps.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)

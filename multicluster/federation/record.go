@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// maxRecord bounds a record, in bytes: 4,096 endpoints take about 80 KB. Decoded, it takes at most
-// a hundred times as much.
+// maxRecord bounds a record, in bytes: 4,096 endpoints take about 80 KB.
 const maxRecord = 96 << 10
 
 type record struct {
@@ -26,19 +25,18 @@ type record struct {
 	Parts int `json:"parts,omitempty"`
 
 	parts []part
-	to    []string // export.Export.To; not sent
+	to    []string
 }
 
 type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when the process with this epoch began to publish, in milliseconds since 1970 by
-	// this process's clock. A lower epoch with a later Started is accepted.
+	// Started is when the process with this epoch began to publish, in milliseconds since 1970. A
+	// lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
-	// Bundle has the CA certificates of the cluster's trust domain, in PEM: past and future
-	// signers.
+	// Bundle has past and future signers, in PEM.
 	Bundle string `json:"bundle,omitempty"`
 }
 
@@ -49,7 +47,7 @@ const (
 	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster reads a cluster's state. bundle, from the previous state, needs no check.
+// decodeCluster reads a cluster's state. A bundle that equals the previous bundle needs no check.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -70,8 +68,7 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf returns a member's stamp. A stamp above MaxStamp is an error: no later stamp could
-// replace it.
+// stampOf rejects a stamp above MaxStamp, because no later stamp could replace it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -83,9 +80,9 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 type keyKind uint8
 
 const (
-	stateKind  keyKind = iota // the cluster's state; the key is stateKey
-	recordKind                // a pool's record; the key is the pool's name
-	partKind                  // some endpoints of a pool; the key is the pool's name, "#" and a number
+	stateKind keyKind = iota
+	recordKind
+	partKind // the key is the pool's name, "#" and a number
 )
 
 type exportKey struct {
@@ -94,13 +91,11 @@ type exportKey struct {
 	part int
 }
 
-// keyError reports an invalid key. It formats its text on demand, because a hostile member may send
-// thousands of invalid keys.
+// keyError formats its text on demand, because a hostile member may send thousands of invalid keys.
 type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
 
-// parseKey reads a key of the topic exports. The kind depends only on the form of the key.
 func parseKey(key string) (out exportKey, err error) {
 	if key == stateKey {
 		return out, nil
@@ -120,8 +115,8 @@ func parseKey(key string) (out exportKey, err error) {
 	return out, nil
 }
 
-// receivedKey is parseKey for a key from another cluster. The pool's name and namespace must be
-// valid in Kubernetes.
+// receivedKey is parseKey for a received key: the pool must have names that are valid in
+// Kubernetes.
 func receivedKey(key string) (exportKey, error) {
 	out, err := parseKey(key)
 	if err == nil && out.kind != stateKind && !out.pool.IsValid() {
@@ -130,8 +125,6 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool in a received key of the other topics. The key's member is this
-// cluster.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
@@ -140,8 +133,7 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord reads an export and the number of parts of its endpoints. It returns an error for an
-// entry that is not allowed in an import.
+// decodeRecord also returns the number of parts of the endpoints.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)

@@ -7,8 +7,6 @@ import (
 	"time"
 )
 
-// connections has the connections to members, by the member's address. The operating system
-// measures their round trip times.
 type connections struct {
 	mu       sync.Mutex
 	byMember map[string]*net.TCPConn

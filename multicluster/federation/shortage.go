@@ -16,8 +16,8 @@ func (s *shortage) short(size int) {
 
 func (s *shortage) crowded(most int) { s.most = most }
 
-// settle records the free room after a snapshot. A pool whose head had no room leaves some room
-// free. So returned counts only room that is freed later.
+// settle records the free room after a snapshot, so that returned counts only room that is freed
+// later.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes
 	if a.lack.most > 0 {

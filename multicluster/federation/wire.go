@@ -3,7 +3,7 @@ package federation
 import "github.com/fxamacker/cbor/v2"
 
 // The wire form is CBOR (RFC 8949). Unknown names are ignored, because members may run different
-// releases. All other deviations are errors.
+// releases.
 var (
 	encoding = mode(cbor.EncOptions{Sort: cbor.SortBytewiseLexical}.EncMode())
 	decoding = mode(cbor.DecOptions{
@@ -21,14 +21,13 @@ var (
 )
 
 const (
-	// maxDepth bounds the nesting of a message. Valid messages have at most seven levels.
+	// Valid messages have at most seven levels.
 	maxDepth = 16
-	// elementSize is added to the size of each list element on the wire, in bytes. The smallest
-	// element takes one byte.
+	// elementSize is added to the size of each list element, in bytes. The smallest element takes
+	// one byte on the wire.
 	elementSize = 32
 )
 
-// mode panics on an error, because the options are constants.
 func mode[M any](m M, err error) M {
 	if err != nil {
 		panic(err)
@@ -36,8 +35,8 @@ func mode[M any](m M, err error) M {
 	return m
 }
 
-// WireTypes returns a zero value of each type of members' messages, by the type's name. Tests
-// derive hostile messages from their fields.
+// WireTypes returns a zero value of each type of members' messages, by name, for tests with hostile
+// messages.
 func WireTypes() map[string]any {
 	return map[string]any{"state": cluster{}, "record": record{}, "part": part{}, "placed": placed{}, "load": load{}}
 }

@@ -19,7 +19,6 @@ type mistake struct {
 
 func (m *mistake) Error() string { return m.Field + ": " + m.Problem }
 
-// reach is the access to a member's API server. key changes when the access changes.
 type reach struct {
 	rest *rest.Config
 	key  string
@@ -44,7 +43,7 @@ func field(m *v1alpha1.ClusterSetMember, name string) string {
 	return text
 }
 
-// byKubeconfig reads a mounted kubeconfig. Relative paths in it are relative to its folder.
+// byKubeconfig reads a mounted kubeconfig. Its relative paths are relative to its folder.
 func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	bad := func(name, problem, fix string) (reach, error) {
 		return reach{}, &mistake{Field: field(m, "kubeconfig."+name), Problem: problem, Fix: fix}

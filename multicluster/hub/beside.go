@@ -24,14 +24,12 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects of kinds without a table in the store: nodes, for NodePort
-// Services, and PoolExports of its Penstock.
+// beside has a member's objects without a table in the store: nodes and PoolExports.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }
 
-// newBeside follows kinds whose right has a kept function. share bounds the objects. changed must
-// not block.
+// newBeside calls changed, which must not block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {
@@ -89,7 +87,7 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport keeps a PoolExport, but its status only if the member itself exports the pool.
+// keptExport keeps the status of a PoolExport only if the member itself exports the pool.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {

@@ -7,13 +7,11 @@ type claim struct {
 	rest *rest.Config
 }
 
-// twin follows, in a problem, the name of a member that may be the same cluster as another.
 const twin = ", which may be another member, too"
 
-// claim records a member's cluster. It returns another member that is the same cluster; "": none.
-// certain is true if both members have the same address. Otherwise one API server may fake the UID
-// of the other, so both members stay. An import that both write belongs to the first of them
-// (HubWriter.Member).
+// claim records a member's cluster. It returns another member that is the same cluster. If the
+// members' addresses differ (certain is false), one API server may fake the other's UID, so both
+// members stay.
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -32,8 +32,7 @@ import (
 )
 
 const (
-	// contactInterval is the time between two requests that prove contact with a member: a third of
-	// a lease. contactTimeout bounds such a request.
+	// contactInterval is a third of a lease.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
 	restartDelay    = 5 * time.Second
@@ -48,7 +47,7 @@ type cluster struct {
 	store *store.Store
 	stop  context.CancelFunc
 	done  chan struct{}
-	again chan struct{} // has one element when decide must run again
+	again chan struct{}
 	anew  atomic.Bool
 
 	mu      sync.Mutex
@@ -84,7 +83,6 @@ func (c *cluster) namespace(name string) bool {
 	return c.create
 }
 
-// own returns the clusters in an import whose entries this hub wrote.
 func (c *cluster) own(p objectid.Pool) []string {
 	if status := c.live(store.RefOf(store.InferencePoolImports, p.String())); status != nil {
 		return set.HubEntries(status)
@@ -108,7 +106,7 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // the zero logger discards. The client's errors are reported
+	var quiet klog.Logger // discards: the client's errors are reported
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
@@ -245,7 +243,7 @@ func (c *cluster) changed(ref report.Ref) {
 		objects.Enqueue(p)
 	case store.InferencePools.Kind():
 		exports.enqueue(p)
-		c.decideAgain() // the Gateways that route to the pool may have changed
+		c.decideAgain()
 	case store.Gateways.Kind():
 		c.decideAgain()
 	}
@@ -269,8 +267,7 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact proves contact periodically, until the installed kinds, the cluster or the room for
-// objects change.
+// contact returns when the installed kinds, the cluster or the room for objects change.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -328,8 +325,7 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the cluster's UID from namespace kube-system. It returns an error if another
-// member certainly is the same cluster.
+// identify returns an error if another member certainly is the same cluster.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
@@ -369,7 +365,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	var demands []kube.Demand
 	first := true
 	var spent pace
-	c.decideAgain() // that a member without objects exports nothing is a decision, too
+	c.decideAgain() // a member without objects needs a decision, too
 	for {
 		decide := false
 		select {

@@ -20,8 +20,7 @@ import (
 )
 
 // ClientConfig returns the access to the cluster of a context, and the context's namespace. loaded
-// is from Kubeconfig. Changes of the files that it names take effect, within disk's limits, which
-// client-go lacks.
+// is from Kubeconfig. Changes of the files that it names take effect.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -60,8 +59,7 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take moves followed files out of a cluster and a user, which may be nil. It inserts their content
-// where client-go needs it.
+// take moves followed files out of c and u, which may be nil.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -91,8 +89,8 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities reads the CA certificates. Without any, client-go would trust the system's
-// certificates.
+// authorities returns an error if there is no CA certificate, because client-go would then trust
+// the system's certificates.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {
@@ -104,8 +102,7 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present reads the client certificate and its key for each connection. While they are invalid, it
-// returns the previous pair.
+// While the files are invalid, present returns the previous pair.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -156,8 +153,7 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// current returns a transport with the current CA certificates. While they are invalid, the
-// previous certificates stay in use.
+// While the CA certificates are invalid, current uses the previous certificates.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,8 +182,7 @@ func closeBody(req *http.Request) error {
 	return req.Body.Close()
 }
 
-// tokenPeriod is how long a token is used, as in client-go: half the time between the kubelet's
-// refresh and the old token's expiry.
+// tokenPeriod is how long a token is used, as in client-go.
 const tokenPeriod = 50 * time.Second
 
 type tokenFile struct {
@@ -199,7 +194,7 @@ type tokenFile struct {
 	read  time.Time // zero: the next use reads the file again
 }
 
-// current returns the token. While the file cannot be read, the previous token stays in use.
+// While the file cannot be read, current returns the previous token.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,8 +16,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// decide decides on all exports of the member, once the objects that they depend on are read. It
-// returns how many exports changed.
 func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source,
 	before *[]kube.Demand) (changed int, err error) {
 	c.mu.Lock()
@@ -66,8 +64,6 @@ func demands(view *store.View) (out []kube.Demand) {
 	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// gateways returns the Gateways that route to a pool by the pool's status.parents, with the
-// addresses in the Gateways' status.
 func (c *cluster) gateways(view store.Reader, source *kube.Source,
 	pool *inferencev1.InferencePool) (out []export.Gateway) {
 	if pool.Annotations[export.ModeAnnotation] != string(inferenceapi.ParentMode) {

@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported records findings about files, and logs new findings. Of an object with an error, the
-// previous version stays.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {

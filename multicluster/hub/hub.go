@@ -29,15 +29,13 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// LeaseName is the name of the Lease for the election of a leader among the hubs of a management
-// cluster.
+// LeaseName is the name of the Lease that elects a leader among the hubs of a management cluster.
 const LeaseName = "penstock-hub"
 
 const (
-	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart is the part of the memory for members' objects: with a fifth, the process stays
-	// within half of the memory (measured: 55 MiB, and garbage of half the heap).
+	// budgetPart is the part of the memory for members' objects. With a fifth, the process uses
+	// half of the memory.
 	budgetPart = 5
 )
 
@@ -47,24 +45,21 @@ const checkInterval = 5 * time.Second
 type Config struct {
 	// REST is the access to the management cluster with the ClusterSet; nil: Paths have it.
 	REST *rest.Config
-	// Namespace is the Lease's namespace, Identity this process's name, with REST.
+	// Namespace is the Lease's namespace, Identity this process's name.
 	Namespace, Identity string
-	// Paths are the files with the ClusterSet, without REST.
-	Paths []string
-	// StateDir is the folder for this hub's identity and the last valid ClusterSet, without REST.
+	Paths               []string
+	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
-	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
-	// providers for ClusterProfiles. Either may be "".
+	// Kubeconfigs is the folder of members' kubeconfigs, Providers the file of credential providers
+	// for ClusterProfiles.
 	Kubeconfigs, Providers string
-	// Disk reads these files.
-	Disk *filesystem.Disk
+	Disk                   *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
 	Memory int64
-	// Drain is how long requests to a withdrawn export may continue.
-	Drain time.Duration
-	Log   *slog.Logger
+	Drain  time.Duration
+	Log    *slog.Logger
 }
 
 // Hub is the process.
@@ -74,10 +69,10 @@ type Hub struct {
 	store      *store.Store
 	management dynamic.Interface
 	budget     *kube.Budget
-	source     *kube.Source // of the ClusterSet; nil: it is in files
-	unwritten  bool         // a failed write of the ClusterSet's status is logged
+	source     *kube.Source // nil: the ClusterSet is in files
+	unwritten  bool
 
-	// The following fields are of this process's term as leader.
+	// The following fields belong to this process's term as leader.
 	uid      string
 	epoch    uint64
 	out      *decide.Hub
@@ -90,7 +85,7 @@ type Hub struct {
 	set      string
 	peers    []string
 	mistakes map[string]*mistake
-	findings map[string]*mistake // about files, by object and field
+	findings map[string]*mistake
 	claims   map[string]claim
 }
 
@@ -259,7 +254,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	}
 }
 
-// adopt starts, stops and configures members. Without a ClusterSet nothing changes.
+// Without a ClusterSet nothing changes.
 func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	had := h.set
@@ -340,8 +335,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members without a peer, in order. Of two members with the same name it returns
-// the first one.
+// Of two members with one name, wanted returns the first.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -380,8 +374,6 @@ func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted ma
 	return names, wanted
 }
 
-// adoptPeers records the members with a peer. alone means that there are no other members, so the
-// hub has nothing to do.
 func (h *Hub) adoptPeers(clusterSet *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)
@@ -411,7 +403,6 @@ const unfit = ", whose exports are not all fit for an import"
 
 const newest = ", as it is described now"
 
-// closed is the done channel of a cluster that never ran.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -429,8 +420,6 @@ func (h *Hub) forget(name string) {
 	delete(h.mistakes, name+twin)
 }
 
-// never returns why no importer can allow an address. Importers report addresses outside their
-// --allowed-cidrs.
 func never(ip netip.Addr) string {
 	var none addresses.Ranges
 	return none.Never(ip)

@@ -12,8 +12,7 @@ import (
 )
 
 // Kubeconfig reads a kubeconfig and checks the files that it names, because an unreadable file
-// would block requests. Relative paths are relative to its folder. raw is nil if the kubeconfig
-// itself cannot be read.
+// would block requests. raw is nil if the kubeconfig itself cannot be read.
 func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Config, err error) {
 	if raw, err = disk.Read(path); err != nil {
 		return nil, nil, err

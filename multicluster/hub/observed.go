@@ -11,8 +11,7 @@ import (
 )
 
 // observed writes the generation that this hub uses to the ClusterSet's status, because kstatus
-// waits for it. A Penstock of the same cluster writes conditions with the generation; then this hub
-// writes nothing.
+// waits for it. If a Penstock of the same cluster writes conditions, the hub writes nothing.
 func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	if h.source == nil || clusterSet == nil {
 		return
@@ -36,7 +35,7 @@ func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 	switch {
 	case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err): // checkInterval retries
-	case h.unwritten: // it is logged
+	case h.unwritten:
 	default:
 		h.unwritten = true
 		h.log.Warn("the ClusterSet's status cannot be written: tools such as Flux wait for it", "error", err)

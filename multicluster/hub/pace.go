@@ -2,13 +2,11 @@ package hub
 
 import "time"
 
-// A member's changes cause work here and at all other API servers. Their cost is a debt that
-// decreases by the fraction paceShare of the time. Above paceBurst the next decision waits; it has
-// all changes made meanwhile.
+// The cost of a member's changes is a debt that decreases by the fraction paceShare of the time.
+// Above paceBurst the next decision waits.
 const (
-	paceShare = 0.1
-	paceBurst = 2 * time.Second // the first decision about 1,000 pools
-	// exportCost is the cost of a changed export: a write in each other member.
+	paceShare  = 0.1
+	paceBurst  = 2 * time.Second // the first decision about 1,000 pools
 	exportCost = 2 * time.Millisecond
 	// longestPace bounds the wait: a third of a lease.
 	longestPace = 5 * time.Second

@@ -25,8 +25,8 @@ var (
 // setLabel of a namespace names the cluster set whose inventory it has (KEP-4322).
 const setLabel = "multicluster.x-k8s.io/clusterset"
 
-// byProfile reads a ClusterProfile and builds the access to its cluster with the configured
-// providers (KEP-5339).
+// byProfile builds the access to a ClusterProfile's cluster with the configured providers
+// (KEP-5339).
 func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
 	at := objectid.Join(m.ClusterProfile.Namespace, m.ClusterProfile.Name)
 	bad := func(name, problem, fix string) (reach, error) {

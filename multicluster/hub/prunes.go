@@ -12,9 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// installed determines whether a member's CRD of InferencePoolImport has status.clusters; the
-// upstream CRD lacks it. It reads the API server's schema, for which an authenticated client needs
-// no permission.
+// installed determines whether a member's CRD of InferencePoolImport lacks status.clusters, as the
+// upstream CRD does. Reading the API server's schema needs no permission.
 type installed struct {
 	client *discovery.DiscoveryClient
 	url    string // of the last schema; it contains a hash of the content

@@ -20,7 +20,7 @@ import (
 type right struct {
 	group, version, resource, kind string
 	optional                       bool
-	// set for kinds without a table in the store; reads of these kinds may be forbidden
+	// kept is set for kinds without a table in the store. Reads of these kinds may be forbidden.
 	kept func(u *unstructured.Unstructured) (runtime.Object, error)
 }
 

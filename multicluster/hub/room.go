@@ -34,8 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports objects that are left out, by kind. It does not report changes of the
-// numbers, which would fill the log.
+// reportLeftOut reports objects that are left out, by kind. Changes of the numbers would fill the
+// log.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {
@@ -62,15 +62,13 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 
 const namedUnfit = 3
 
-// reportUnfit reports, at each contact, undecodable objects and exports that are not allowed in an
-// import.
 func (c *cluster) reportUnfit() {
 	first, more := c.hub.out.Unfit(c.name, namedUnfit)
 	c.mu.Lock()
 	for _, r := range c.reading {
 		for _, f := range r.Findings {
 			switch {
-			case f.Owner == (report.Ref{}): // about a kind: contact reports it
+			case f.Owner == (report.Ref{}):
 			case len(first) < namedUnfit:
 				first = append(first, bounded(f.Problem))
 			default:

@@ -2,6 +2,5 @@
 
 package imports
 
-// faulty returns false. With the tag faults it returns true for a mistake that simulations must
-// find.
+// faulty returns true, with the tag faults, for a mistake that simulations must find.
 func faulty(string) bool { return false }

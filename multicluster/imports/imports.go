@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Reasons of placements: why this cluster does not import an export, or not the newest version of
-// it.
+// Reasons of placements: why this cluster does not import an export, or not its newest version.
 const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
@@ -38,10 +37,9 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all namespaces exist.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports Allow need not name, in a hub the store's cluster; "": none.
+	// Self is a cluster whose exports Allow need not name; "": none.
 	Self string
-	// Own returns the clusters in an import whose stored entries come from this Importer's Status;
-	// nil: none.
+	// Own returns the clusters in an import whose stored entries come from this Importer's Status.
 	Own func(p objectid.Pool) []string
 }
 
@@ -49,20 +47,15 @@ type Config struct {
 type Importer struct {
 	cfg Config
 
-	mu    sync.Mutex
-	allow map[string]v1alpha1.ClusterSetAllow // by member
-	// over has each member that exceeds its limits, with the shares of its pools, from the last
-	// Assemble.
-	over map[string]map[objectid.Pool]share
-	// unnamed has the exports that the ClusterSet does not name, by member. unnamedAt has the
-	// members of these exports, by pool.
+	mu        sync.Mutex
+	allow     map[string]v1alpha1.ClusterSetAllow
+	over      map[string]map[objectid.Pool]share
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
 	local     map[objectid.Pool]*int32
-	down      map[picker]map[string]string // why pickers cannot be reached, by source
-	// unusable has the clusters of imports that translation cannot use, with reasons.
-	unusable map[objectid.Pool]map[string]Unusable
+	down      map[picker]map[string]string // the inner key is the source
+	unusable  map[objectid.Pool]map[string]Unusable
 }
 
 // Unusable is why translation cannot use an exporting cluster: NotAllowedReason or
@@ -85,7 +78,7 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces the limits of members. It returns all pools: they must be assembled.
+// SetAllow replaces the limits of members. It returns the pools to assemble: all.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -135,8 +128,8 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	return []objectid.Pool{p}
 }
 
-// SetUnusable replaces the clusters of an import that translation cannot use. Placements report
-// them to the exporters. It returns the pools to assemble.
+// SetUnusable replaces the clusters of an import that translation cannot use. It returns the pools
+// to assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -192,8 +185,8 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 type Assembled struct {
 	// Pools are the pools of the call, and other pools whose share of a limit changed.
 	Pools []objectid.Pool
-	// Placed has the state that each export of Pools has in this cluster. Placement.Member is the
-	// exporter, which receives the state. Withdrawn exports have no state.
+	// Placed has the state of each export of Pools in this cluster, for its exporter
+	// (Placement.Member). Withdrawn exports have no state.
 	Placed []registry.Placement
 	// Turned lists the exports of members that got or lost an Offer.
 	Turned []registry.RecordID
@@ -263,8 +256,7 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of pools, and records which of their exports are imported from now on
-// or no longer, for Export.Since. mu is held.
+// dated also records which exports are imported from now on or no longer. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -292,8 +284,8 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status returns the cluster set's part of an import's status. generation is the object's
-// generation, 0 without one. imported is false if no export is imported.
+// Status returns the cluster set's part of an import's status. imported is false if no export is
+// imported.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -301,8 +293,7 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit computes the shares of pools in their exporters' limits, and adds the pools whose share
-// changed. mu is held.
+// limit adds pools whose share of a limit changed. mu is held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -328,7 +319,7 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 }
 
 type share struct {
-	none      bool // the pool exceeds the member's limit of exports
+	none      bool
 	endpoints int
 }
 
@@ -336,7 +327,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[objectid.Poo
 	out, allow := map[objectid.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		if e.Withdrawn() || !allows(&allow, e.Pool) {
-			continue // a withdrawn export keeps its endpoints; other exports skipped here are not imported
+			continue // a withdrawn export keeps its endpoints
 		}
 		out[e.Pool] = share{none: exports <= 0, endpoints: min(endpoints, len(e.Entry.Endpoints))}
 		exports--
@@ -407,7 +398,7 @@ func (i *Importer) Beyond(member string) (n int) {
 }
 
 // NoneAllowed reports whether the ClusterSet, by names or numbers, allows no export of an exported
-// pool. Findings about members count such exports.
+// pool.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -502,8 +493,7 @@ func count(n *int32, otherwise int) int {
 	return int(*n)
 }
 
-// offer converts an export for translation. It shares the entry's lists with the registry; neither
-// package changes them. before is the Offer that it replaces; nil: none.
+// offer shares the entry's lists with the registry. before may be nil.
 func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,

@@ -25,9 +25,9 @@ const (
 	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
 	// of an import, Unknown: clusters get requests, but no cluster is known to be Ready
 	StaleReason       = "Stale"
-	UnreachableReason = "Unreachable" // Unknown
-	PickerDownReason  = "PickerDown"  // Unknown
-	DrainingReason    = "Draining"    // False
+	UnreachableReason = "Unreachable" // with status Unknown
+	PickerDownReason  = "PickerDown"  // with status Unknown
+	DrainingReason    = "Draining"    // with status False
 )
 
 // Source is one exporting cluster of an import.
@@ -43,11 +43,11 @@ type Source struct {
 	PickerDown string
 
 	reason, message string
-	most            int // limit of endpoints
+	most            int
 	gone            bool
 	incarnation     uint64
-	unnamed         bool  // the ClusterSet does not name the export for its member
-	since           int64 // Export.Since; 0 for this cluster, whose own users wrote the export
+	unnamed         bool
+	since           int64 // Export.Since; 0 for this cluster
 	local           bool
 }
 
@@ -100,9 +100,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns the status of an import, without the entries of controllers and transition
-// times. It shares lists with the sources. The entry of a cluster that is not allowed has only
-// name, mode, target ports, weight 0, and the reason.
+// StatusOf returns the status of an import, without other controllers and transition times. It
+// shares lists with the sources. The entry of a cluster that is not allowed has only name, mode,
+// target ports, weight 0, and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int

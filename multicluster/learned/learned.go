@@ -37,19 +37,16 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns namespace and name of the stored object for a pool's addresses
-	// (store.LearnedName). It returns false if no import has the pool.
+	// Object returns the stored object for a pool's addresses; false: no import has the pool.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
-	// For is how long an address stays after it was last named. Default: 10 minutes, longer than a
-	// retry or a session, and short enough to drop deleted pods.
+	// For is how long an address stays after it was last named. Default: 10 minutes.
 	For time.Duration
 	Now func() time.Time // nil: time.Now
 }
 
-// maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New ones replace the
-// first to expire.
+// maxAddresses bounds a pool's addresses. New addresses replace the first to expire.
 const maxAddresses = 1024
 
 // Keeper stores the addresses of all pools. Its methods may be called concurrently.
@@ -63,7 +60,7 @@ type Keeper struct {
 type address struct {
 	delivered bool // every Envoy has the address, here and at the peers
 	until     time.Time
-	published time.Time // the value of until that peers have
+	published time.Time // the value of until at the peers
 }
 
 // New returns a Keeper without addresses, and subscribes it to its peers.
@@ -119,8 +116,6 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 // requests and must not delay others.
 const ackTimeout = time.Second
 
-// deliver returns once the Envoys of this process have a revision or exceed ackTimeout, or with
-// ctx's error.
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
 	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -133,8 +128,6 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 // Isolated returns Delivery.Isolated.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known reports whether all addresses are delivered, and extends their expiry. For almost every
-// request it returns true.
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
@@ -148,7 +141,7 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
 	k.mu.RUnlock()
-	if aged { // at most once in a step, so that most requests take no write lock
+	if aged {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, a := range addrs {
@@ -173,8 +166,7 @@ func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, erro
 	return k.write(pool)
 }
 
-// extend moves the expiry of an address. It publishes the expiry if it moved by more than a step.
-// mu is held.
+// extend publishes the expiry if it moved by more than a step. mu is held.
 func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}

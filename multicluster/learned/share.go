@@ -16,11 +16,9 @@ const Topic = "learned"
 
 // Peers are the other processes that serve the same Envoys. *channel.Topic implements it.
 type Peers interface {
-	// Subscribe is called once, by New.
 	Subscribe(handle func(context.Context, channel.Update) error)
 	Publish(items ...channel.Item)
-	// Acknowledged returns once publications are in effect at all peers. It does not wait for a
-	// peer longer than a timeout.
+	// Acknowledged returns once publications are in effect at all peers, or after a timeout.
 	Acknowledged(ctx context.Context) error
 }
 
@@ -30,15 +28,13 @@ func (noPeers) Subscribe(func(context.Context, channel.Update) error) {}
 func (noPeers) Publish(...channel.Item)                               {}
 func (noPeers) Acknowledged(context.Context) error                    { return nil }
 
-// itemKey is "POOL ADDRESS".
 func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive stores a peer's addresses, and returns once this process's Envoys have them. Retractions
-// have no effect: addresses expire by their time to live.
+// Retractions have no effect, because addresses expire by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
-	pools := map[objectid.Target]uint64{} // by pool: the revision that has the new addresses
+	pools := map[objectid.Target]uint64{}
 	var problems []error
 	k.mu.Lock()
 	now := k.cfg.Now()

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age is Export.Since. It is apart from the row, so a change of the age does not write the row
-// again. It changes only within a write transaction.
+// age is Export.Since. It is apart from the row, so that a change does not write the row again. It
+// changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {
@@ -19,12 +19,12 @@ func aged(since int64) *age {
 }
 
 // Since returns when this cluster began to import the export, in microseconds of Unix time; 0: not
-// imported, or not recorded. The member cannot change it.
+// imported, or not recorded.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported records which exports this cluster begins and ceases to import. since becomes the age of
-// each begun export without an age, in microseconds of Unix time; it is later than all ages so far.
-// A ceased export loses its age, so an early announcement makes no export older.
+// each begun export without an age, in microseconds of Unix time. A ceased export loses its age, so
+// an early announcement makes no export older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {
@@ -47,8 +47,7 @@ func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	return since
 }
 
-// Newest returns the newest Export.Since so far. It changes with each export that this cluster
-// begins to import.
+// Newest returns the newest Export.Since so far.
 func (r *Registry) Newest() int64 { return r.latest.Load() }
 
 // Agree adopts the ages in the leader's records, so that names have the same meaning in all
@@ -71,8 +70,7 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date changes ages in a write transaction that writes no row. Meanwhile no export is dropped,
-// because the next export of the pool begins without an age.
+// date changes ages in a write transaction that writes no row. Meanwhile no export is dropped.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Budgets of all members' exports: their number, and the bytes of their wire form. Decoded exports
-// take three times as many bytes. Each member has an equal share within the bounds. A member above
-// a reduced share keeps its exports but may not add to them.
+// Each member has an equal share of these budgets, within the bounds. A member above a reduced
+// share keeps its exports but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
@@ -60,8 +59,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores and counts an export in place of old; old is nil if the export is new. It removes
-// names of Secrets: a member could choose which of this cluster's Secrets it receives.
+// put stores and counts an export in place of old, which may be nil. It removes names of Secrets: a
+// member could choose which of this cluster's Secrets it receives.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -128,7 +127,6 @@ func (t txn) fits(cluster string, size int) bool {
 	return c.rows < exports && c.bytes+size <= bytes
 }
 
-// unread records why the newest version of an export is not used. The previous version stays.
 func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
 	old := rows.First[Export](t, exportTable, exportKey(cluster, p))

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Export is a pool that a member exports. Exports returned by the registry must not be changed.
+// Export is a pool that a member exports. It must not be changed.
 type Export struct {
 	Cluster string
 	Pool    objectid.Pool
@@ -22,30 +22,28 @@ type Export struct {
 	Incarnation uint64
 	// Draining means that the export is withdrawn, or its member drains. It takes no new requests.
 	Draining bool
-	// Size is the size of the export on the wire, in bytes.
+	// Size is in bytes on the wire.
 	Size int
-	// Unread is why the newest version of the export is not used; "": it is used. Otherwise the
-	// other fields are from an older version, or empty.
+	// Unread is why the newest version of the export is not used; the other fields are then from an
+	// older version, or empty.
 	Unread string
 
 	withdrawn bool
 	restored  bool          // the member has not published it since Restore
-	collect   time.Duration // when a withdrawn export is dropped, as time since the registry was made
+	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
 	age       *age          // shared by all versions of the export
 }
 
 // Withdrawn reports whether the member no longer exports the pool.
 func (e *Export) Withdrawn() bool { return e.withdrawn }
 
-// Restored reports whether the export comes from a Record: this cluster imported it before a
-// restart.
+// Restored reports whether the export comes from a Record.
 func (e *Export) Restored() bool { return e.restored }
 
 // MaxWeight is the largest weight of an export; the smallest is 0.
 const MaxWeight = 1_000_000
 
-// invalid returns why an export is invalid; "": it is valid. Because of one invalid entry an API
-// server would reject the whole import.
+// invalid returns why an export is invalid: an API server would reject the whole import.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -80,8 +78,8 @@ func (r *Registry) collectDrained(t txn) {
 	}
 }
 
-// Exports returns members' exports with the name p, sorted by cluster and not copied. ws, which may
-// be nil, fires when the result may have changed.
+// Exports returns members' exports with the name p, sorted by cluster. ws, which may be nil, fires
+// when the result may have changed.
 func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -101,8 +99,7 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges. All exports of a member in EndpointMode have
-// the same ranges.
+// PodCIDRs returns a member's published pod ranges, which all its exports in EndpointMode have.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -19,18 +19,17 @@ const (
 	// Draining means that the member leaves the set or was drained. Its exports take no new
 	// requests.
 	Draining State = "Draining"
-	// Stale means that no lease of a connected member runs. Its exports stay.
+	// Stale means that no lease of a connected member runs.
 	Stale State = "Stale"
-	// Unreachable means that no lease runs, and the member is not connected. Its exports stay.
+	// Unreachable means that no lease runs, and the member is not connected.
 	Unreachable State = "Unreachable"
 )
 
-// Stamp orders a cluster's updates. Epoch changes with the process that publishes; Sequence is this
-// process's counter.
+// Stamp orders a cluster's updates. Epoch changes with the process that publishes; Sequence is its
+// counter.
 type Stamp struct{ Epoch, Sequence uint64 }
 
-// MaxStamp bounds Epoch and Sequence. No cluster reaches it: at a million updates per second it
-// takes 285 years.
+// MaxStamp bounds Epoch and Sequence. At a million updates per second this takes 285 years.
 const MaxStamp = 1 << 53
 
 // Compare orders stamps.
@@ -52,13 +51,12 @@ type Member struct {
 	Bundle []byte
 
 	connected bool
-	drained   bool          // its last update had Update.Draining
-	lapsed    time.Duration // when its lease last expired, as time since the registry was made
+	drained   bool
+	lapsed    time.Duration // when its lease last expired, since the registry was made
 	denied    denied
 }
 
-// denied is why exports of a member had no room. least is the size of the smallest such export, in
-// bytes.
+// least is the smallest size without room, in bytes.
 type denied struct {
 	problem string
 	least   int
@@ -95,7 +93,6 @@ func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	})
 }
 
-// remove drops a member. Its exports drain.
 func (r *Registry) remove(t txn, m *Member) {
 	rows.Must(t.Delete(memberTable, m))
 	if l := rows.First[lease](t, leaseTable, rows.Key(m.Name)); l != nil {

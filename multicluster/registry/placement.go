@@ -11,11 +11,9 @@ import (
 type Placement struct {
 	Member string
 	Pool   objectid.Pool
-	// Reason is why the member does not import the export; "": it does. Message describes the
-	// reason.
+	// Reason is why the member does not import the export; "": it does.
 	Reason, Message string
-	// Incarnation is the reported incarnation of the export. Any means that the member's release
-	// reports no incarnation.
+	// Any means that the member's release reports no incarnation.
 	Incarnation uint64
 	Any         bool
 }
@@ -26,12 +24,10 @@ type Reports struct {
 	// Snapshot means that Placed is complete.
 	Snapshot bool
 	Placed   []Placement
-	// Gone are the pools whose reports the member retracts.
-	Gone []objectid.Pool
+	Gone     []objectid.Pool
 }
 
-// Place stores a member's reports on this cluster's exports. It ignores clusters that are not
-// members.
+// Place stores a member's reports. It ignores clusters that are not members.
 func (r *Registry) Place(in Reports) {
 	r.write(func(t txn) {
 		if rows.First[Member](t, memberTable, rows.Key(in.Member)) == nil {

@@ -22,32 +22,27 @@ func (id RecordID) Compare(o RecordID) int {
 	return cmp.Or(cmp.Compare(id.Cluster, o.Cluster), id.Pool.Compare(o.Pool))
 }
 
-// Record is the state of a member, or of one of its exports, that survives a restart of this
-// process.
+// Record is the state of a member, or of one of its exports, that survives a restart.
 type Record struct {
 	RecordID
 	UID string
-	// Stamp is the stamp of the export. In a member's Record it is Member.Known.
+	// Stamp is the stamp of the export, or Member.Known.
 	Stamp Stamp
-	// Entry is Export.Entry; empty for a member.
 	Entry inferenceapi.ImportedCluster
-	// Since is Export.Since; 0 for a member.
 	Since int64
 	// Withdrawn means that the export drains.
 	Withdrawn bool
-	// Reason is why this cluster does not use the export, although the export has an Offer; "": it
-	// uses the export. Message describes the reason. Restore reads neither.
+	// Reason is why this cluster does not use the export, although the export has an Offer. Restore
+	// does not read it.
 	Reason, Message string
-	// Draining means that the member drains.
-	Draining bool
-	// Bundle and Started are the fields of Member; empty for an export.
-	Bundle  []byte
-	Started time.Time
+	Draining        bool
+	Bundle          []byte
+	Started         time.Time
 }
 
 // Restore applies records of members without an update, and returns the pools to assemble. The
-// members are Unreachable until their first update. For a lease, updates older than the records
-// have no effect. Records whose UID is not the member's are skipped.
+// members are Unreachable until their first update. Records whose UID is not the member's are
+// skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
@@ -171,7 +166,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	return changed, gone
 }
 
-// MarkUnsaved makes TakeUnsaved return records again, because they could not be saved.
+// MarkUnsaved makes TakeUnsaved return these records again.
 func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

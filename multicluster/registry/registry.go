@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// WatchSet collects a reader's reads. WatchCtx returns once one of their results has changed.
+// WatchSet collects a reader's reads. WatchCtx returns once a result has changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -28,8 +28,7 @@ type Config struct {
 	Lease time.Duration
 	// Drain is how long a withdrawn export stays, for requests in flight. Default: 10 minutes.
 	Drain time.Duration
-	// Exports limits the exports of all members together, including withdrawn exports. Default:
-	// 40,000.
+	// Exports limits all members' exports together, including withdrawn exports. Default: 40,000.
 	Exports int
 	// Now is the clock; its times must have a monotonic reading. nil: time.Now.
 	Now func() time.Time
@@ -40,8 +39,8 @@ type Registry struct {
 	cfg    Config
 	began  time.Time
 	db     *memdb.MemDB
-	wake   chan struct{} // has one element when there are unsaved records
-	latest atomic.Int64  // the newest Export.Since so far; changed in write transactions
+	wake   chan struct{}
+	latest atomic.Int64 // changed in write transactions
 
 	mu      sync.Mutex
 	unsaved map[RecordID]struct{}
@@ -65,34 +64,29 @@ func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0)
 type Update struct {
 	Member string
 	UID    string
-	// Stamp is the update's stamp. After the update all exports of the member up to Stamp are
-	// known.
+	// Stamp is the update's stamp. Afterwards all exports of the member up to Stamp are known.
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
 	// Snapshot means that Exports are complete. Other exports are withdrawn.
 	Snapshot bool
-	// Partial is true if other updates follow with the rest of the exports at Stamp. Only the last
-	// of these updates withdraws exports. Before lists the exports in earlier updates of the same
-	// snapshot.
+	// Partial means that other updates follow with the rest of a snapshot. Only the last of them
+	// withdraws exports. Before lists the exports in the earlier updates.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new or changed exports, each with the stamp of its last change. Withdrawn has the
 	// exports that ended, at Stamp or before.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread maps exports that the source could not decode to reasons. Their previous versions
-	// stay.
-	Unread map[objectid.Pool]string
-	// Draining means that the whole member drains.
+	// Unread maps exports that the source could not decode to reasons.
+	Unread   map[objectid.Pool]string
 	Draining bool
 	// Bundle has the member's published CA certificates, in PEM.
 	Bundle []byte
 }
 
-// Rejection reports an update without full effect or, while an earlier update has no room, a later
-// update of the member. After the next update without one, the source requests all exports of the
-// member again.
+// Rejection reports an update without full effect. After the next update without a Rejection, the
+// source requests all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -119,7 +113,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	next := *m
 	older := (u.Stamp.Compare(m.Known) < 0 || r.replaced(m, u)) && !faulty("fence")
 	switch {
-	case m.UID == "": // a new member. If it was one before, exports with stamps of a lost epoch may still drain
+	case m.UID == "": // exports of a lost epoch may still drain
 		next.Known = t.forget(m.Name)
 	case m.UID != u.UID:
 		if r.running(t, m) {
@@ -218,8 +212,7 @@ func (r *Registry) plausible(started time.Time) bool {
 
 // startsAgain reports whether a member with an older update may begin anew, because it lost its
 // epoch. It may if its lease here has expired, or if it began to publish after the known process. A
-// process that began earlier was replaced, or its clock went back: it may begin anew only after an
-// hour without updates.
+// process that began earlier may begin anew only after an hour without updates.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -243,8 +236,6 @@ func (r *Registry) replaced(m *Member, u *Update) bool {
 		u.Started.Before(m.Started)
 }
 
-// forget resets the stamps of a member's exports, so that the exports in its next update replace
-// them.
 func (t txn) forget(member string) Stamp {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
 		old := *e
@@ -312,8 +303,7 @@ func (r *Registry) Expire() []objectid.Pool {
 	})
 }
 
-// write runs change in a write transaction, and returns the pools whose exports or exporting
-// members changed, sorted.
+// write returns the pools whose exports or exporting members changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
 	defer t.Abort()

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	memberTable    = "member"    // *Member
-	exportTable    = "export"    // *Export
-	placementTable = "placement" // *Placement
-	leaseTable     = "lease"     // *lease
-	countTable     = "count"     // *Count
+	memberTable    = "member"
+	exportTable    = "export"
+	placementTable = "placement"
+	leaseTable     = "lease"
+	countTable     = "count"
 )
 
 const (
 	byState    = "state"
 	byPool     = "pool"
-	byDraining = "draining" // withdrawn exports, the next to be collected first
+	byDraining = "draining"
 	byFailed   = "failed"
-	byDeadline = "deadline" // leases, the next to expire first
+	byDeadline = "deadline"
 )
 
 func schema() *memdb.DBSchema {
@@ -83,20 +83,20 @@ func poolKey(p objectid.Pool) []byte { return rows.Key(p.Namespace, p.Name) }
 
 func exportKey(cluster string, p objectid.Pool) []byte { return rows.Key(cluster, p.Namespace, p.Name) }
 
-// deadlineKey orders durations since the registry was made, which are not negative.
+// deadlineKey orders durations, which are not negative.
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }
 
 type txn struct {
 	*memdb.Txn
 	exports int
-	counts  map[string]Count // by cluster: counts that this write transaction has changed
-	members *int             // the number of members, after this write transaction has counted them
+	counts  map[string]Count
+	members *int
 }
 
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over the rows of a table whose deadline is not after now, in the order of the
-// index. The table must not be changed meanwhile.
+// until iterates over rows whose deadline is not after now, in the index's order. The table must
+// not be changed meanwhile.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

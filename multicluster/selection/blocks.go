@@ -2,8 +2,7 @@ package selection
 
 import "math/bits"
 
-// blocks has the prompt blocks that were sent to a member: an LRU list, and a hash table of the
-// list's nodes with open addressing.
+// blocks is an LRU list, and a hash table with open addressing.
 type blocks struct {
 	secret uint64
 	max    int
@@ -37,7 +36,6 @@ func (b *blocks) match(chain []uint64) int {
 	return low
 }
 
-// add moves the blocks of a chain to the front of the list, in the order of the chain.
 func (b *blocks) add(chain []uint64) {
 	if len(chain) > b.max {
 		chain = chain[:b.max]
@@ -114,7 +112,7 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home returns a block's preferred slot. Without the secret, no author of prompts can fill
+// home returns a block's preferred slot. Because of the secret, authors of prompts cannot fill
 // neighbouring slots.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)

@@ -3,17 +3,15 @@ package selection
 import "time"
 
 const (
-	// maxUnreported bounds the requests of a member that are tracked one by one. Above it the
-	// oldest requests are treated as reported.
+	// maxUnreported bounds the tracked requests of a member. Older requests count as reported.
 	maxUnreported = 1024
-	// settled is how long a report may lack a request that should have arrived. Then it is assumed
-	// lost.
+	// settled is how long a report may lack a request before the request counts as lost.
 	settled = time.Second
 )
 
 type books struct {
 	// The requests that are in no report yet, in the order of sending.
-	queue  []sent // a ring whose length is a power of two
+	queue  []sent // the length is a power of two
 	head   int
 	length int
 	// pending counts the queue's requests that were not declined; tokens sums their uncached
@@ -38,18 +36,17 @@ type sent struct {
 	declined bool
 }
 
-// unreported returns the cost for one server of the requests that are in no report yet, in seconds.
+// unreported is in seconds, for one server.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait returns the cost of the requests in flight, in seconds, divided among the servers.
+// wait is in seconds.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
 }
 
-// leaked returns the tokens that the servers have not read yet, at their total rate.
 func (b *books) leaked(now time.Time, rate float64) float64 {
 	if passed := now.Sub(b.at).Seconds(); passed > 0 {
 		b.backlog, b.at = max(0, b.backlog-rate*passed), now
@@ -114,7 +111,6 @@ func (b *books) pop() {
 	}
 }
 
-// restart drops base after the member's count began again.
 func (b *books) restart() { b.synced = false }
 
 // counted applies a report: the member has received n requests. Requests sent before the time

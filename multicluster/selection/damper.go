@@ -2,8 +2,7 @@ package selection
 
 import "time"
 
-// Recovery is how long a member must be up before Up returns true again. A member that flaps once a
-// second stays down; a recovered member is back within 5 s.
+// Recovery is how long a member must be up before Up returns true again.
 const Recovery = 3 * time.Second
 
 // Damper delays the return of a member that was down: Envoys react within milliseconds, and would

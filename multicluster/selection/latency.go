@@ -28,13 +28,13 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// due reports whether the next request should try the member. Only one request at a time tries it.
+// Only one request at a time tries a member.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
 // firstByte returns the expected seconds to a member's first byte: its mean, or 0 for a trial.
-// While a first request tries the member, it is the slowest other member's mean.
+// During the trial, it is the slowest other member's mean.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):

@@ -2,8 +2,8 @@ package selection
 
 import "time"
 
-// Lease is a request that was sent to a member, until it ends. The zero value is no request. Its
-// methods must not be called concurrently.
+// Lease is a request that was sent to a member, until it ends. Its methods must not be called
+// concurrently.
 type Lease struct {
 	set    *LeastLoad
 	member *member

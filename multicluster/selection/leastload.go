@@ -11,22 +11,20 @@ import (
 const (
 	// MaxMembers is how many members an import may have. Further members take no requests.
 	MaxMembers = 64
-	// DefaultMargin is the default of Config.Margin. It reduces the requests that leave their
-	// cluster from 65 % to 45 %, and increases TTFT p90 by less than 1 %, at 70 % load.
+	// DefaultMargin reduces the requests that leave their cluster from 65 % to 45 %, at 70 % load.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks is the default of Config.Blocks. They take about 8 MiB when all are in use.
+	// DefaultBlocks take about 8 MiB when all are in use.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight is the weight of an uncached token: a prompt that is read twice also delays
-	// all later requests.
+	// uncachedWeight is above 1, because a prompt that is read twice also delays all later
+	// requests.
 	uncachedWeight = 3
 	// perRequest is the cost of a request in flight, in seconds.
 	perRequest = 0.020
 	// defaultRate, in tokens a second, is assumed until a member reports a rate.
 	defaultRate = 4000
-	// barredFor is how long a member is barred after it declined a request or missed its reports.
-	barredFor = 10 * time.Second
-	missed    = 3
+	barredFor   = 10 * time.Second
+	missed      = 3
 )
 
 // Config configures a LeastLoad.
@@ -40,11 +38,11 @@ type Config struct {
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
-	// Blind uses only the length of a prompt, as if servers cached no prompts.
+	// Blind uses only the length of a prompt.
 	Blind bool
 	// Blocks limits the blocks of all members together; default DefaultBlocks.
 	Blocks int
-	// Random returns uniform random numbers. Required. Calls do not overlap.
+	// Random returns uniform numbers. Required. Calls do not overlap.
 	Random func() uint64
 }
 
@@ -55,16 +53,14 @@ type Member struct {
 	RoundTrip time.Duration
 	// Servers is the number of its servers until it reports one; 0: unknown.
 	Servers int
-	// Empty means that no server of the member is known to take requests. A report of the member
-	// overrides Empty.
+	// Empty means that no server of the member is known to take requests. A report overrides Empty.
 	Empty bool
 }
 
 // Prompt describes a request.
 type Prompt struct {
 	Tokens int // length of the prompt; 0 or less: unknown
-	// Chain has a hash for each block of the prompt. A hash covers the prompt up to the block's
-	// end. nil: unknown.
+	// Chain has a hash for each block of the prompt, up to the block's end; nil: unknown.
 	Chain []uint64
 	// Stay is the member of the request's session; "": none.
 	Stay string
@@ -77,10 +73,10 @@ type LeastLoad struct {
 	secret uint64 // for blocks.home: clients choose prompts, and with them hashes
 
 	mu      sync.Mutex
-	members []*member // sorted by name
-	// rate and servers are means over the members with reports. Members without a report use them.
+	members []*member
+	// Members without reports use these means over the other members.
 	rate, servers float64
-	picks         uint64 // charged requests, for Latency
+	picks         uint64
 }
 
 type member struct {
@@ -92,7 +88,7 @@ type member struct {
 	reported bool
 	report   facts
 	at       time.Time
-	barred   time.Time // until this time, after it declined a request
+	barred   time.Time
 }
 
 // New returns a LeastLoad without members.
@@ -101,8 +97,8 @@ func New(c Config) *LeastLoad {
 	return &LeastLoad{cfg: c, secret: c.Random(), rate: defaultRate, servers: 1}
 }
 
-// SetMembers replaces the members. A member whose name stays keeps its state. In the order of
-// names, members beyond MaxMembers are ignored.
+// SetMembers replaces the members. A member whose name stays keeps its state. Members beyond
+// MaxMembers, by name, are ignored.
 func (l *LeastLoad) SetMembers(members []Member) {
 	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
@@ -138,8 +134,6 @@ func (l *LeastLoad) find(name string) *member {
 	return l.members[i]
 }
 
-// shareBlocks limits each member's blocks to an equal share of Config.Blocks, and to the capacity
-// of its servers.
 func (l *LeastLoad) shareBlocks() {
 	for _, m := range l.members {
 		limit := max(l.cfg.Blocks/len(l.members), 1)
@@ -167,7 +161,6 @@ func (l *LeastLoad) average() {
 type Basis string
 
 const (
-	// Reported means the member's last report.
 	Reported Basis = "report"
 	// Own means this gateway's requests, because the member does not report.
 	Own Basis = "own requests"
@@ -179,8 +172,7 @@ const (
 
 // Choice is a member for a request, with its cost and the parts of the cost, in seconds.
 type Choice struct {
-	Member string
-	// Cost is the sum of the parts below.
+	Member                          string
 	Cost                            float64
 	Wait, Prompt, RoundTrip, Margin float64
 	Basis                           Basis
@@ -294,7 +286,6 @@ func (m *member) bar(now time.Time) string {
 	return ""
 }
 
-// cached returns how many tokens at the beginning of a prompt were sent to a member before.
 func (m *member) cached(chain []uint64, end func(int) int) int {
 	if n := m.blocks.match(chain); n > 0 {
 		return end(n - 1)
@@ -302,7 +293,7 @@ func (m *member) cached(chain []uint64, end func(int) int) int {
 	return 0
 }
 
-// bring limits a figure to a range; NaN becomes the lower end.
+// NaN becomes the lower end.
 func bring(v, low, high float64) float64 {
 	if math.IsNaN(v) {
 		return low

@@ -2,19 +2,19 @@ package selection
 
 import "sync"
 
-// News collects the prompt blocks for the next report on a member. It omits a block that a recent
-// report has. After as many other blocks as half the servers' cache, it reports a block again, so
-// that other clusters keep it. Its methods may be called concurrently.
+// News collects the prompt blocks for the next report on a member. It omits blocks of recent
+// reports. After as many other blocks as half the servers' cache, it reports a block again. Its
+// methods may be called concurrently.
 type News struct {
 	mu       sync.Mutex
-	recent   blocks // reported before, in order
-	prompts  []int  // where each prompt's blocks begin in pending
+	recent   blocks
+	prompts  []int // where each prompt's blocks begin in pending
 	pending  []uint64
 	overflow int
 }
 
-// NewNews returns a News for servers that cache capacity blocks; above DefaultBlocks, capacity has
-// no effect. secret is random.
+// NewNews returns a News for servers that cache capacity blocks, at most DefaultBlocks. secret is
+// random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))

@@ -28,7 +28,6 @@ type Report struct {
 	Blocks []uint64
 	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int
-	// Interval is the time until the next report.
 	Interval time.Duration
 }
 
@@ -76,12 +75,11 @@ type Standing struct {
 	Report *Report
 	Age    time.Duration
 	Barred string
-	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
-	// report yet.
+	// InFlight counts this gateway's requests there, Unreported the requests that are in no report
+	// yet.
 	InFlight, Unreported int
-	Blocks               int // blocks of prompts known to have been sent there
-	// FirstByte is the mean time to the first byte less the round trip, in seconds. 0: no recent
-	// response, or no Latency.
+	Blocks               int
+	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }
 

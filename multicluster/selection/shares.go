@@ -7,8 +7,7 @@ import (
 )
 
 // MaxRatio is the largest ratio of two weights at which a declined request still reaches all
-// members: Envoy draws by weight until it draws an untried member. With 10,000:1:1, 132 of 200
-// requests did not reach all members.
+// members: Envoy draws by weight until it draws an untried member.
 const MaxRatio = 100
 
 // Candidate is a member that a policy shares requests among.
@@ -16,15 +15,13 @@ type Candidate struct {
 	Place
 	// Weight is the weight within the import; 0: no requests.
 	Weight uint32
-	// Down means that the member takes no requests now. Only Priority reads it; with the other
-	// policies Envoy checks health.
+	// Down means that the member takes no requests now. Only Priority reads it.
 	Down bool
 }
 
 // Share is a member's endpoint in EDS. A member without a Share is not in EDS.
 type Share struct {
-	Name string
-	// Weight is the weight within the priority.
+	Name   string
 	Weight uint32
 	// Priority is 0 for the members that Envoy tries first. Priorities have no gaps.
 	Priority uint32
@@ -37,8 +34,7 @@ func Weighted(members []Candidate) (shares []Share, warning string) {
 }
 
 // Locality prefers members of this cluster's zone, then of its region. In each group, weights
-// divide the requests. This cluster is in its zone; a member with an unknown zone or region is in
-// none. The shares are sorted by priority, then by name.
+// divide the requests. The shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region

@@ -28,20 +28,18 @@ type Status struct {
 	// Cluster is the name of this cluster; "" without a ClusterSet.
 	Cluster  string `json:"cluster"`
 	Draining bool   `json:"draining,omitempty"` // members send no new requests to this cluster
-	// Member is this cluster's entry for the ClusterSets of other clusters, in YAML; "" until this
-	// cluster has a certificate.
+	// Member is this cluster's entry for other ClusterSets, in YAML; "" until this cluster has a
+	// certificate.
 	Member string `json:"member,omitempty"`
 	// Hub means that the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
 	// InFlight counts requests in flight from other clusters that this process's picker has picked
 	// for.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted lists exported pools, "namespace/name", whose requests InFlight lacks: they arrive
-	// at Gateways, or use another picker.
+	// Uncounted lists exported pools ("namespace/name") whose requests InFlight lacks.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
-	// Traffic counts requests that imports with several clusters sent to this cluster itself; nil:
-	// no request.
+	// Traffic counts requests that imports with several clusters sent to this cluster itself.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
@@ -65,7 +63,6 @@ type MemberStatus struct {
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
 	// Unacknowledged means that the member has not applied the last change of exports or draining.
-	// Only publishing processes set it.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
@@ -74,15 +71,15 @@ type MemberStatus struct {
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
 	// Denied means that the connection to the member is denied, or its last update had no effect.
-	// The first of Findings has the reason.
+	// Findings begins with the reason.
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests that Envoys reported to this process; nil: no request.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Published has CA certificates, in PEM, that vouch for the member in addition to the
 	// ClusterSet's bundle.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived. After a
-	// change of the bundle, Published is not trusted.
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived. With
+	// another bundle, Published is not trusted.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
@@ -92,8 +89,7 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
 	// Served counts responses with a status below 500, Failed other statuses and missing responses.
-	// Declined counts requests that no server began: Envoy tries another cluster or spill target.
-	// Spilled counts all requests that pools here spilled.
+	// Declined counts requests that no server began, Spilled all requests that pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
@@ -117,12 +113,11 @@ const (
 	pending  = "Pending"
 )
 
-// admin records what Status needs. It is safe for concurrent use.
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
 	here    map[objectid.Pool][]registry.Placement
-	changed chan struct{} // closed and replaced when Status may have changed
+	changed chan struct{}
 }
 
 func newAdmin() *admin {
@@ -140,7 +135,6 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 	}
 }
 
-// assembled records the state of exports here, and returns the exports whose reason changed.
 func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) (changed []registry.RecordID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -320,7 +314,6 @@ func printable(text string) string {
 	}, text)
 }
 
-// debounce is how long a watched page waits for further changes.
 const debounce = 100 * time.Millisecond
 
 // Page serves Status as JSON. With ?watch it sends one line at once and one line after each change,
@@ -330,7 +323,7 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.Query().Has("watch") {
 		w.Header().Set("content-type", "application/json")
 		lines.SetIndent("", "  ")
-		_ = lines.Encode(s.Status(nil)) // fails only if the client has disconnected
+		_ = lines.Encode(s.Status(nil))
 		return
 	}
 	w.Header().Set("content-type", "application/jsonl")
@@ -368,7 +361,7 @@ func (st Status) comparable() string {
 	}
 	text, err := json.Marshal(st)
 	if err != nil {
-		return fmt.Sprint(err) // unreachable: these types always marshal
+		return fmt.Sprint(err)
 	}
 	return string(text)
 }

@@ -24,9 +24,8 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool: now, or still within the drain time.
-// member is "" for clusters that prove no name. They may use each exported pool and, without a
-// ClusterSet, all pools, because their imports are then written by hand.
+// Exported reports whether a member may pick from a pool, now or still within the drain time.
+// member is "" for clusters that prove no name. Without a ClusterSet they may use all pools.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +43,7 @@ func (s *Set) noteExported(members []string) {
 		for who, until := range a {
 			switch {
 			case who != unnamed && !slices.Contains(members, who):
-				delete(a, who) // it left the set: its certificate is no longer trusted, so nothing drains
+				delete(a, who) // it left the set: its certificate is no longer trusted
 			case who == unnamed && d.Export != nil || who != unnamed && isFor(d, who):
 			case until.IsZero():
 				a[who] = now.Add(s.cfg.Drain)
@@ -74,8 +73,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a member may use a pool, also if the export has no address yet: Gateways
-// must serve the pool before members use it.
+// isFor reports whether a member may use a pool. Gateways must serve the pool before members use
+// it, so the export may lack an address.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -131,8 +130,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets an export's incarnation. It is the previous one if the export continues, 0 in this
-// process's first decisions, else random.
+// incarnate sets an export's incarnation: the previous one if the export continues, 0 in this
+// process's first decisions, otherwise random.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return
@@ -148,7 +147,7 @@ func (s *Set) incarnate(before, now *export.Export) {
 	}
 }
 
-// noteNamespaces reports whether the namespaces of this cluster's exports changed. mu is held.
+// mu is held.
 func (s *Set) noteNamespaces() (changed bool) {
 	var now []string
 	for _, d := range s.local.decisions {

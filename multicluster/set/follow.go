@@ -25,8 +25,7 @@ import (
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	// Output has the changed pools, Gateways and clusters that translation cannot use.
-	Output translator.Output
+	Output  translator.Output
 }
 
 // GatewayMoved decides again on a Gateway's pools after a change of Config.GatewayReached.
@@ -49,8 +48,6 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
-// unusable records the clusters that translation cannot use, and returns the pools of their
-// imports.
 func (s *Set) unusable(list []translator.UnusableClusters) (judged []objectid.Pool) {
 	for _, u := range list {
 		clusters := make(map[string]imports.Unusable, len(u.Clusters))
@@ -67,7 +64,7 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
 	dirty := map[objectid.Pool]bool{}
-	again := false // decisions on all pools are due
+	again := false
 	for _, o := range c.Objects {
 		switch o.Table {
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
@@ -138,8 +135,6 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	}
 }
 
-// retaken returns the pool of an import if entries of other writers changed and a member exports
-// the pool.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.local.taken[p]) {
@@ -288,7 +283,6 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.report()
 }
 
-// checkAlone reports on pools' export annotations while there is no ClusterSet.
 func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	s.mu.Lock()
 	var alone []report.Report
@@ -356,7 +350,6 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	s.wakeUp()
 }
 
-// exchanges reports whether a member's Penstock exchanges exports.
 func exchanges(m *v1alpha1.ClusterSetMember) bool {
 	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
 }
@@ -383,7 +376,6 @@ const source = status.Members
 
 const reportDebounce = 20 * time.Millisecond
 
-// reportSoon schedules one report for a burst of changes.
 func (s *Set) reportSoon() {
 	select {
 	case s.signals.reportable <- struct{}{}:
@@ -408,7 +400,7 @@ func (s *Set) reports(ctx context.Context) error {
 }
 
 func (s *Set) report() {
-	s.reporting.Lock() // the report with the newest state is the last one
+	s.reporting.Lock() // the last report has the newest state
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.adopted.spec
@@ -436,7 +428,7 @@ func (s *Set) report() {
 				continue
 			}
 			if !exchanges(&m) {
-				continue // mistakes reports why
+				continue
 			}
 			if problem := s.problems.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")

@@ -27,8 +27,7 @@ type identity struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// IdentityFile, AuthorityFile and MemberFile return paths below a state folder. MemberFile has this
-// cluster's entry for other ClusterSets, without secrets.
+// IdentityFile, AuthorityFile and MemberFile return paths below a state folder.
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
@@ -52,11 +51,10 @@ func OwnMember(state string) (string, error) {
 }
 
 const (
-	// overlap is how long the next authority is published before it signs. A member that is
-	// disconnected for longer needs a new ClusterSet entry.
+	// overlap is how long the next authority is published before it signs. A member that is away
+	// for longer needs a new ClusterSet entry.
 	overlap = 60 * 24 * time.Hour
-	// validity is the lifetime of certificates. It bounds the use of a stolen key. Certificates are
-	// replaced daily, so Gateways reach members for six days without a control plane.
+	// validity is the lifetime of certificates. They are replaced daily.
 	validity = 7 * 24 * time.Hour
 )
 

@@ -21,14 +21,13 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// maxJoin bounds the text that ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
+// maxJoin is in bytes: 256 members with bundles of 4 KB.
 const maxJoin = 1 << 20
 
 // maxMembers is the limit in ClusterSet's schema.
 const maxMembers = 256
 
 // ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors.
-// Each error has the object, the field, the problem and the fix.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -148,8 +147,6 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 	return out, nil
 }
 
-// shared reports whether two bundles have a certificate in common. An unreadable bundle has no
-// certificates.
 func shared(a, b string) bool {
 	x, _ := parse(a)
 	y, _ := parse(b)
@@ -235,8 +232,8 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 }
 
 // strangers describes certificates of next that are not in bundle and that no valid certificate in
-// bundle signed. CA certificates are public, so a known one in next proves nothing about the
-// others.
+// bundle signed. A known certificate in next proves nothing about the others, because CA
+// certificates are public.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

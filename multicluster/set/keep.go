@@ -14,15 +14,15 @@ import (
 
 const (
 	// loadTimeout bounds how long the first translation waits for records. saveTimeout and, at the
-	// end, stopTimeout bound one write of records.
+	// end, stopTimeout bound one write.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
-	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
-	// several attempts to connect, because only one process of a member serves.
+	// settleTimeout bounds how long a starting process waits for endpoints. It allows several
+	// attempts to connect.
 	settleTimeout = 3 * time.Second
-	// saveInterval is how long changes are collected, so that a hundred members that connect at
-	// once cause one write.
+	// saveInterval collects changes, so that a hundred members that connect at once cause one
+	// write.
 	saveInterval = time.Second
 	// agreeInterval gives the leader time to save updates that this process received, too.
 	agreeInterval = 10 * time.Second
@@ -37,9 +37,7 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
-// exports have none until their members publish, and Envoys of another process would lose requests
-// meanwhile.
+// Settle returns once restored exports have their endpoints, or after settleTimeout.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -91,8 +89,6 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	return s.completed(ctx, records)
 }
 
-// completed adds the endpoints in Config.Local to records. An export that is not in records is
-// gone.
 func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
 	if s.cfg.Local == nil {
 		return records
@@ -119,15 +115,13 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	return records
 }
 
-// keep saves members' exports until ctx ends, and once more then; a leader also saves them in the
-// shared records.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	led, wait := false, saveInterval
-	var agree <-chan time.Time // fires when the leader's records are due to be read
+	var agree <-chan time.Time
 	var agreed int64
 	var outcome, local statefile.Outcome
 	for {
@@ -165,7 +159,6 @@ func (s *Set) keep(ctx context.Context) error {
 	}
 }
 
-// agree adopts the ages of exports from the leader's records.
 func (s *Set) agree(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

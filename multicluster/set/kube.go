@@ -83,9 +83,8 @@ type KubernetesConfig struct {
 	Board      Board
 	// Live returns the newest status of an import in the API server; nil: it has no status.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	// Hub is set if a hub writes here instead of the cluster's Penstock.
-	Hub *HubWriter
-	Log *slog.Logger
+	Hub  *HubWriter
+	Log  *slog.Logger
 }
 
 // HubWriter configures how a hub writes the imports of a member.
@@ -97,12 +96,11 @@ type HubWriter struct {
 	TakeOver bool
 	// Member is the cluster that is written. An import that this leader wrote for another present
 	// member (IsMember) is skipped: both members are the same cluster.
-	Member   string
-	IsMember func(name string) bool
-	// CreateNamespaces reports whether to create the namespaces of imports.
+	Member           string
+	IsMember         func(name string) bool
 	CreateNamespaces func() bool
-	// Version is the resourceVersion of the status that Live returns; "": none. A write with an
-	// older version has no effect.
+	// Version is the resourceVersion of the status that Live returns. A write with an older version
+	// has no effect.
 	Version func(ref report.Ref) string
 	// Settled reports whether a cluster's exports are known or its grace period ended. Before that
 	// its entries stay unchanged.
@@ -355,12 +353,12 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 		status.Conditions = nil
 		err = write()
 	}
-	if undeclared(err) && status.Since != nil { // the installed CRD is even older
+	if undeclared(err) && status.Since != nil { // even older
 		status.Since = nil
 		err = write()
 	}
 	if missing(err) {
-		return nil // the namespace is missing
+		return nil
 	}
 	return err
 }
@@ -396,8 +394,8 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing has the options of an apply. Without force, fields of other managers cause a conflict.
-// version is the expected resourceVersion; "": any version. With dry, nothing is stored.
+// Without force, fields of other managers cause a conflict. version is the expected
+// resourceVersion; "": any version. With dry, nothing is stored.
 type writing struct {
 	force, dry bool
 	version    string

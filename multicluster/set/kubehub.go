@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the type of the condition that records the last write: by which hub, in which
-// epoch, as which member. It is in the hub's entry in the import's list of controllers.
+// conditionHub is the type of a condition, in the hub's entry among the controllers, that records
+// the hub, epoch and member of the last write.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
@@ -26,7 +26,7 @@ const (
 // EnqueueAll checks all imports again.
 func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
 
-// Begin allows writes of imports. In set.Set the first decision on exports allows them.
+// Begin allows writes of imports.
 func (k *Kubernetes) Begin() {
 	k.mu.Lock()
 	k.exports = map[objectid.Pool]inferenceapi.ImportedCluster{}
@@ -49,7 +49,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		return out, err
 	}
 	if slices.ContainsFunc(mine, func(c string) bool { return !hub.Settled(c) }) {
-		return Written{Clusters: mine}, nil // Hub enqueues the import again once the cluster is settled
+		return Written{Clusters: mine}, nil
 	}
 	status, imported := k.status(p, generation)
 	if !imported {
@@ -88,7 +88,6 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	return out, err
 }
 
-// fenced returns an error if another hub, or a later leader of this hub, writes an import.
 func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error {
 	hub := k.cfg.Hub
 	by, ok := writtenBy(live)

@@ -153,8 +153,6 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 }
 
-// note reports the problem of a pool's import: clusters that were left out, or why it cannot be
-// written.
 func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	k.mu.Lock()
 	_, had := k.problems[p]
@@ -194,11 +192,9 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-// writeTimeout bounds the requests for one import.
 const writeTimeout = 30 * time.Second
 
-// writeImport writes our part of an import, or removes it. left maps clusters that were left out to
-// reasons.
+// left maps clusters that were left out to reasons.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -387,8 +383,8 @@ func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.C
 	return clusters, true
 }
 
-// wantedStatus returns our part of an import's status. Endpoints are left out: they never pass
-// through an API server.
+// wantedStatus returns our part of an import's status, without endpoints: they never pass through
+// an API server.
 func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
 	now metav1.Time) inferenceapi.InferencePoolImportStatus {
 	out := *deepcopy.Of(status)
@@ -419,8 +415,8 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition records since when a hub imports a cluster, by the condition Ready. This time
-// is the age of the import's names, because the importing cluster has no Offer.
+// importedCondition records since when a hub imports a cluster. This time is the age of the
+// import's names, because the importing cluster has no Offer.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)
@@ -433,8 +429,7 @@ func importedCondition(list []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle keeps the transition times of conditions whose status did not change, and sets the other
-// times to now.
+// settle keeps the transition times of conditions whose status did not change.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]

@@ -54,7 +54,6 @@ func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	}
 }
 
-// exportConditions returns the conditions of a PoolExport, for kstatus, without times.
 func exportConditions(r registry.Record) []metav1.Condition {
 	accepted := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"}
 	reconciling := metav1.Condition{Type: "Reconciling", Status: metav1.ConditionFalse, Reason: "Accepted"}
@@ -71,16 +70,13 @@ func exportConditions(r registry.Record) []metav1.Condition {
 	return []metav1.Condition{accepted, reconciling, stalled}
 }
 
-// ownConditions returns the conditions of this cluster's own exports.
 func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
 
-// settled reports whether an export of this cluster has its conditions. Earlier releases wrote
-// none.
+// settled reports whether an export has its conditions, which earlier releases did not write.
 func settled(list []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
 }
 
-// know records the conditions of PoolExports in the cluster.
 func (k *Kubernetes) know(list []v1alpha1.PoolExport) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,7 +88,6 @@ func (k *Kubernetes) know(list []v1alpha1.PoolExport) {
 	}
 }
 
-// conditions adds the times of the last transitions to an export's conditions.
 func (k *Kubernetes) conditions(id registry.RecordID, want []metav1.Condition) []metav1.Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,11 +19,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server rejects the status of an import as a whole, although it has entries of several
-// clusters. So entries that cause a rejection are left out. Entries fit the schema
-// (ImportedCluster.Violation), but admission policies may reject them.
+// An API server rejects the status of an import as a whole, so entries that cause a rejection are
+// left out. Entries fit the schema, but admission policies may reject them.
 
-// rejectedFor is how long a rejected entry is left out, unless it changes.
+// rejectedFor is how long a rejected entry is left out, unless the entry changes.
 const rejectedFor = 10 * time.Minute
 
 const longestWhy = 400
@@ -34,7 +33,6 @@ type rejection struct {
 	at    time.Time
 }
 
-// rejects reports whether an API server rejected a write, and would reject it again.
 func rejects(err error) bool {
 	var status apierrors.APIStatus
 	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -43,7 +41,7 @@ func rejects(err error) bool {
 	switch status.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return true
-	case http.StatusInternalServerError: // a broken webhook causes this status, too: it is no rejection
+	case http.StatusInternalServerError: // a broken webhook causes this status, too
 		return slices.ContainsFunc(unstorable, func(text string) bool {
 			return strings.Contains(status.Status().Message, text)
 		})
@@ -65,7 +63,6 @@ func accepts(err error) bool {
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
-// brief shortens an API server's error to one line.
 func brief(err error) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
 	if len(text) > longestWhy {
@@ -92,8 +89,6 @@ func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	return s
 }
 
-// acceptable removes clusters that have no room in the import or were rejected before. live is the
-// current status.
 func (k *Kubernetes) acceptable(
 	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
 ) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
@@ -114,15 +109,13 @@ func (k *Kubernetes) acceptable(
 	return lessClusters(want, left), left
 }
 
-// sameEntry reports whether two entries of a cluster are equal except for conditions.
 func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	x, y := *a, *b
 	x.Conditions, y.Conditions = nil, nil
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the part of a status that the API server accepts, returns it, and adds
-// rejected clusters to left.
+// writeAccepted adds to left the clusters that the API server rejects.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -137,7 +130,7 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // it was written, perhaps after a conflict
+	if len(applied.Controllers) > 0 { // perhaps written after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}

@@ -23,16 +23,13 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a starting process waits for the first certificate. It allows
-	// several reads of the authority's Secret.
 	certifyTimeout = 10 * time.Second
 	// certifyInterval is the longest delay before Gateways get a certificate of a new authority.
 	// Members have trusted this authority for days.
 	certifyInterval = 30 * time.Second
 )
 
-// certify renews the certificate that Gateways present to members until ctx ends. Each process
-// makes its own.
+// Each process makes its own certificate for Gateways.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -74,9 +71,8 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate waits for the Gateways' certificate if there are members, but not longer than
-// certifyTimeout. Call it before serving proxies. A proxy without the certificate would lose its
-// connections between peer listeners.
+// AwaitCertificate waits for the Gateways' certificate, at most certifyTimeout. Call it before
+// serving proxies, which would otherwise lose connections between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0
@@ -153,8 +149,6 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	return out
 }
 
-// trustedMembers returns the members with certificates that may vouch for them, sorted, and
-// findings about other certificates.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
 	now, share := s.now(), certificates.Share(len(set.Spec.Members))
 	for i, m := range set.Spec.Members {
@@ -180,13 +174,11 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 
 const maxUntrusted = 4
 
-// untrusted returns the findings about certificates that do not vouch for a member: in the bundle,
-// then in the published bundle.
 func untrusted(
 	owner report.Ref, i int, m *v1alpha1.ClusterSetMember, problems [][]error, now time.Time,
 ) (out []report.Finding) {
 	if CheckBundle(m.Peer.Bundle, now) != nil {
-		problems[0] = nil // reported by mistakes
+		problems[0] = nil
 	}
 	field := fmt.Sprintf("spec.members[%d]", i)
 	for source, list := range problems {

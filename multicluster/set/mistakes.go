@@ -64,7 +64,6 @@ func (s *Set) reportDue() bool {
 	return s.adopted.spec != nil && !s.problems.mistaken.fresh(s.adopted.spec, s.now())
 }
 
-// mistakes returns findings that the schema does not prevent. They do not affect other members.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
 	add := func(severity report.Severity, field, problem, fix string) {
@@ -124,8 +123,7 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports mistakes in a pool's export annotations while no Set runs that decides on its
-// export. spec is nil without a ClusterSet.
+// annotations reports mistakes in a pool's export annotations while no Set runs. spec may be nil.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {
@@ -143,12 +141,11 @@ func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) [
 type ranged struct {
 	netip.Prefix
 	cluster, field string
-	place          int // index among all ranges
+	place          int
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
-// narrower, or else the later range. The ClusterSet's ranges for a member override its published
-// ranges.
+// overlaps returns findings about overlapping pod ranges of two clusters, at the narrower, or else
+// the later range. The ClusterSet's ranges for a member override its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -174,7 +171,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 		}
 	}
 	// Ranges are nested or disjoint, so in this order each range follows the ranges that contain
-	// it. A hundred members may publish 64 ranges each.
+	// it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
 	// the widest range around r, and within it the widest of another cluster

@@ -44,7 +44,8 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 
 const summarized = 8
 
-// summary formats findings for a condition. A status on Kubernetes has no other place for findings.
+// summary formats findings for a condition, because a status on Kubernetes has no other place for
+// them.
 func summary(findings []report.Finding) string {
 	var parts []string
 	for _, f := range findings[:min(len(findings), summarized)] {

@@ -120,9 +120,8 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due has the pools whose imports must be updated. One call of assemble updates them for all
-// waiting calls: if a hundred members with the same hundred pools connect at once, each snapshot
-// changes all imports.
+// One call of assemble updates the pools of all waiting calls, because snapshots of many members
+// may change the same imports.
 type due struct {
 	running sync.Mutex
 	// revision is the newest translated revision. waiting has the placements of newer Offers, which
@@ -134,7 +133,6 @@ type due struct {
 	pools map[objectid.Pool]struct{}
 }
 
-// untranslated has the placements of a pool that wait for the translation of a revision.
 type untranslated struct {
 	revision uint64
 	placed   []registry.Placement
@@ -248,14 +246,12 @@ func (s *Set) place(a imports.Assembled) {
 	}
 }
 
-// Import returns the cluster set's part of an import's status. generation is the object's
-// generation. imported is false if no object is needed.
+// Import returns the cluster set's part of an import's status. imported is false if no object is
+// needed.
 func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }
 
-// show reports the clusters of a pool's import that are not Ready. Translation reports the clusters
-// that it cannot use.
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
 	if s.importer.NoneAllowed(p) { // a finding about the member counts it

@@ -30,15 +30,15 @@ const (
 	maxLocal = 16 << 20
 )
 
-// fileRecords implements Records in a folder: a file per member, a line per record, the member's
-// own record first.
+// fileRecords implements Records in a folder: a file per member, with the member's own record
+// first.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string
 	limit  int // of all files, in bytes; 0: no limit
 
 	mu    sync.Mutex
-	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines of the cluster's file
+	kept  map[string]map[objectid.Pool][]byte
 	sizes map[string]int
 }
 
@@ -96,7 +96,7 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 		}
 		f.kept[cluster], f.sizes[cluster] = map[objectid.Pool][]byte{}, 0
 		for i := range list {
-			if l, err := encodeRecord(&list[i]); err == nil { // it was decoded from such a line
+			if l, err := encodeRecord(&list[i]); err == nil {
 				f.kept[cluster][list[i].Pool] = l
 				f.sizes[cluster] += len(l)
 			}

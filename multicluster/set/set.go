@@ -38,7 +38,6 @@ type Board interface {
 type Records interface {
 	// Load returns all records, sorted. It skips damaged records and names them in an error.
 	Load(ctx context.Context) ([]registry.Record, error)
-	// Save stores changed records and deletes others.
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
 }
 
@@ -49,24 +48,24 @@ type Config struct {
 	StateDir string
 	// Disk has the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
-	// Identity is called when this process begins to publish. uid differs if another cluster takes
-	// the name later; epoch grows with each publishing process.
+	// Identity is called when this process begins to publish. epoch grows with each publishing
+	// process.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
 	// Authority stores the CA that signs this cluster's certificates for members.
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores endpoints, which never pass through an API server, in this process's state
-	// folder. So a restart keeps endpoints of unreachable members. nil: Records store endpoints.
+	// Local stores endpoints, which never pass through an API server. So a restart keeps endpoints
+	// of unreachable members. nil: Records store endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
-	// always. Every process subscribes and imports.
+	// always.
 	Leading func() bool
 	// Listen opens the port for members when this process begins to publish; the Set closes it.
 	// nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
 	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
-	// TCP. Simulations set them.
+	// TCP.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
@@ -74,38 +73,34 @@ type Config struct {
 	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
 	// conditions are shown on the board.
 	Imported func(pools []objectid.Pool)
-	// Pickers are the addresses at which other clusters reach this process's picker, if any.
-	// Cleartext means that the picker serves gRPC without TLS.
+	// Pickers are the addresses of this process's picker for other clusters. Cleartext means that
+	// the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick is true if the picker serves members' Gateways, but no other gateways of other
-	// clusters. It needs Gateways with a peer listener here.
+	// MembersPick means that the picker serves members' Gateways, but no other gateways of other
+	// clusters.
 	MembersPick bool
-	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again after
-	// changes of PickerService, "namespace/name".
+	// PickersOf returns Pickers from the store, again after changes of PickerService
+	// ("namespace/name"); nil: Pickers is used.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	// Offers is export.Config.Offers.
-	Offers map[objectid.Pool]int32
-	// Services is called with the Services, "namespace/name", whose EndpointSlices are needed, and
+	Offers        map[objectid.Pool]int32
+	// Services is called with the Services ("namespace/name") whose EndpointSlices are needed, and
 	// with the keys of store.ByLabel whose Pods are needed. nil: the store has all of them.
 	Services func(keys, pods []string)
 	// Namespace reports whether a namespace exists here or may be created; nil: all namespaces
-	// exist. It is called again when a Namespace changes.
+	// exist.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
 	// GatewayReached returns a Gateway's addresses for other clusters, and a function from bound
 	// ports to ports there (0: none yet). nil: bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
-	// ServerOptions extend the options of the server for members.
-	ServerOptions []grpc.ServerOption
-	// Drain is how long requests to a withdrawn export may continue.
-	Drain time.Duration
+	ServerOptions  []grpc.ServerOption
+	Drain          time.Duration
 	// Budget limits the exports of all members together; 0: the registry's default.
 	Budget int
-	// Load, if set, receives the load of members' pools that Federation requested.
-	Load func(objectid.Member, federation.Load)
+	Load   func(objectid.Member, federation.Load)
 	// InFlight returns how many requests of other clusters this process's picker has in flight;
 	// nil: unknown.
 	InFlight func() int64
@@ -134,10 +129,10 @@ type Set struct {
 	local    local
 
 	reporting  sync.Mutex // held while a report is made
-	writing    sync.Mutex // of the MemberFile
-	publishing sync.Mutex // of Memberships and Exports
+	writing    sync.Mutex // held while the MemberFile is written
+	publishing sync.Mutex // held while Memberships and Exports are published
 
-	mu       sync.Mutex // of everything below
+	mu       sync.Mutex // guards everything below
 	adopted  adopted
 	link     link
 	problems problems
@@ -147,52 +142,48 @@ type Set struct {
 // signals start steps of the loops of Run. The first three channels close once; the others have one
 // element.
 type signals struct {
-	begun      chan struct{} // the first ClusterSet
-	certified  chan struct{} // the first certificate of Gateways
-	decided    chan struct{} // the first decision on exports: publishing earlier would withdraw all exports
+	begun      chan struct{}
+	certified  chan struct{}
+	decided    chan struct{} // publishing before the first decision would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
-	leading    chan struct{} // Config.Leading may have changed
+	leading    chan struct{}
 	led        chan struct{} // this process began to publish
-	reportable chan struct{} // the report on members may have changed
+	reportable chan struct{}
 }
 
-// local has the pools that this cluster can export, by the last translation.
 type local struct {
 	mu        sync.Mutex // held while a change is followed, or a decision made
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
-	taken     map[objectid.Pool][]string // clusters of an import whose entries belong to other controllers
-	services  []string                   // Services whose EndpointSlices are read
-	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
-	annotated map[objectid.Pool]bool     // pools with an annotation about exports
-	alone     []report.Report            // on annotated pools, without a ClusterSet
+	taken     map[objectid.Pool][]string // clusters of an import with entries of other controllers
+	services  []string
+	nodePods  map[string][]string // keyed by store.LabelKey: Services whose Pods are read
+	annotated map[objectid.Pool]bool
+	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision
 }
 
-// adopted is the ClusterSet in use.
 type adopted struct {
-	spec      *v1alpha1.ClusterSet // nil: none
-	others    []report.Report      // on ClusterSets that are not in use
-	named     string               // this cluster's present name by spec or a ClusterProperty; "": none
-	findings  []report.Finding     // about named
-	name      string               // of this cluster, fixed by the first ClusterSet
-	exporting []string             // the namespaces of this cluster's exports, sorted
+	spec      *v1alpha1.ClusterSet
+	others    []report.Report
+	named     string // this cluster's present name; "": none
+	findings  []report.Finding
+	name      string   // of this cluster, fixed by the first ClusterSet
+	exporting []string // the namespaces of this cluster's exports, sorted
 }
 
-// link is this cluster's end of the exchange with members.
 type link struct {
 	federation  *federation.Federation // nil before the first ClusterSet
 	authority   *authority.Authority
-	certificate authority.Certificate // of the Gateways
-	unserved    string                // why this process cannot publish
+	certificate authority.Certificate
+	unserved    string
 }
 
-// problems are reported until they are resolved.
 type problems struct {
-	rejected  map[string]string // by member
-	damaged   string            // records that could not be read
+	rejected  map[string]string
+	damaged   string
 	mistaken  mistaken
-	untrusted []report.Finding // certificates of members that do not vouch for them
+	untrusted []report.Finding
 }
 
 // New makes a Set that is idle until a ClusterSet exists.

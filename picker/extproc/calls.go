@@ -8,13 +8,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MaxCalls bounds the open calls of another cluster at one process. Each call has a stream and a
-// goroutine until its request ends.
+// MaxCalls bounds the open calls of one other cluster at a process.
 const MaxCalls = 16384
 
-// Calls bounds the open calls of each other cluster separately, because a member of a cluster set
-// is not trusted to limit them. Calls whose connections prove no cluster share one bound. Calls of
-// this cluster's Gateways are not bounded.
+// Calls bounds the open calls of each other cluster. Calls whose connections prove no cluster share
+// one bound. Calls of this cluster's Gateways are not bounded.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64
@@ -31,7 +29,7 @@ func NewCalls(limit int) *Calls {
 	return &Calls{limit: limit, open: map[string]int{}}
 }
 
-// Excess returns the number of calls that were rejected because of the limit.
+// Excess returns the number of calls that the limit rejected.
 func (c *Calls) Excess() uint64 { return c.excess.Load() }
 
 func (c *Calls) begin(cluster string) (err error) {

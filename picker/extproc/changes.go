@@ -14,25 +14,22 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Bounds of a remote picker's changes to a request.
 const (
 	maxChangedHeaders = 64
-	maxChangedBytes   = 32 << 10 // bytes of names and values
-	// maxBodyGrowth bounds the growth of a body, in bytes. A picker may add the token IDs of a long
-	// prompt.
+	maxChangedBytes   = 32 << 10 // of names and values
+	// maxBodyGrowth is in bytes. A picker may add the token IDs of a long prompt.
 	maxBodyGrowth = 4 << 20
 )
 
-// Changes are a remote picker's changes to a request, without its choice of endpoints.
+// Changes are a remote picker's changes to a request, except its choice of endpoints.
 type Changes struct {
-	headers  *extprocv3.HeaderMutation // may be nil
+	headers  *extprocv3.HeaderMutation
 	body     []byte
-	replaced bool // body replaces the request's body
-	bytes    int  // bytes of names and values
+	replaced bool
+	bytes    int
 }
 
-// connectionHeaders control the connection and the message framing; ownHeaders belong to the
-// gateway. A remote picker may change neither.
+// A remote picker may change neither connectionHeaders nor ownHeaders.
 var (
 	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
 		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
@@ -116,11 +113,10 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned compares the body that a remote picker returns with the body sent to it. It keeps a copy
-// only of a changed body.
+// returned copies a remote picker's body only if it differs from the sent body.
 type returned struct {
 	sent    mem.BufferSlice
-	size    int // length of sent
+	size    int
 	same    int // length of the unchanged beginning
 	own     []byte
 	changed bool

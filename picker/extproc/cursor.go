@@ -10,8 +10,6 @@ import (
 
 var errTruncated = errors.New("message ends inside a field")
 
-// maxGroupDepth bounds the nesting of unknown groups, which are skipped. The protocol has no
-// groups.
 const maxGroupDepth = 32
 
 // cursor reads protobuf from gRPC's buffers without joining them.
@@ -19,7 +17,7 @@ type cursor struct {
 	bufs mem.BufferSlice
 	cur  []byte // rest of bufs[idx]
 	idx  int
-	left int // bytes left in all buffers
+	left int
 }
 
 func newCursor(bufs mem.BufferSlice) cursor {
@@ -71,7 +69,6 @@ func (c *cursor) tag() (protowire.Number, protowire.Type, error) {
 	return num, typ, nil
 }
 
-// length reads the length of a length-delimited field. It returns an error if fewer bytes are left.
 func (c *cursor) length() (int, error) {
 	v, err := c.varint()
 	if err != nil {
@@ -83,7 +80,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns the next n bytes: a view if one buffer has all of them, otherwise a copy.
+// bytes returns a view if one buffer has all n bytes, otherwise a copy.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil
@@ -107,7 +104,7 @@ func (c *cursor) bytes(n int) []byte {
 	return b
 }
 
-// slice appends views of the next n bytes to dst. Each view has a reference of its own.
+// slice appends views of the next n bytes to dst. Each view holds a reference.
 func (c *cursor) slice(dst mem.BufferSlice, n int) mem.BufferSlice {
 	for n > 0 {
 		c.advance()
@@ -173,8 +170,7 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 	return fmt.Errorf("wire type %d does not exist", typ)
 }
 
-// fields calls f for every field of the flat message b. val is the content of a length-delimited
-// field, num64 the value of a varint. Fields of other wire types are skipped.
+// fields calls f for each length-delimited field of b, with val, and for each varint, with num64.
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -35,25 +35,25 @@ const (
 	ModeFullDuplexStreamed Mode = 4
 )
 
-// Message is one ProcessingRequest, reduced to the fields that a picker reads. Slices of its data
-// are valid until Free.
+// Message is one ProcessingRequest, reduced to the fields that a picker reads. Its slices are valid
+// until Free.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool // of headers or of a body chunk; true for end_of_stream_without_message, too
+	EndOfStream bool // also true for end_of_stream_without_message
 	// Observe is observability_mode: the picker must not respond.
 	Observe bool
 	// RequestMode and ResponseMode are ModeUnknown except in a stream's first message.
 	RequestMode, ResponseMode Mode
-	// Body consists of views of the chunk. Each view holds a reference until Free or TakeBody.
+	// Body has views of the chunk. Each view holds a reference until Free or TakeBody.
 	Body mem.BufferSlice
 
 	bodyEnd, bodyEndAlone bool // end_of_stream and end_of_stream_without_message
 
-	raw     mem.BufferSlice // the whole message
-	headers [][]byte        // encoded HeaderMaps
-	named   [names][]byte   // first values of the headers in nameOf; nil if absent
+	raw     mem.BufferSlice
+	headers [][]byte
+	named   [names][]byte // first values; nil if absent
 	context [][]byte
-	routing bool // headers contains one of endpointpicker.RoutingHeaders
+	routing bool
 }
 
 var messages = sync.Pool{New: func() any { return new(Message) }}
@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body earlier than the message. The message must have no headers.
+// DropBody frees the body before the message, which must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()
@@ -81,7 +81,7 @@ func (m *Message) DropBody() {
 	m.Body, m.raw = m.Body[:0], m.raw[:0]
 }
 
-// TakeBody appends the body's views to dst and gives their references to the caller.
+// TakeBody appends the body's views to dst. The caller then owns their references.
 func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	dst = append(dst, m.Body...)
 	clear(m.Body)
@@ -89,7 +89,7 @@ func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	return dst
 }
 
-// unmarshal reads data and keeps references to it. After an error the caller frees m.
+// unmarshal keeps references to data. After an error the caller frees m.
 func (m *Message) unmarshal(data mem.BufferSlice) error {
 	m.RequestMode, m.ResponseMode = ModeUnknown, ModeUnknown
 	data.Ref()
@@ -128,8 +128,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads one member of the oneof. As in all protobuf readers, a later member replaces an
-// earlier member with another number, and merges with one that has the same number.
+// A later member of the oneof merges with an earlier one of the same number, and replaces any
+// other, as in all protobuf readers.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {

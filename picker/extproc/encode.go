@@ -11,71 +11,62 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxChunk bounds the body bytes in one StreamedBodyResponse. Envoy limits an ext_proc message to
-// 64 KiB; the rest is for framing.
+// MaxChunk bounds the body bytes in one StreamedBodyResponse. Envoy limits a message to 64 KiB.
 const MaxChunk = 62 << 10
 
 // Answer is a Picker's decision about one request.
 type Answer struct {
-	// Status is 0 for a pick. Otherwise it is the status of an immediate response: 429 or 503 by
-	// the protocol, 413 for a body that is too large, 400 for an invalid body, 200 with a Body.
+	// Status is 0 for a pick, otherwise the HTTP status of an immediate response.
 	Status int
-	// Endpoints is the pick. Each is "ip:port", or "envoy://hops/NAME" for a hop. The Picker owns
-	// the memory until the End of Track.
+	// Endpoints are "ip:port", or "envoy://hops/NAME" for a hop. The Picker may reuse the memory
+	// after the End of Track.
 	Endpoints List
-	// MaxRetries is the value of x-envoy-max-retries. If it is negative, the header is not changed.
+	// MaxRetries is the value of x-envoy-max-retries. A negative value changes nothing.
 	MaxRetries int
-	// HeadersLimit is how long an endpoint may take to send headers before Envoy tries the next
-	// endpoint in parallel; 0 means no limit.
+	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
+	// parallel; 0 means no limit.
 	HeadersLimit time.Duration
-	// Headers are set in the request. They are from endpointpicker.RoutingHeaders; the other
-	// headers of that list are removed.
+	// Headers are set in the request. All other endpointpicker.RoutingHeaders are removed.
 	Headers []Header
-	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. The body must
-	// be read (BodyPolicy.OwnWorkers).
+	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs
+	// BodyPolicy.OwnWorkers.
 	TokenData []byte
 	// TokenIDs replaces the body's "token_ids", if not nil. It needs BodyPolicy.Process.
 	TokenIDs []byte
-	// Changes are a remote picker's changes to the request.
-	Changes Changes
-	// Pool and Lease appear in the access log, in the metadata namespace "penstock". They are not
-	// set without a lease.
+	Changes  Changes
+	// Pool and Lease appear in the access log, if Lease is set.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server stores the response, so the gateway reads the response's ID
-	// (translator/envoy, response.lua).
+	// Keeps means that the server stores the response, so the gateway reads the response's ID.
 	Keeps bool
-	// Used appears in the access log, too (accesslog.PickText); "" if no gate decided the request.
+	// Used is an accesslog.PickText for the access log, or "".
 	Used string
 	// Reason is short and stable ("pool_full"), for x-penstock-reason. Message is for display. Both
 	// need a Status.
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// RetryAfter is the value of Retry-After, rounded up to seconds. Dropped is the value of
-	// x-llm-d-request-dropped-reason. Both need a Status; a zero value omits the header.
+	// RetryAfter is rounded up to seconds. Dropped is the value of x-llm-d-request-dropped-reason.
+	// Both need a Status.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
-	// served; "" means the one in Config.Names.
+	// ServedNamespace is the metadata namespace of the endpoint that served; the default is in
+	// Config.Names.
 	ServedNamespace string
-	// Track receives the response's headers and the stream's end; may be nil.
-	Track Tracker
+	Track           Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then calls another
 	// picker, or continues without a pick.
 	Unavailable bool
-	// Pass forwards the request unchanged and without a pick. It applies while the call has only
-	// sent headers.
+	// Pass forwards the request without a pick, if the gateway has only sent headers.
 	Pass bool
-	// Passthrough is a remote picker's encoded ImmediateResponse. It is sent instead of a response
-	// with Status.
+	// Passthrough is a remote picker's encoded ImmediateResponse, which replaces Status.
 	Passthrough []byte
 }
 
 // List is a pick's endpoints in order.
 type List []string
 
-// String returns the list as on the wire, separated by commas.
+// String returns the list as on the wire, comma-separated.
 func (l List) String() string { return strings.Join(l, ",") }
 
 // Lease is the ID of a request in flight. The zero value means no lease.
@@ -105,7 +96,7 @@ type Response struct {
 
 // Tracker follows one request after its pick. The stream's goroutine calls its methods, End last.
 type Tracker interface {
-	// Response receives the response's headers. It returns a header to set, or the zero Header.
+	// Response returns a header to set, or the zero Header.
 	Response(Response) Header
 	// Begun is called at the first body byte, if the gateway sends bodies as they arrive.
 	Begun()
@@ -133,11 +124,10 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message backwards, so that a nested message's length is known when its tag is
-// written.
+// writer encodes a message backwards: a nested message's length is known when its tag is written.
 type writer struct {
 	buf []byte
-	at  int // offset of the first byte written
+	at  int
 }
 
 func (w *writer) len() int { return len(w.buf) - w.at }
@@ -195,8 +185,7 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers). The new value
-// replaces all values of the header.
+// header sets a header in HeaderMutation.set_headers.
 func (w *writer) header(name string, value ...string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
@@ -218,13 +207,12 @@ func (w *writer) field(key string, value ...string) {
 
 // namespace makes the fields since mark a Struct with this name in dynamic_metadata.
 func (w *writer) namespace(name string, mark int) {
-	w.close(5, mark) // Value.struct_value: the fields are the payload of the Struct
+	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)
 	w.str(1, name)
 	w.close(1, mark)
 }
 
-// A response to trailers can only carry metadata, no header mutation.
 func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
 	if c.replaced {
 		w := newWriter(replyBytes)
@@ -239,7 +227,8 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// pick writes a message whose last field is the oneof, so that a new body can follow.
+// The oneof is the last field, so that a new body can follow. A response to trailers can only carry
+// metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -280,7 +269,7 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	}
 	if a.HeadersLimit > 0 {
 		w.header("x-envoy-upstream-rq-per-try-timeout-ms", strconv.FormatInt(a.HeadersLimit.Milliseconds(), 10))
-		w.header("x-envoy-hedge-on-per-try-timeout", "true") // with it, a timeout ends no attempt, not even the last
+		w.header("x-envoy-hedge-on-per-try-timeout", "true") // a timeout then ends no attempt, not even the last
 	}
 	w.header(names.Destination, a.Endpoints...)
 	c.headers(w)
@@ -288,11 +277,11 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	w.varint(uint64(w.len() + size))
 	w.tag(1, protowire.BytesType) // HeadersResponse.response, BodyResponse.response
 	w.varint(uint64(w.len() + size))
-	w.tag(phase, protowire.BytesType) // the oneof
+	w.tag(phase, protowire.BytesType)
 }
 
 func (w *writer) lease(l Lease) {
-	var memory [13]byte // fits the largest number
+	var memory [13]byte
 	digits := strconv.AppendUint(memory[:0], l.Number, 36)
 	entry := w.len()
 	w.text(string(digits))
@@ -304,8 +293,7 @@ func (w *writer) lease(l Lease) {
 	w.close(1, entry)
 }
 
-// Dynamic metadata that contains a pick's pool and lease, for the access log. The filter's
-// receiving_namespaces must list MetadataNamespace and envoy.lb.
+// The filter's receiving_namespaces must list MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
 	MetadataPool      = "pool"
@@ -363,13 +351,12 @@ func errorBody(a *Answer, anthropic bool) string {
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
-		return "" // unreachable: strings always marshal
+		return ""
 	}
 	return string(body)
 }
 
-// Responses without changes: an empty member of the oneof. All streams share them. They hold no
-// pooled memory, so gRPC's Free has no effect.
+// All streams share these replies: they hold no pooled memory, so gRPC's Free has no effect.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)
@@ -408,13 +395,12 @@ func passReply(phase protowire.Number) *reply {
 	return w.done()
 }
 
-// echoReply sends a chunk of a body back, as FULL_DUPLEX_STREAMED requires. chunk has at most
-// MaxChunk bytes. The reply takes its references.
+// echoReply returns a chunk of at most MaxChunk bytes, as FULL_DUPLEX_STREAMED requires. The reply
+// takes the chunk's references.
 func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
 	size := chunk.Len()
 	w := newWriter(48)
-	// The body is the last field of every enclosing message, so one short buffer precedes its
-	// bytes.
+	// The body is the last field of every enclosing message, so one short buffer precedes it.
 	lengths := func(n int) { w.varint(uint64(n)) }
 	lengths(size)
 	w.tag(1, protowire.BytesType) // StreamedBodyResponse.body

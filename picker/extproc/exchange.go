@@ -20,52 +20,48 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string   // Gateway ("namespace/name") whose key the call has; "" if calls need no key
-	Member      string   // the other cluster that the connection proves; "" if it proves none
-	Pool        string   // "" if the gateway named none
-	Open        bool     // see MetadataKeyOpen
-	Imported    bool     // from another cluster's gateway, which imports the pool
-	One         bool     // the gateway reads a single address: Envoy's ORIGINAL_DST clusters read no list
-	Retries     int      // by the route's retry policy
-	Fixed       bool     // see MetadataKeyTries
-	Exact       bool     // see MetadataKeyUsage
-	Spill       []string // targets, in order
-	Subset      string   // label selector of the endpoints; "" for all
-	Pools       []string // of the route's rule; nil if the gateway does not list them
-	Last        bool     // the request was already spilled
-	Bodyless    bool     // the request ended with its headers
-	TraceParent string   // W3C trace context of the ext_proc call; "" without tracing
+	Gateway     string // "namespace/name" whose key the call has; "" if calls need no key
+	Member      string // other cluster that the connection proves; "" if none
+	Pool        string
+	Open        bool // see MetadataKeyOpen
+	Imported    bool // from a gateway of another cluster
+	One         bool // the gateway reads one address (ORIGINAL_DST)
+	Retries     int
+	Fixed       bool // see MetadataKeyTries
+	Exact       bool // see MetadataKeyUsage
+	Spill       []string
+	Subset      string   // label selector; "" for all
+	Pools       []string // of the route's rule; may be nil
+	Last        bool
+	Bodyless    bool
+	TraceParent string // "" without tracing
 	Headers     *Message
-	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED if the pool requires bodies
-	// (BodyPolicy.Whole) or keeps them. If the pool only keeps them, Body may be incomplete.
+	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED with BodyPolicy.Whole or Keep. With Keep
+	// alone, Body may be incomplete.
 	Body mem.BufferSlice
-	// Facts are zero without a body, and if too many bodies are held. Their Chain is valid during
-	// Pick.
+	// Facts are zero without a body. Facts.Chain is valid during Pick.Answer.
 	Facts request.Facts
 
 	exchange *exchange
 	extended bool
 }
 
-// Reported means that an access log reports the request's end, because Penstock configures the
-// gateway and the gateway belongs to this cluster. For other gateways, the call's end is the best
-// known end of the request.
+// Reported reports whether an access log reports the request's end: only gateways of this cluster
+// that Penstock configures have such a log.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
-// MaxExtension bounds Extend, below Envoy's configured maximum (translator/envoy,
-// maxMessageTimeout).
+// MaxExtension bounds Extend. It is below Envoy's maximum (translator/envoy, maxMessageTimeout).
 const MaxExtension = 290 * time.Second
 
-// Extend makes the gateway wait up to d from now for the next response, instead of 2 s. It works
-// once per request, because Envoy accepts it once per message. In FULL_DUPLEX_STREAMED, where
-// responses have no timeout, it does nothing.
+// Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
+// counts, because Envoy accepts one for each message. FULL_DUPLEX_STREAMED has no timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
 		return
 	}
 	r.extended = true
-	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call, which ctx shows
+	_ = x.send(timeoutReply(min(d, MaxExtension)))
 }
 
 // ShowsFirstByte reports whether the gateway sends the response's body as it arrives.
@@ -84,26 +80,26 @@ type exchange struct {
 
 	request      Request
 	policy       BodyPolicy
-	served       string // metadata namespace of the endpoint that served
+	served       string
 	requestMode  Mode
 	responseMode Mode
 	observe      bool
 
-	waiting bool // the pick waits for the body
+	waiting bool
 	size    int
-	held    int64            // bytes that this request holds in Bodies
+	held    int64
 	scanner *request.Scanner // nil before the first body bytes
-	spread  *request.Spread  // nil before the first body bytes, and if the pool needs no hash
+	spread  *request.Spread  // nil if the pool needs no hash
 	change  change
-	sent    mem.BufferSlice // body before changes, if the answer may change it further; otherwise nil
-	renamed mem.BufferSlice // sent with the replaced model, for the pool's processor; nil if the model stays
+	sent    mem.BufferSlice // body before changes, if the answer may change it further
+	renamed mem.BufferSlice // sent with the replaced model; nil if the model stays
 	rewrite *request.Rewriter
 
-	done        bool // the call may end
-	rejected    bool // an immediate response was sent, so no replies follow
-	requestEnd  bool // the end of the request was sent back to Envoy (FULL_DUPLEX_STREAMED)
+	done        bool
+	rejected    bool
+	requestEnd  bool // the end was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
-	begun       bool // the first byte of the response's body arrived
+	begun       bool
 	track       Tracker
 }
 
@@ -130,8 +126,7 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it. A message with the request's headers lives as long as
-// the stream.
+// handle answers one message and frees it. The request's headers live as long as the stream.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -191,8 +186,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.choose(replyRequestHeaders)
 	}
 	if !x.waits(m) {
-		// Envoy buffers the body for the picker unless the call ends. A gateway without an access
-		// log keeps the call, because the call's end is the request's end.
+		// Envoy buffers the body for the picker until the call ends. Without an access log, the
+		// call must last as long as the request.
 		x.done = x.request.Reported() && !x.policy.Whole &&
 			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)
@@ -200,9 +195,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// gRPC receives a whole message before the message is counted, so Envoy must not send a
-			// body without room for it. Envoy then does not send the body here, so members for the
-			// picker cannot be removed from it.
+			// gRPC would receive the whole body before it is counted. Process cannot remove members
+			// without the body, so the request gets a 503.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
@@ -215,14 +209,14 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.send(passRequestHeaders)
 	case ModeFullDuplexStreamed:
 		x.waiting = true
-		return nil // the pick answers the headers once the body is read
+		return nil
 	}
 	x.rewriteChunks()
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether the pick of a request waits for the body. A stream might never end: this
-// concerns upgrades, and gRPC except unary calls with a prompt. Multipart bodies have no prompt.
+// waits reports whether the pick waits for the body. Upgrades and gRPC streams may never end.
+// Multipart bodies have no prompt.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -248,7 +242,7 @@ func prefixed(value []byte, text string) bool {
 func (x *exchange) choose(phase protowire.Number) error {
 	x.waiting = false
 	a := x.pick.Answer()
-	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace) // from here on close ends the track
+	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace)
 	x.edit(&a)
 	x.endScan()
 	return x.answer(phase, &a)
@@ -307,7 +301,7 @@ func (x *exchange) requestBody(m *Message) error {
 	case !x.waiting && !streamed:
 		return x.send(passRequestBody)
 	case !x.waiting && x.requestEnd:
-		return nil // a repeated end of the body, already answered
+		return nil // a repeated end of the body
 	case !x.waiting:
 		x.requestEnd = m.EndOfStream
 		return x.echo(replyRequestBody, m.TakeBody(nil), m.EndOfStream)
@@ -317,8 +311,7 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
-		// The access log reports the request's end, so the call is no longer needed. A request from
-		// another cluster counts until its call ends.
+		// The access log reports the request's end, so the call may end.
 		x.done = x.request.Reported() && !x.request.Imported
 		err := x.choose(replyRequestBody)
 		x.dropBody()
@@ -329,8 +322,7 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts a body that is not read because too many bodies are held. It returns an answer
-// if the body is required, because of needed or the pool's policy.
+// overloaded returns an answer if needed or the policy requires the body.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
@@ -343,9 +335,8 @@ func (x *exchange) overloaded(needed bool) *Answer {
 
 func declared(m *Message) int64 { return int64(Digits(m.Header("content-length"), 12)) }
 
-// read reads a chunk of the body that the pick waits for, and holds it if it is needed later. It
-// returns an answer for a body that is too large. If too many bodies are held, whole is false: the
-// pick continues without the body, or read returns an answer.
+// read reads a chunk of the body that the pick waits for. If too many bodies are held, whole is
+// false: the pick continues without the body, or read returns an answer.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",
@@ -413,7 +404,7 @@ func (x *exchange) pickAndReturnBody(end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// echo sends body back in chunks. It consumes body's references, even if it returns an error.
+// echo sends body back in chunks and consumes its references, even after an error.
 func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) error {
 	if len(body) == 0 && !end {
 		return nil
@@ -443,8 +434,7 @@ func (x *exchange) requestTrailers() error {
 			}
 		}
 		if x.requestMode != ModeFullDuplexStreamed {
-			// BUFFERED with trailers and no body: the pick answers the trailers, which are the last
-			// message.
+			// BUFFERED without a body: the trailers are the last message.
 			return x.choose(replyRequestTrailers)
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {

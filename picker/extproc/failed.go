@@ -7,14 +7,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// HeaderDead marks the response of a dead server, so that the gateway retries the request at
-// another server.
+// HeaderDead marks a dead server's response, so that the gateway retries the request elsewhere.
 const HeaderDead = "penstock-server-dead"
 
 // Failures determines whether servers with failed responses are dead.
 type Failures interface {
-	// Dead reports whether a server of a pool is dead. gateway is the Gateway that picks from the
-	// pool. Dead may block.
+	// Dead reports whether a server of a pool is dead. It may block. gateway picks from the pool.
 	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
 }
 
@@ -35,6 +33,6 @@ func (s *Server) failed(stream grpc.ServerStream, c *call) error {
 	if err == nil && s.Failures.Dead(stream.Context(), s.Gateway(stream.Context()), c.pool, server) {
 		answer = headerReply(Header{HeaderDead, "1"})
 	}
-	_ = stream.SendMsg(answer) // fails if the request has ended
+	_ = stream.SendMsg(answer)
 	return nil
 }

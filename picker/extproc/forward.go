@@ -20,14 +20,14 @@ type conversation struct {
 	peer   *peer
 	q      *Request
 	cancel func()
-	extend func(time.Duration) // receives the time for which the remote picker extends the timeout
+	extend func(time.Duration)
 	answer RemoteAnswer
 	body   returned
-	quit   chan struct{} // closed when no further message is needed
+	quit   chan struct{}
 }
 
-// silence bounds the time between a remote picker's pick and the returned body. The protocol
-// requires the body, but not all pickers return it.
+// silence bounds the wait for the body after a remote picker's pick. The protocol requires the
+// body, but not all pickers return it.
 const silence = 250 * time.Millisecond
 
 type received struct {
@@ -89,15 +89,15 @@ func (c *conversation) send() error {
 			RequestBody: &extprocv3.HttpBody{Body: chunk, EndOfStream: body.Remaining() == 0},
 		}
 		if c.stream.Send(&extprocv3.ProcessingRequest{Request: m}) != nil {
-			break // the remote picker ended the stream; RecvMsg returns its answer or error
+			break // RecvMsg returns the remote picker's answer or error
 		}
 	}
 	return nil
 }
 
-// receive reads until the call ends. It discards messages after the answer, because unread messages
-// would prevent a remote picker from reading the response headers. It ends the call if the messages
-// are larger than the body and one more message.
+// receive reads until the call ends, because unread messages would prevent a remote picker from
+// reading the response headers. It ends the call if the messages after the answer are larger than
+// the body and one more message.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -168,17 +168,17 @@ func (c *conversation) take(r received) (done bool, err error) {
 }
 
 const (
-	maxEndpoints    = 16       // maximum of endpoints in a list; further ones are dropped
-	maxEndpointText = 64       // bytes of each; the longest IPv6 address with a port has 47
+	maxEndpoints    = 16       // further endpoints are dropped
+	maxEndpointText = 64       // bytes; an IPv6 address with a port has at most 47
 	maxImmediate    = 64 << 10 // bytes
-	maxMessages     = 64       // maximum of messages before the pick
+	maxMessages     = 64       // before the pick
 )
 
 func endpoints(list string) []string {
 	out := strings.SplitN(list, ",", maxEndpoints+1)
 	out = out[:min(len(out), maxEndpoints)]
 	for i, text := range out {
-		out[i] = strings.Clone(text[:min(len(text), maxEndpointText)]) // so that the list, which may be long, is freed
+		out[i] = strings.Clone(text[:min(len(text), maxEndpointText)]) // frees the list, which may be long
 	}
 	return out
 }
@@ -222,12 +222,12 @@ func (t *remoteTracker) Response(r Response) Header {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		_ = t.stream.Send(m) // fails if the remote picker has ended, which then needs no report
+		_ = t.stream.Send(m)
 	}
 	return Header{}
 }
 
-// A remote picker receives no response bodies.
+// Begun does nothing: a remote picker receives no response bodies.
 func (*remoteTracker) Begun() {}
 
 // End may be called from any goroutine, and repeatedly.
@@ -247,19 +247,18 @@ type encoded []byte
 
 type discarded int
 
-// remoteMessage has the fields of a ProcessingResponse that a relay needs, except header changes.
 type remoteMessage struct {
 	endpoints []string
 	problem   error
-	immediate []byte        // encoded ImmediateResponse, or nil
-	status    int           // of the immediate response
-	timeout   time.Duration // extension of the timeout that the remote picker requests
+	immediate []byte
+	status    int
+	timeout   time.Duration
 	body      bool
-	chunk     *extprocv3.StreamedBodyResponse // chunk of the body, or nil
+	chunk     *extprocv3.StreamedBodyResponse
 }
 
-// read decodes a message, and adds its header changes to the answer. A Remote decodes only one
-// message at a time, because many small fields take many times their size when decoded.
+// read decodes a message and adds its header changes to the answer. A Remote decodes one message at
+// a time, because many small fields take many times their size when decoded.
 func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	c.remote.decoding.Lock()
 	defer c.remote.decoding.Unlock()

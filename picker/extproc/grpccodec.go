@@ -8,9 +8,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes gateways' external
-// processing messages itself. It encodes all other messages (health, reflection, the access log,
-// calls of remote pickers) as ordinary proto messages.
+// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes ext_proc messages
+// of gateways itself, and all other messages as ordinary proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
 type codec struct{ proto encoding.CodecV2 }

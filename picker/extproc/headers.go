@@ -6,9 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// name is the index of a header that picks look up. One pass finds all of them: a pick by headers
-// then takes 4.0 us in addition to gRPC, and a pick with a prompt of 1 KB 4.9 us. With one pass for
-// each header, they take 5.2 and 8.2 us.
+// name is the index of a header that picks look up. One pass finds all of them, which saves a pick
+// 1.2 to 3.3 us.
 type name uint8
 
 const (
@@ -29,14 +28,12 @@ const (
 	nameTPOT
 	namePlainTTFT
 	namePlainTPOT
-	names // number of names with a value
+	names
 
-	// routing is the index of a header of endpointpicker.RoutingHeaders. Its value is not kept.
+	// routing is the index of all of endpointpicker.RoutingHeaders. Their values are not kept.
 	routing
 )
 
-// nameOf returns the index of a header's value in Message.named, or otherName. The compiled switch
-// compares lengths first.
 func nameOf[T string | []byte](text T) name {
 	switch string(text) {
 	case ":path":
@@ -83,7 +80,7 @@ func nameOf[T string | []byte](text T) name {
 }
 
 // Header returns a header's first value, or nil. name is in lower case; the name of a pseudo-header
-// begins with a colon. Current Envoys use raw_value; other data planes may still use value.
+// begins with a colon.
 func (m *Message) Header(name string) []byte {
 	if n := nameOf(name); n != otherName && n != routing {
 		return m.named[n]
@@ -127,9 +124,8 @@ func (m *Message) nameHeaders() {
 	}
 }
 
-// nextHeader reads one field of a HeaderMap, and returns the rest of the block. ok is false if the
-// field is not a header. If the block ends inside a field, it has no further headers. value is
-// never nil for a header.
+// ok is false if the field is not a header. Envoy sends raw_value; other data planes may send
+// value.
 func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	num, entry, rest := nextField(block)
 	if num != 1 {

@@ -6,9 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Subset returns the endpoints in the subset hint of a metadata namespace. set reports whether
-// there is a hint; an empty hint allows no endpoint. Entries are strings, "ip:port" or "ip"; values
-// of other types are skipped.
+// Subset returns the entries ("ip:port" or "ip") of the subset hint in a metadata namespace. set
+// reports whether there is a hint; an empty hint allows no endpoint.
 func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	value, ok := m.metadata(namespace, keySubset)
 	if !ok {
@@ -38,9 +37,8 @@ func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	return entries, true
 }
 
-// Served returns the endpoint that served the request ("ip:port"), or nil. Envoy sends it with the
-// response headers. A data plane with a namespace of its own for picks may still report the
-// endpoint in the protocol's namespace.
+// Served returns the endpoint that served the request ("ip:port"), or nil. A data plane with its
+// own namespace for picks may use the protocol's namespace here.
 func (m *Message) Served(namespace string) []byte {
 	value, ok := m.metadata(namespace, keyServed)
 	if !ok && namespace != namespaceLB {
@@ -101,7 +99,7 @@ const (
 	valueList   = 6
 )
 
-// Wire types of the members. A member with another wire type counts as an unknown field.
+// Members with another wire type count as unknown fields.
 var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type,
 	valueString: protowire.BytesType,
 	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
@@ -125,7 +123,7 @@ func structValue(b []byte) (kind protowire.Number, payload []byte) {
 		}
 		_, _, head := protowire.ConsumeTag(field)
 		v, _ := protowire.ConsumeBytes(field[head:])
-		if num == valueList { // repeated message fields merge
+		if num == valueList {
 			v = append(payload[:len(payload):len(payload)], v...)
 		}
 		payload = v

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Names are the names that a data plane and a picker use to exchange endpoints. The zero value
-// stands for the names of the endpoint picker protocol.
+// Names are the names with which a data plane and a picker exchange endpoints. The defaults are the
+// names of the endpoint picker protocol.
 type Names struct {
 	// Destination is the header and metadata key of a pick; default x-gateway-destination-endpoint.
 	Destination string
@@ -16,7 +16,6 @@ type Names struct {
 	Subset string
 }
 
-// Metadata namespaces and keys of the endpoint picker protocol.
 const (
 	namespaceLB     = "envoy.lb"
 	namespaceSubset = "envoy.lb.subset_hint"
@@ -25,14 +24,13 @@ const (
 	keyServed       = "x-gateway-destination-endpoint-served"
 )
 
-// WithDefaults returns n, with the protocol's names instead of empty ones.
+// WithDefaults returns n with the protocol's names instead of empty names.
 func (n Names) WithDefaults() Names {
 	return Names{cmp.Or(n.Destination, keyDestination), cmp.Or(n.Namespace, namespaceLB),
 		cmp.Or(n.Subset, namespaceSubset)}
 }
 
-// Reserved reports whether Destination is a header with another meaning, such as host, so that a
-// gateway would misread the pick.
+// Reserved reports whether Destination is a header with another meaning, such as host.
 func (n Names) Reserved() bool { return reserved(strings.ToLower(n.Destination)) }
 
 // DefaultNames returns the endpoint picker protocol's names.

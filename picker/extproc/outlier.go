@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// The first ejection lasts firstEjection, each further ejection twice as long as the previous one.
+// Each ejection lasts twice as long as the previous one.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
-// outlier ejects a picker that did not answer in time, so that only one request waits for it. As in
-// Envoy's outlier detection, an ejected picker gets no requests, and then one trial request.
-// Failures that are found at once, such as a closed connection, do not eject a picker.
+// outlier ejects a picker that did not answer in time, as Envoy's outlier detection does. After the
+// ejection, one trial request is sent. Failures that are found at once do not eject a picker.
 type outlier struct {
 	mu       sync.Mutex
 	failures int
 	until    time.Time
-	trial    bool // the trial request is in flight
+	trial    bool
 	err      error
 }
 
-// admit returns why no request may be sent now, or nil. trial is true for the first request after
-// an ejection. The caller passes the outcome of each admitted request to done.
+// admit returns why no request may be sent now, or nil. trial marks the first request after an
+// ejection. The caller passes the outcome of each admitted request to done.
 func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,9 +45,9 @@ func (o *outlier) open(now time.Time) bool {
 type outcome int
 
 const (
-	answered outcome = iota // the picker answered or failed at once, so it is not stalled
-	late                    // no answer in time
-	canceled                // the client canceled, so nothing is known about the picker
+	answered outcome = iota // the picker answered or failed at once
+	late
+	canceled
 )
 
 func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {

@@ -22,26 +22,24 @@ import (
 
 const (
 	connectTimeout = 500 * time.Millisecond
-	// turnTimeout bounds the wait for a remote picker's answer while another address can be tried.
+	// turnTimeout bounds the wait for an answer while another address can be tried.
 	turnTimeout = 700 * time.Millisecond
-	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that a request can still be spilled or
-	// answered.
+	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that the request can still be answered.
 	answerTimeout = 1700 * time.Millisecond
-	// maxMessage bounds a remote picker's messages, in bytes: a pick, or a chunk of a body.
+	// maxMessage bounds a remote picker's messages, in bytes.
 	maxMessage = 1 << 20
 )
 
-// pings detect a frozen or disconnected remote picker while calls are open. By default, servers of
-// gRPC-Go close the connections of clients that ping more often; a client of gRPC-Go then pings
-// less often.
+// pings detect a frozen or disconnected remote picker while calls are open. A gRPC-Go server with
+// default settings may close a connection that pings this often; the client then pings less often.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
 type RemoteConfig struct {
 	Addrs []dial.Address // tried in order; required
 	TLS   dial.TLS       // for addresses that are not Cleartext
-	Names Names          // used by the remote picker
-	Pool  string         // sent to a remote picker with several pools; "" sends none
+	Names Names
+	Pool  string // sent to a remote picker with several pools; "" sends none
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
@@ -57,7 +55,7 @@ type Remote struct {
 type peer struct {
 	*grpc.ClientConn
 	outlier outlier
-	returns atomic.Bool // the picker returned a body before
+	returns atomic.Bool
 }
 
 // ErrClosed is the error of Ask after Close.
@@ -108,34 +106,29 @@ func (r *Remote) release() {
 
 // RemoteAnswer is a remote picker's response.
 type RemoteAnswer struct {
-	Endpoints []string // the pick, in order, at most maxEndpoints; empty if Immediate is set
-	Immediate []byte   // encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
+	Endpoints []string // in order, at most maxEndpoints; empty if Immediate is set
+	Immediate []byte   // encoded ImmediateResponse; nil with a pick
 	Status    int
-	// Changes are the changes to the request, for Answer.Changes.
-	Changes Changes
-	// Track forwards the response headers to the remote picker, if the gateway sends them, and ends
-	// the call of the remote picker. End may be called from any goroutine, repeatedly.
+	Changes   Changes
+	// Track ends the remote picker's call. End may be called from any goroutine, repeatedly.
 	Track Tracker
 }
 
 const maxFollowed = 1 << 14
 
-// Crowded reports whether too many calls are open for one to last longer than its gateway's call.
+// Crowded reports whether so many calls are open that none may outlast its gateway's call.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
 // Open returns the number of open calls.
 func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
 // Ask forwards q's headers and body, and returns the remote picker's answer. The mode is always
-// FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A request whose
-// body was not read is sent as one without a body, because the remote picker would wait for the
-// body in vain.
+// FULL_DUPLEX_STREAMED, which every picker of this protocol supports. A request whose body was not
+// read is sent without a body, because the remote picker would wait for the body.
 //
-// A remote picker that needs longer, for example to queue requests, may extend the timeout once
-// with override_message_timeout. Ask then extends the gateway's timeout, by a little more.
-//
-// Ask ejects an address that does not answer in time for a while (outlier), and tries the next
-// address. If all addresses are ejected, it fails at once.
+// A remote picker may extend the timeout once with override_message_timeout. Ask then extends the
+// gateway's timeout by a little more. Ask ejects an address that does not answer in time for a
+// while (outlier), and tries the next address.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	if !r.use() {
 		return RemoteAnswer{}, ErrClosed
@@ -166,7 +159,7 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 }
 
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	// The call may last longer than the gateway's call, which may end with the pick.
+	// The call may outlast the gateway's call, which may end with the pick.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
@@ -232,7 +225,7 @@ func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New("not reachable")
 }
 
-// Results of Reason if only one side uses TLS, and if the address has a closed port.
+// Results of Reason: only one side uses TLS, or the port is closed.
 const (
 	ReasonCleartext  = "it answers in cleartext to a TLS handshake"
 	ReasonHandshake  = "the TLS handshake fails"
@@ -258,8 +251,7 @@ func Reason(err error) string {
 }
 
 // ask calls one remote picker. After success, the end of the call calls cancel and releases r;
-// after an error the caller of ask does both. extend receives the time for which the remote picker
-// extends the timeout.
+// after an error the caller of ask does both.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

@@ -11,14 +11,13 @@ const replyBytes = 1 << 10
 // reply is one encoded ProcessingResponse. gRPC frees its buffers once it is sent.
 type reply struct{ bufs mem.BufferSlice }
 
-// pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer.
-// This may be after the stream's end, because gRPC's writer runs concurrently. After the last Free,
-// gRPC reads neither the buffer nor bufs.
+// pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
+// which may be after the stream's end.
 type pooledReply struct {
 	reply
 	one  [1]mem.Buffer
 	view []byte
-	// gRPC pools no smaller buffer, so the second half exists, but is not used.
+	// gRPC pools only buffers above 1 KiB. The unused second half makes this buffer larger.
 	memory [2*replyBytes + 1]byte
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// headerModel is the model that the client asked for, as read from the body.
+// headerModel carries the client's model, as read from the body.
 const headerModel = "x-gateway-model-name"
 
 // maxModelHeader bounds headerModel, in bytes. The script that routes by this header has the same
@@ -18,14 +18,14 @@ const headerModel = "x-gateway-model-name"
 const maxModelHeader = 1024
 
 type change struct {
-	model      string // value of headerModel; "" does not change it
-	length     int    // new content-length; 0 does not change it
-	dropModel  bool   // remove headerModel
-	dropLength bool   // remove content-length
+	model      string // "" does not change headerModel
+	length     int    // 0 does not change content-length
+	dropModel  bool
+	dropLength bool
 	set        []Header
 	remote     Changes
 	remove     []string
-	replaced   bool // body replaces the request's body, in this message
+	replaced   bool
 	body       mem.BufferSlice
 }
 
@@ -51,18 +51,15 @@ func (c *change) headers(w *writer) {
 	}
 }
 
-// tooManyModels rejects a body from which a server might read another model than the replaced one.
+// tooManyModels rejects a body in which a server might read a model that was not replaced.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// notUTF8 rejects a body in which a server would find a model, or members for the picker, that this
-// picker does not find.
+// notUTF8 rejects a body in which a server might find members that this picker does not find.
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody replaces the model in a body that was read, and removes the client's workers and the
-// members for the picker. It returns the client's model. From then on the scanner's facts describe
-// the new body.
+// rewriteBody returns the client's model. From then on the scanner's facts describe the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -100,7 +97,7 @@ func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	return model, nil
 }
 
-// replaceBody applies splices to a body. It consumes body's references.
+// replaceBody consumes body's references.
 func (x *exchange) replaceBody(body mem.BufferSlice, splices []request.Splice) {
 	x.request.Body = request.Apply(body, splices)
 	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
@@ -134,8 +131,8 @@ func (r *Request) takeBody(bytes int) bool {
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent returns the client's body with the replaced model, for a pool with BodyPolicy.Process. It is
-// valid during Pick.
+// Sent returns the client's body with the replaced model, for BodyPolicy.Process. It is valid
+// during Pick.Answer.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
 	case x != nil && x.renamed != nil:
@@ -146,8 +143,7 @@ func (r *Request) Sent() mem.BufferSlice {
 	return r.Body
 }
 
-// Valid reports whether Sent is one JSON value. It returns false if too many bodies are held to
-// copy this one.
+// Valid reports whether Sent is one JSON value. It returns false if Bodies has no room for a copy.
 func (r *Request) Valid() bool {
 	body := r.Sent()
 	if len(body) == 1 {
@@ -188,9 +184,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel returns the model that the client asked for. Behind a hop the body may already name
-// a replacement: of an earlier pick for the same pool that was lost. That pick left the client's
-// model in headerModel. A client cannot set this header, because the edge removes it.
+// clientsModel returns the model that the client asked for. Behind a hop, the body may name the
+// replacement of an earlier pick, which left the client's model in headerModel. A client cannot set
+// this header, because the edge removes it.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)
@@ -218,7 +214,7 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// If the reply carries the new body, the request gives it to the reply.
+// changed moves a new body from the request to the change, if this reply carries the body.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
@@ -228,7 +224,7 @@ func (x *exchange) changed(phase protowire.Number) *change {
 		if phase == replyRequestBody {
 			c.body, x.request.Body = x.request.Body, nil
 		} else {
-			c.replaced = false // the new body is sent back after the headers
+			c.replaced = false // the new body follows the headers
 		}
 		if x.request.Headers.Header("content-length") == nil {
 			c.length = 0
@@ -240,9 +236,8 @@ func (x *exchange) changed(phase protowire.Number) *change {
 	return c
 }
 
-// rewriteChunks starts to replace models, and to remove members for the picker, in a body that
-// passes in chunks after the pick (STREAMED). The pick uses the model in the header only if headers
-// are trusted, because a client could name a Critical model.
+// rewriteChunks prepares the changes to a body that passes in chunks after the pick (STREAMED). The
+// pick uses headerModel only if headers are trusted, because a client could name a Critical model.
 func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
 		return
@@ -273,13 +268,12 @@ func (x *exchange) passUnread() {
 	}
 }
 
-// readNothing continues without the body, because too many bodies are held. It returns an answer if
-// the body is required.
+// readNothing continues without the body, or returns an answer if the body is required.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	switch problem = x.overloaded(false); {
 	case problem != nil:
 	case streamed:
-		x.request.Body = m.TakeBody(x.request.Body) // sent back with the pick
+		x.request.Body = m.TakeBody(x.request.Body) // sent back after the pick
 		x.passUnread()
 	case x.policy.Process: // m has the whole body, so only this message is held
 		size, rewriter := m.Body.Len(), request.NewRewriter(nil, true)
@@ -295,7 +289,6 @@ func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	return problem
 }
 
-// tooManyMembers rejects a body in chunks that has too many members to replace or remove.
 var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is " +
 		"not in UTF-8", MaxRetries: -1}
@@ -304,7 +297,7 @@ func (x *exchange) rewriteChunk(m *Message) error {
 	switch x.requestMode {
 	case ModeFullDuplexStreamed:
 		if x.requestEnd {
-			return nil // a repeated end of the body, already answered
+			return nil // a repeated end of the body
 		}
 		x.requestEnd = m.EndOfStream
 		return x.echoRewritten(m.TakeBody(nil), m.EndOfStream)

@@ -8,8 +8,8 @@ import (
 
 var routingHeaders = endpointpicker.RoutingHeaders()
 
-// route sets the pick's routing headers and removes such headers of the client, which could make a
-// server send the request to any address. Our edges and hops have already removed them.
+// route also removes the client's routing headers, which could make a server send the request to
+// any address. Penstock's edges and hops have already removed them.
 func (x *exchange) route(a *Answer) {
 	x.change.set, x.change.remote = a.Headers, a.Changes
 	m := x.request.Headers

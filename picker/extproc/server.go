@@ -12,15 +12,13 @@ import (
 
 // Picker decides about requests. Many streams call it concurrently.
 type Picker interface {
-	// Begin begins the pick of a call's request, before any message. It may set r.Imported. An
-	// error ends the call, because the gateway may not pick from the pool.
+	// Begin may set r.Imported. An error ends the call.
 	Begin(ctx context.Context, r *Request) (Pick, error)
 }
 
 // Pick decides about one stream's request.
 type Pick interface {
-	// Body returns which part of the request's body the pick needs, and the mode assumed for
-	// gateways that do not send theirs. The headers have arrived.
+	// Body is called after the headers have arrived.
 	Body() BodyPolicy
 	// Replacement returns the replacement of a model in the body, or nil. It needs
 	// BodyPolicy.Rewrite. In STREAMED it may also be called after Answer.
@@ -28,49 +26,44 @@ type Pick interface {
 	// Answer answers the request, once. After the End of Answer.Track it must not keep any part of
 	// the request.
 	Answer() Answer
-	// End ends the use of the Pick.
 	End()
 }
 
-// BodyPolicy describes which part of request bodies a pool needs, and what happens to them.
+// BodyPolicy describes how a pool uses request bodies.
 type BodyPolicy struct {
 	// Wait delays the pick until the body has been read, except in NONE and STREAMED and for
 	// streams. Prompts does so only for APIs whose prompts are known.
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
-	// Keep means that Pick can use the body. If too many bodies are held, Pick continues without
-	// it.
+	// Keep means that Pick can use the body, if there is room for it.
 	Keep bool
 	// Valid rejects bodies that are not JSON with 400, for APIs whose prompts are known. It needs
 	// Keep.
 	Valid bool
-	// Rewrite replaces models by Pick.Replacement. Bodies are held in the modes that allow it. A
-	// request whose body cannot be held gets a 503.
+	// Rewrite replaces models by Pick.Replacement. A request whose body cannot be held gets a 503.
 	Rewrite bool
-	// TrustHeaders makes a pick that precedes the body, in STREAMED, use x-gateway-model-name.
+	// TrustHeaders makes a pick before the body, in STREAMED, use x-gateway-model-name.
 	TrustHeaders bool
-	// OwnWorkers removes the workers and token IDs in a body's nvext, because the pick decides
-	// about them. Bodies are held as with Rewrite. In STREAMED the workers and token IDs stay.
+	// OwnWorkers removes the workers and token IDs in a body's nvext, except in STREAMED. A request
+	// whose body cannot be held gets a 503.
 	OwnWorkers bool
 	// Process means that Pick sends the body elsewhere (Request.Sent) and may add token IDs. The
-	// member "route", which is for the picker, is removed. As with Keep, a request continues if too
-	// many bodies are held; the member is removed even then. It stays only in BUFFERED if the
-	// gateway is not asked for the body, because the body would arrive in one piece.
+	// member "route", which is for the picker, is removed. A request in BUFFERED from which it
+	// cannot be removed gets a 503.
 	Process bool
-	// Usage adds stream_options.include_usage to the bodies of streams of OpenAI's APIs. As with
-	// Keep, a request continues without if too many bodies are held.
+	// Usage adds stream_options.include_usage to streams of OpenAI's APIs, if the body can be held.
 	Usage bool
 	// UserMessages is the number of user messages of a chat completion that Facts.Spread hashes; 0
-	// means no hash. A chat completion that is not JSON gets a 400.
+	// means no hash. A chat completion that is not JSON then gets a 400.
 	UserMessages int
-	// Assume is the assumed mode of gateways that do not send their mode: ModeNone, ModeBuffered or
+	// Assume is the mode of gateways that do not send their mode: ModeNone, ModeBuffered or
 	// ModeFullDuplexStreamed.
 	Assume Mode
-	// Limit bounds a body that is held for a pick, in bytes. A larger body gets a 413.
+	// Limit bounds a held body, in bytes. A larger body gets a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, but takes effect before the first response, because
-	// Envoy does not retry a call that has a response.
+	// Unavailable is like Answer.Unavailable, but precedes the first response, because Envoy does
+	// not retry a call that has a response.
 	Unavailable bool
 }
 
@@ -78,23 +71,22 @@ type BodyPolicy struct {
 type Config struct {
 	Picker Picker  // required
 	Bodies *Bodies // for this cluster's Gateways; default: NewBodies(0)
-	// ImportBodies are for calls from other clusters, which use no room of Bodies; default
-	// NewBodies(0).
+	// ImportBodies are for calls from other clusters; default: NewBodies(0).
 	ImportBodies *Bodies
 	Calls        *Calls // for other clusters; default: NewCalls(0)
-	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
+	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
 	// Member returns the other cluster that a call's connection proves; may be nil.
 	Member   func(context.Context) string
 	Uploads  Uploads // nil means no limit
 	Failures Failures
 	Names    Names
-	// Pool is the only pool that callers of this server, which are from another cluster, may pick
-	// from. They need not name it. "" means that they name a pool.
+	// Pool, if set, is the only pool that callers of this server, which are from another cluster,
+	// may pick from. They need not name it.
 	Pool string
 }
 
-// Server implements envoy.service.ext_proc.v3.ExternalProcessor. Its state is in Config.
+// Server implements envoy.service.ext_proc.v3.ExternalProcessor.
 type Server struct{ Config }
 
 // New returns a Server, with defaults for c's zero values.
@@ -144,8 +136,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// process treats no end of the stream as an error, because Envoy resets the stream as soon as it
-// needs no more responses.
+// process never treats the stream's end as an error, because Envoy resets a stream that needs no
+// more responses.
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
@@ -207,8 +199,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-// Number parses up to four decimal digits, such as a status or a number of retries. It returns 0
-// for other text.
+// Number parses up to four decimal digits. It returns 0 for other text.
 func Number[T string | []byte](text T) int { return Digits(text, 4) }
 
 // Digits parses up to most decimal digits. It returns 0 for other text.

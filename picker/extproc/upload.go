@@ -98,8 +98,8 @@ func passUpload(m *Message) *reply {
 var noRoom = Answer{Status: 503, Reason: "too_many_uploads",
 	Message: "this gateway holds too many large requests: send a smaller one, or try again later"}
 
-// watchBody passes the headers and requests the body as it arrives
-// (ProcessingResponse.mode_override). It removes the header with which Envoy marks such a request.
+// watchBody passes the headers, removes headerChunked and requests the body as it arrives
+// (ProcessingResponse.mode_override).
 var watchBody = func() *reply {
 	w := newWriter(16)
 	mode := w.len()

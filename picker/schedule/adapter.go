@@ -19,12 +19,11 @@ const (
 	maxAdapters  = 4096
 )
 
-// adapters are the models that metrics pages list as LoRA adapters. Base models need no slot. While
-// no server of a pool has a page, every model counts as an adapter once requests name several
-// models.
+// adapters are the models that metrics pages list as LoRA adapters. While no server of a pool has a
+// page, every model counts as an adapter once requests name several models.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
-	blind   atomic.Bool // at the last pick no server had a page
+	blind   atomic.Bool
 	first   atomic.Pointer[string]
 	several atomic.Bool // requests named several models while blind
 	asked   asked
@@ -58,7 +57,7 @@ func (a *adapters) guess(model string) bool {
 	return *first != model
 }
 
-// If two calls are concurrent, one may have no effect. The next pick repeats it.
+// Of two concurrent calls, one may have no effect. The next pick repeats it.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {
@@ -71,7 +70,6 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// cost reads c.slots.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:

@@ -2,8 +2,6 @@ package schedule
 
 import "math"
 
-// Choices by scores. Suspect endpoints are always last.
-
 func maxScore(c []Candidate, n int, random func() uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = -c[i].Score
@@ -19,8 +17,7 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 }
 
 // weightedRandom is weighted-random-picker. It draws without replacement, with the scores as
-// weights; if all scores are 0, uniformly. It draws by sorting by -ln(u)/score for uniform u
-// (Efraimidis and Spirakis).
+// weights; if all scores are 0, uniformly (Efraimidis and Spirakis).
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {
@@ -34,10 +31,9 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, draw)
 }
 
-// powerOfTwo is power-of-two-picker: n times, it takes the better of two random candidates, without
-// replacement.
+// powerOfTwo is power-of-two-picker: n times, it takes the better of two random candidates.
 func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
-	free := 0 // number of candidates at the front that are not suspect
+	free := 0 // the first free candidates are not suspect
 	for i := range c {
 		if c[i].Cost = -c[i].Score; !c[i].last {
 			c[free], c[i] = c[i], c[free]

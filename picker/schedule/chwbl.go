@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Hashing configures the strategy "chwbl". A zero value means the default given.
+// Hashing configures the strategy "chwbl". Zero values mean the defaults.
 type Hashing struct {
 	VirtualNodes int     // of each endpoint; default 100
 	LoadFactor   float64 // maximum of an endpoint's requests in flight relative to the mean; default 1.25
@@ -18,20 +18,18 @@ type Hashing struct {
 const (
 	defaultVirtualNodes = 100
 	defaultLoadFactor   = 1.25
-	// maxRanked bounds the endpoints that a walk of the ring returns.
-	maxRanked = 16
+	maxRanked           = 16
 )
 
 const overLoad = "over-load"
 
 // chwbl is consistent hashing with bounded loads, as in Neutree's router. A request goes to the
-// first endpoint on the ring, starting at the hash of its key, that satisfies
+// first endpoint on the ring, from the hash of its key, that satisfies
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// where load and total are requests in flight. If no endpoint satisfies this, the request goes to
-// the first one. The endpoints for retries follow on the ring. A request without a key goes to the
-// endpoint with the fewest requests in flight. Full, draining and disallowed endpoints are skipped.
+// where load and total are requests in flight, or to the first endpoint if none satisfies this. A
+// request without a key goes to the endpoint with the fewest requests in flight.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -113,8 +111,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c, in ring order starting at key. Candidates that
-// fit come first. c is in the order of the ring's list.
+// first moves up to n candidates to the front of c, in ring order from key; fitting candidates come
+// first. c is in the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0
@@ -172,7 +170,7 @@ type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
 	ring   *ring
-	before *ringOf // the previous ringOf, whose before is nil
+	before *ringOf // the previous ringOf; its before is nil
 }
 
 func (s *rings) of(list []endpoint.Endpoint) *ring {

@@ -7,8 +7,7 @@ type Excess struct {
 	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or a limit of the strategy or the request
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
-	// Value is at least Max. If several endpoints exceed the limit, it is the smallest of their
-	// values.
+	// Value is at least Max. If several endpoints exceed the limit, Value is the smallest.
 	Value float64 `json:"value"`
 	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
 	// has the predicted Value.
@@ -63,6 +62,6 @@ func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
 }
 
 type shedder interface {
-	// exceeded returns why no candidate accepts a request. It may reorder c.
+	// exceeded may reorder c.
 	exceeded(c []Candidate, states []endpoint.State) []Excess
 }

@@ -11,29 +11,27 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Problem is why the last scrape failed or what it ignored, or why the server's published load
-	// does not arrive. The caller of Describe adds other reasons why State is not fresh.
+	// Problem is why the last scrape failed or what it ignored. The caller of Describe adds other
+	// reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes describes what KV events report about the server's cache, or why they report
-	// nothing. It is "" without kvEvents, or if the strategy compares no prompts. The caller of
-	// Describe sets it.
+	// Prefixes describes what KV events report about the server's cache. The caller of Describe
+	// sets it.
 	Prefixes string `json:"prefixes,omitempty"`
-	// Out is "" for a candidate. Otherwise it is the filter that removed the endpoint ("subset",
-	// "model", "draining", "full", or a plugin), the step of strategy "tree", "over-load" for too
-	// many requests in flight in strategy "chwbl", or "silent" for a server that sends no tokens.
+	// Out is "" for a candidate. Otherwise it is the filter or the step of strategy "tree" that
+	// removed the endpoint, "over-load" for too many requests in flight in strategy "chwbl", or
+	// "silent" for a server that sends no tokens.
 	Out string `json:"out,omitempty"`
-	// Trial is "speed" if a sheddable request may try an idle endpoint whose slow prediction is
-	// outdated. For a suspect endpoint it is "due" if the next request may try the endpoint, and
-	// "wait" if the endpoint is only the last choice.
-	Trial string `json:"trial,omitempty"`
-	// Suspect is why the endpoint is suspect. Failure is its last failed request.
+	// Trial is "speed" if a sheddable request may measure the endpoint's speed again. For a suspect
+	// endpoint it is "due" if the next request may try the endpoint, and "wait" if the endpoint is
+	// only the last choice.
+	Trial   string            `json:"trial,omitempty"`
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
 	// Cost is in seconds for strategy load, in requests for least-request. Costs are the parts of
 	// Cost. Only candidates have them.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  *float64           `json:"cost,omitempty"`
-	// Score is the weighted sum of Scores, for candidates in strategy plugins.
+	// Score is the weighted sum of Scores, in strategy plugins.
 	Score  float64 `json:"score,omitempty"`
 	Scores []Score `json:"scores,omitempty"`
 	// Place is the endpoint's place on the hash ring, counted from 1 at the request's hash; 0 if
@@ -41,13 +39,11 @@ type Verdict struct {
 	Place int `json:"place,omitempty"`
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
 	// 0 if unknown. Late means that they miss the request's objective.
-	TTFT float64 `json:"ttft,omitempty"`
-	TPOT float64 `json:"tpot,omitempty"`
-	Late bool    `json:"late,omitempty"`
-	// Session means that the request's session is at the endpoint.
-	Session bool `json:"session,omitempty"`
-	// Cached counts the cached tokens of the prompt.
-	Cached int `json:"cached,omitempty"`
+	TTFT    float64 `json:"ttft,omitempty"`
+	TPOT    float64 `json:"tpot,omitempty"`
+	Late    bool    `json:"late,omitempty"`
+	Session bool    `json:"session,omitempty"`
+	Cached  int     `json:"cached,omitempty"`
 }
 
 // Score is one plugin's score of an endpoint, 0 to 1.

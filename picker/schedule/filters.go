@@ -4,9 +4,9 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 
 var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.State) bool { return !e.Draining }}
 
-const full = "full" // the name of notFull
+const full = "full"
 
-// notFull keeps endpoints below all thresholds. For stale endpoints, only requests in flight count.
+// notFull reads only the requests in flight of stale endpoints.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }
@@ -34,7 +34,7 @@ func (f Full) reached(s *endpoint.State) (r uint8) {
 }
 
 // queue returns the number of waiting requests. If the last scrape shows a queue, requests that
-// were sent since then wait as well, because a server with a queue starts no new request.
+// were sent since then wait as well.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

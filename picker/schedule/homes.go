@@ -9,19 +9,10 @@ import (
 )
 
 // Each adapter has homes: servers that load it first. A rendezvous hash of the adapter's name and
-// the servers' addresses determines the homes, so pickers that share nothing, or see old pages,
-// choose the same servers and do not use up all slots. Loading an adapter at another server costs
-// awaitSlot more, or half of awaitSlot while the slots of its first home are in use. A loaded
-// adapter costs nothing at any server. Each adapter has as many homes as there are slots per
-// requested adapter, but at least one; slots are counted over all servers.
-//
-// In simulations of 24 adapters at eight servers with four slots each, at 70 % load, TTFT p90 is
-// 0.58 s (0.65 without homes). With two pickers that share nothing it is 0.69 (1.06); if pages also
-// take 1 s, 0.77 (1.6); and without pages 0.9 to 1.2 (11), depending on how evenly hashes spread
-// the homes. With 40 adapters these are about 0.95 (1.1), 1.3 (2.3), 1.8 (6.4) and 2.7 s (32). With
-// ample slots, a single picker loses slightly: with 8 adapters, or at 24 servers, 0.48 s (0.46).
-// Without pages, half of the additional cost gives 1.2 s instead of 0.86. Twice the cost gives
-// 0.84, but responses end 4 % later.
+// the servers' addresses determines the homes, so pickers that share nothing choose the same
+// servers and do not use up all slots. Loading an adapter elsewhere costs awaitSlot more, or half
+// of awaitSlot while the slots of its first home are in use. In a simulation with two pickers that
+// share nothing, TTFT p90 is 0.69 s, instead of 1.06 s without homes.
 
 // asked counts distinct adapters by their hashes modulo 4,096.
 type asked struct {
@@ -39,7 +30,7 @@ func (a *asked) add(adapter uint64) {
 func (a *asked) homes(c []Candidate) int {
 	slots := 0
 	for i := range c {
-		if c[i].slots == 0 { // the server's number of slots is unknown
+		if c[i].slots == 0 { // unknown
 			slots += assumedSlots
 		}
 		slots += c[i].slots

@@ -15,76 +15,55 @@ import (
 //
 //	((1.5 + r/10 + E) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
-// Q counts the uncached tokens of all requests there whose first token has not come. W is Q less
-// the tokens that the server has read in the meantime, at its rate. C is the part of Q that is
-// known to wait. u has a factor above 1, because reading a prompt twice also delays all later
-// requests. In simulations of eight servers at 70 % load with six workloads, TTFT p90 is 4.4 times
-// as high without the prefix term, 1.5 times without the backlog, and 1.04 times (1.65 for the
-// worst workload) without the 20 ms. A rate that is wrong by a factor of two changes it by 3 %.
+// The factor on u is above 1, because reading a prompt twice also delays all later requests. Q
+// counts the uncached tokens of all requests there whose first token has not come. W is Q less the
+// tokens that the server has read in the meantime, at its rate. C is the part of Q that is known to
+// wait. r counts the requests there, of all clients, up to 30, because each running response waits
+// while the server reads a prompt.
 //
-// r counts the requests there, of all clients, up to 30. While a server reads a prompt its steps
-// take longer. This delays each running response by u / P, which counts as a tenth of a wait for a
-// first token. So long prompts go where few responses run, and short or cached prompts where many
-// run. With a factor of three on u and no r, in simulations at 50, 70 and 90 % load, the mean time
-// to the end of responses is 3 % longer (10 % with long conversations), and TTFT p90 of bursts of
-// long prompts is 2 to 5 % longer. With the limit of r, a server with a popular prefix gets all
-// requests for the prefix, even while it runs as many requests as it can and others wait for a
-// place. Without the limit, and with a factor of three on u, TTFT p90 of a chat at 90 % load is ten
-// times as long. With a limit of 40, the chat's capacity is 4 % lower.
+// E is how many tokens later requests read again for each token read into a full cache: the mean of
+// prefix.Server.Evicts over the servers with full caches, and 0 at a server with room. If E were
+// each server's Evicts, a server that lost its documents would look cheap. A prompt that no server
+// holds any more pays no E at its former home, the last server that held it (prefix.Index.Former),
+// because its eviction made room there. If the home's Evicts is above the mean, the prompt pays E
+// for a part of 1 - mean / Evicts.
 //
-// E is how many tokens later requests read again for each token read into a full cache
-// (prefix.Server.Evicts). It is the mean over the servers with full caches, and 0 at a server with
-// room. So a document is copied to servers with room for it. If all caches together hold each
-// document only once, requests wait for the document's server. In a simulation of that with four
-// servers of known rates at 90 % load, TTFT p90 is 26 s with E, 38 s without E, and 51 s if E is
-// each server's Evicts: a server that lost its documents then looks cheap, and attracts other
-// servers' documents. A prompt that no server holds any more pays no E at its former home, the last
-// server that held it (prefix.Index.Former), because the prompt's eviction made room there.
-// Otherwise such prompts move and evict each other: in a simulation of eight servers at 50 % load,
-// TTFT p90 is 0.14 s instead of 0.07 s. A home whose Evicts is above the mean has more prompts than
-// room. Such a home pays the mean for a part of the prompt, 1 - mean / Evicts. If it pays nothing,
-// four servers at 70 % load have a TTFT p90 of 3.3 s instead of 0.99 s.
-//
-// Others is the cost of requests on the page beyond the counted requests: a mean prompt for each
-// waiting request, 20 ms for each running one. Pressure is the cost of the part of the prompt that
-// would be preempted and read again; it begins at 80 % of the KV cache. Adapter is the time to load
-// the adapter, which is longer away from its homes (homes.go).
+// Others is the cost of requests on the page beyond the counted requests. Pressure is the cost of
+// the part of the prompt that would be preempted and read again. Adapter is the time to load the
+// adapter (homes.go).
 const (
 	uncachedWeight = 1.5
-	perHeldUp      = 0.1 // added for each request there
-	maxHeldUp      = 30  // maximum of requests that count
+	perHeldUp      = 0.1 // weight for each request at the server
+	maxHeldUp      = 30  // further requests do not count
 	// PerRequest is the cost of a request in flight, in seconds.
 	PerRequest = 0.020
 	// defaultRate, in tokens a second, is used until a server's rate is known. defaultPrompt, in
 	// tokens, is used until prompts were read.
 	defaultRate   = 4000
 	defaultPrompt = 512
-	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late. The
-	// report corrects W for a prompt that is assumed to be read too late, but a prompt assumed to
-	// be read too early is forgotten. In simulations at 70 and 90 % load, the geometric means of
-	// TTFT p90 are 1.40 and 3.43 s with half of P, 1.31 and 3.18 s with leak, and 1.30 and 4.21 s
-	// with all of P.
+	// leak is the part of P at which W shrinks, because a prompt that is assumed to be read too
+	// early is not corrected later. In simulations at 90 % load, TTFT p90 is 3.18 s with leak and
+	// 4.21 s with all of P.
 	leak = 0.75
 	// pressureFrom is the KV cache usage above which a server preempts sequences.
 	pressureFrom = 0.8
 )
 
-// load is the strategy's scorer. It keeps the means of known figures from pick to pick, for servers
-// whose figures are unknown.
+// load keeps the means of known figures from pick to pick, for servers whose figures are unknown.
 type load struct {
 	rate, prompt atomic.Uint64 // bits of float64; 0 means the default
-	evicts       atomic.Uint64 // likewise, over servers with full caches; 0 if no cache is full
+	evicts       atomic.Uint64 // bits of float64
 	adapters     adapters
 }
 
 // parts are the parts of a cost, in seconds.
 type parts struct {
 	prompt   float64 // to read the uncached prompt, including the delay of other requests
-	evicted  float64 // to read again the tokens that the prompt evicts
-	backlog  float64 // to read the earlier prompts
-	inFlight float64 // for the requests in flight
+	evicted  float64 // to read evicted tokens again
+	backlog  float64
+	inFlight float64
 	others   float64 // for uncounted requests on the server's page
-	kv       float64 // to read again the preempted part
+	kv       float64 // to read the preempted part again
 	adapter  float64 // to load the LoRA adapter, including the extra cost away from its homes
 }
 
@@ -92,7 +71,6 @@ func (p *parts) sum() float64 {
 	return p.prompt + p.evicted + p.backlog + p.inFlight + p.others + p.kv + p.adapter
 }
 
-// means are sums over the servers with known figures.
 type means struct{ rates, rate, prompts, prompt, full, evicts float64 }
 
 func (m *means) add(s *endpoint.State) {
@@ -143,8 +121,7 @@ func readWeight(s *endpoint.State) float64 {
 }
 
 // hinted returns the rate of a server with few samples: a weighted mean of the assumed and the
-// sampled rate. So of two idle servers the faster one gets the prompts after its first samples,
-// while a single slow request, as after a start, has little weight.
+// sampled rate, because a single slow request, as after a start, must have little weight.
 func hinted(assumed float64, s *endpoint.State) float64 {
 	if s.Hint <= 0 {
 		return assumed
@@ -179,8 +156,8 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	if s.Unread > 0 {
 		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
-	// Queues of other clients make a server look slow, and so does a queue of ours that is longer
-	// than assumed.
+	// Queues of other clients make a server look slow, and so does a queue of this picker that is
+	// longer than assumed.
 	known := r.Responses && c.Endpoint.FirstEventIsEarly()
 	c.early = r.Stream && (known || s.Early)
 	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached && (s.Queue == 0 || !s.Fresh)
@@ -201,12 +178,11 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	return p
 }
 
-// sendBack makes a prompt cheaper at its former home, the server that held and evicted it. There
-// the cost excludes the evictions for the tokens that the server held. If the server evicts more
-// than the mean, the cost excludes only a part of them. The cached tokens in c must be set.
+// sendBack makes a prompt cheaper at its former home: the cost there excludes the evictions for the
+// tokens that the server held, or for a part of them. The cached tokens in c must be set.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
-		return // all caches have room
+		return
 	}
 	home, until, ok := prefixes.Former(chain, int(slices.Max(scratch.cached)), scratch.servers)
 	if !ok {

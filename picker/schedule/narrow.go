@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Filters of strategy plugins that compare candidates with each other or with the request.
-// Endpoints that they exclude stay as the last ones, so at least one endpoint always remains.
+// Endpoints that narrowers exclude stay as the last choices, so at least one endpoint always
+// remains.
 
 // narrower sets Candidate.out for the candidates to avoid. draw is uniformly distributed.
 type narrower interface {
@@ -30,7 +30,7 @@ var pluginNarrowers = map[string]func(endpointpicker.Instance) narrower{
 	},
 }
 
-type named struct { // by its plugin
+type named struct {
 	narrower
 	name string
 }
@@ -74,7 +74,7 @@ func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
 
 func (v *view) cachedPart(i int) float64 {
 	blocks := len(v.r.Chain)
-	if blocks == 0 { // the prompt has token IDs of a short or unknown text
+	if blocks == 0 { // token IDs of a short or unknown text
 		blocks = len(v.r.Exact.Ends)
 	}
 	if blocks == 0 {
@@ -83,7 +83,7 @@ func (v *view) cachedPart(i int) float64 {
 	return min(float64(v.c[i].Cached)/float64(prefix.End(blocks-1)), 1)
 }
 
-// prefixAffinity is prefix-cache-affinity-filter. It keeps the endpoints that have most of the
+// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have most of the
 // prompt cached, unless their first token comes much later than elsewhere.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
@@ -93,7 +93,7 @@ func (p prefixAffinity) narrow(v view, draw uint64) {
 	if p.AffinityThreshold <= 0 || uniformPart(draw) < p.ExplorationProbability {
 		return
 	}
-	var best [2]float64 // milliseconds to the first token, at endpoints with the prompt cached and at the others
+	var best [2]float64 // ms to the first token, with the prompt cached and without
 	var count [2]int
 	for i := range v.c {
 		side := 0
@@ -128,8 +128,8 @@ func (sessionPin) narrow(v view, _ uint64) {
 	}
 }
 
-// headroomTier is slo-headroom-tier-filter. It keeps the endpoints that are predicted to meet the
-// request's objective. For a few requests, it keeps the others instead.
+// headroomTier is slo-headroom-tier-filter: it keeps the endpoints that are predicted to meet the
+// request's objective, or for a few requests the other endpoints.
 type headroomTier struct {
 	*endpointpicker.HeadroomTier
 }
@@ -144,8 +144,8 @@ func (h headroomTier) narrow(v view, draw uint64) {
 	}
 }
 
-// contextLength is context-length-aware, as a filter and as a scorer. A label of an endpoint has
-// the endpoint's range of prompts, in tokens.
+// contextLength is context-length-aware, as a filter and as a scorer. An endpoint's label has its
+// range of prompts, in tokens.
 type contextLength struct {
 	*endpointpicker.ContextLength
 }
@@ -166,8 +166,7 @@ func (p contextLength) narrow(v view, _ uint64) {
 }
 
 // add gives a range that contains the prompt a score from 0.3 to 1, higher if the range is tighter
-// and leaves more room above the prompt. Other ranges score below 0.3, by distance. An endpoint
-// without the label scores 0.5.
+// and leaves more room above the prompt. Other ranges score below 0.3, by distance.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {
@@ -213,8 +212,8 @@ func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
 	return true
 }
 
-// preferred is utilization-filter with fallbackOnEmpty: if no endpoint is within the limits, it
-// keeps all.
+// preferred is utilization-filter with fallbackOnEmpty: if no endpoint is within the limits, all
+// stay.
 type preferred struct {
 	*endpointpicker.UtilizationLimits
 }
@@ -230,8 +229,7 @@ func byLabel(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return label.Keeps(e.Labels) }
 }
 
-// concurrency is concurrency-detector as a filter: it keeps the endpoints that have room for a
-// request.
+// concurrency is concurrency-detector as a filter.
 func concurrency(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	c := p.Parameters.(*endpointpicker.Concurrency)
 	most := float64(c.Requests()) * (1 + c.Headroom)

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Objective is the requested latency in seconds: the time to the first token, and between two
-// tokens. 0 means no objective.
+// Objective is the requested latency in seconds, to the first token and between two tokens; 0 means
+// no objective.
 type Objective struct{ TTFT, TPOT float64 }
 
 // tokenBytes is the size of a streamed token without the model's name, in an event of OpenAI's API.
@@ -30,9 +30,8 @@ func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scra
 	}
 }
 
-// foresee predicts the latency at the first candidate of ranked, and sheds a sheddable request that
-// would wait too long there. If the strategy compares costs, the first candidate misses the
-// objective only if all do.
+// foresee sheds a sheddable request that would wait too long at the first candidate. If the
+// strategy compares costs, the first candidate misses the objective only if all do.
 func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) []Candidate {
 	if s.foresees == nil || len(ranked) == 0 {
 		return ranked
@@ -54,15 +53,15 @@ func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratc
 	return nil
 }
 
-// late reports whether a sheddable request is shed if this is the best candidate. The candidate's
-// latency must be predicted.
+// late reports whether a sheddable request is shed if c is the best candidate. c must have its
+// predictions.
 func (s *Strategy) late(r *Request, c *Candidate) bool {
 	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
 }
 
-// relearn finds a candidate with outdated predictions and moves it to the front. The request then
-// goes there instead of being shed. Strategies without costs have already chosen, so only their
-// first candidate counts.
+// relearn moves a candidate with outdated predictions to the front. The request then goes there
+// instead of being shed. Strategies without costs have already chosen, so only their first
+// candidate counts.
 func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
 	all, at, found := ranked[:1], endpoint.At(now), -1
 	if s.load != nil {
@@ -91,8 +90,8 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 const inReach = 0.1
 
 // outdated reports whether a request that would be shed goes to this candidate to measure its speed
-// again: its predictions are old, and may be too slow. If nothing was learned, the initial
-// assumption for an empty prompt must meet the objective.
+// again. If nothing was learned, the initial assumption for an empty prompt must meet the
+// objective.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false
@@ -120,7 +119,7 @@ func missed(o Objective, c *Candidate) (all []Excess) {
 }
 
 func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
-	if s.load == nil { // otherwise the candidate's cost is not computed
+	if s.load == nil { // no scorer has computed c
 		s.foresees.of(r, state, c)
 	}
 	c.predict(r, state)

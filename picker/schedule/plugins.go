@@ -26,8 +26,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.PrefixCacheScorer: func(p endpointpicker.Instance) pluginScorer {
 		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
 	},
-	endpointpicker.LoRAAffinityScorer: func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
-	// newPlugins numbers the external scorers
+	endpointpicker.LoRAAffinityScorer:    func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
 	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} },
 	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
 	endpointpicker.NoHitLRUScorer:        newNoHitLRU,
@@ -43,7 +42,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters has the filters that consider endpoints one by one; pluginNarrowers has the others.
+// pluginFilters consider each endpoint alone; pluginNarrowers compare endpoints.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -73,7 +72,7 @@ type plugins struct {
 	narrowers []named
 	scorers   []weighted
 	choice    choice
-	kind      string // key of choice in choices
+	kind      string
 	random    func() uint64
 	admission endpointpicker.Admission
 	foresees  *load // predicts latency; nil if no plugin needs it
@@ -191,10 +190,9 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 type view struct {
 	r      *Request
 	c      []Candidate
-	states []endpoint.State // of all endpoints, by lot
+	states []endpoint.State // by lot
 	// paged means that at least half of the candidates have fresh pages. Stale pages then count as
-	// the worst of the fresh pages. Otherwise pages decide nothing: most may be missing for a
-	// reason other than the servers.
+	// the worst of the fresh pages. Otherwise pages decide nothing.
 	paged bool
 }
 

@@ -21,8 +21,8 @@ func (e external) add(v view, weight float64) {
 	}
 }
 
-// Candidates calls f with the endpoints among which Rank would choose, with their cached tokens of
-// the prompt, and with their states. Both arguments are valid during the call only.
+// Candidates calls f with the endpoints among which Rank would choose, with their cached tokens
+// set, and with their states. Both arguments are valid during the call only.
 func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
 	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
@@ -35,5 +35,5 @@ func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	})
 }
 
-// Place returns a candidate's place in its list.
+// Place returns a candidate's place in the list of endpoints.
 func (c *Candidate) Place() int { return int(c.lot) }

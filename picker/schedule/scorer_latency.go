@@ -6,12 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// latency is latency-scorer. Headroom is the request's objective minus the prediction. If at least
-// one endpoint meets the objective, endpoints that miss it score 0. Among the others, the closest
-// to the objective scores 1, or with "most" the endpoint with the most headroom. If all miss the
-// objective, idle endpoints come first, then endpoints that miss only the TPOT, then endpoints that
-// miss only the TTFT. In each of these groups the closest scores 1. Without an objective, the
-// closest is the fastest.
+// latency is latency-scorer. Headroom is the request's objective minus the prediction. Only the
+// endpoints of the best group (meetsBoth first) score. The endpoint closest to the objective scores
+// 1, or with "most", if the group meets the objective, the endpoint with the most headroom.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -100,9 +97,8 @@ func (s *span) part(headroom float64) float64 {
 // idleKV is the KV cache usage below which a server counts as idle.
 const idleKV = 0.02
 
-// denies reports whether an admitter of the profile rejects a request. latency-slo-admitter rejects
-// it if no candidate is predicted to meet its objective, probabilistic-admitter randomly, depending
-// on saturation.
+// denies reports whether an admitter rejects a request: latency-slo-admitter if no candidate is
+// predicted to meet the objective, probabilistic-admitter randomly, depending on saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

@@ -9,20 +9,18 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Scorers that remember picks, and one that reads a header.
-
 type noter interface {
 	note(r *Request, c *Candidate)
 }
 
 // noHitLRU is no-hit-lru-scorer. A prompt without a cached part goes to the endpoint whose last
-// such prompt is the oldest, so caches grow evenly. Other requests score 0.5.
+// such prompt is the oldest. Other requests score 0.5.
 type noHitLRU struct {
 	size int
 
 	mu    sync.Mutex
 	turn  uint64
-	turns map[netip.AddrPort]uint64 // number of each endpoint's last prompt
+	turns map[netip.AddrPort]uint64 // of each endpoint's last prompt
 }
 
 func newNoHitLRU(p endpointpicker.Instance) pluginScorer {
@@ -79,7 +77,7 @@ const maxMedia = 1 << 16
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
-	order list.List // entries of type mediaAt, the last used one first
+	order list.List // of type mediaAt, the last used first
 }
 
 type mediaAt struct {
@@ -124,8 +122,7 @@ func (m *mediaCache) note(r *Request, c *Candidate) {
 	}
 }
 
-// headerLabel is header-label-affinity-scorer: 1 if the endpoint's label equals the request's
-// header.
+// headerLabel is header-label-affinity-scorer: 1 if the endpoint's label equals the header.
 type headerLabel struct {
 	*endpointpicker.HeaderLabel
 }

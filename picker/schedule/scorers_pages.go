@@ -5,15 +5,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Scorers that read metrics pages. While pages decide nothing, all candidates score like an idle
-// server.
-
 func waiting(s *endpoint.State) float64 { return s.Queue }
 func running(s *endpoint.State) float64 { return s.Running }
 func kvUse(s *endpoint.State) float64   { return s.KV }
 
-// fewer is queue-scorer and running-requests-size-scorer: 1 for the candidate with the fewest
-// requests, 0 for the one with the most, linear in between; 1 if all have equally many.
+// fewer is queue-scorer and running-requests-size-scorer: 1 for the fewest requests, 0 for the
+// most, linear in between.
 type fewer struct {
 	value func(*endpoint.State) float64
 }
@@ -58,8 +55,7 @@ func (l loadAware) add(v view, weight float64) {
 }
 
 // loraAffinity is lora-affinity-scorer: 1 if requests for the adapter run at the endpoint, 0.8 if a
-// slot is free, 0.6 if requests for the adapter wait, otherwise 0. A stale page keeps its last
-// score.
+// slot is free, 0.6 if requests for the adapter wait, otherwise 0.
 type loraAffinity struct{}
 
 func (loraAffinity) add(v view, weight float64) {

@@ -2,8 +2,6 @@ package schedule
 
 import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
-// Scorers that read records of picks: requests and tokens in flight, sessions, and prefixes.
-
 // activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight. Above, it is
 // MaxBusyScore times the distance to the candidates' maximum, relative to that maximum.
 type activeRequest struct{ *endpointpicker.ActiveRequest }
@@ -22,9 +20,8 @@ func (a activeRequest) add(v view, weight float64) {
 	}
 }
 
-// tokenLoad is token-load-scorer: 1 if no tokens are to be computed, decreasing to 0 at
-// QueueThresholdTokens. It counts the uncached tokens of this prompt and of the requests in flight
-// whose first token has not come.
+// tokenLoad is token-load-scorer: 1 for 0 tokens, decreasing to 0 at QueueThresholdTokens. It
+// counts the uncached tokens of this prompt and of the requests whose first token has not come.
 type tokenLoad struct{ *endpointpicker.TokenLoad }
 
 func (t tokenLoad) add(v view, weight float64) {
@@ -34,8 +31,6 @@ func (t tokenLoad) add(v view, weight float64) {
 	}
 }
 
-// sessionAffinity is session-affinity-scorer: 1 for the endpoint of the request's session, 0 for
-// others.
 type sessionAffinity struct{}
 
 func (sessionAffinity) add(v view, weight float64) {

@@ -7,28 +7,27 @@ import (
 )
 
 // maxSessions bounds a pool's Sessions, at some 200 bytes each. Above it the least recently used
-// one is forgotten: its next request may go anywhere, like a session's first.
+// session is forgotten.
 const maxSessions = 1 << 16
 
-// Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters. The zero
-// value is empty.
+// Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters.
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
 	known map[uint64]*list.Element
-	order list.List // elements of type *kept[At], the last used one first
+	order list.List // of type *kept[At], the last used first
 }
 
 type kept[At comparable] struct {
 	id     uint64
 	at     At
-	on     time.Time // time of the last request
+	on     time.Time
 	shared time.Time // when Keep last returned true; zero if another process reported the session
 }
 
 // renewals is how often a continuing session is published within its time to live.
 const renewals = 4
 
-// Find returns the place of a session that had a request within ttl; otherwise zero.
+// Find returns the place of a session that had a request within ttl.
 func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At) {
 	if id == 0 {
 		return at
@@ -41,8 +40,8 @@ func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At)
 	return at
 }
 
-// Keep records a session's request; without an ID it does nothing. publish means that other
-// processes need the session: it is new, has moved, or was published long ago.
+// Keep records a session's request. publish means that other processes need the session: it is new,
+// has moved, or was published long ago.
 func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
 	if id == 0 {
 		return false
@@ -72,8 +71,7 @@ func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Durat
 	s.put(kept[At]{id: id, at: at, on: on}, now, ttl)
 }
 
-// Each calls f for each session that has not expired, the last used one first, until f returns
-// false.
+// Each calls f for each session that has not expired, the last used first, until f returns false.
 func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, at At, on time.Time) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +93,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 		s.known = map[uint64]*list.Element{}
 	}
 	s.known[next.id] = s.order.PushFront(&next)
-	for range 2 { // at most two, so that one pick does not pay for all expired sessions
+	for range 2 { // so that one pick does not pay for all expired sessions
 		last := s.order.Back()
 		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)

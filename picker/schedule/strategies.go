@@ -6,26 +6,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// A new strategy is a new row here, and a file if needed.
 var strategies = map[string]func(Options) *Strategy{
-	// The least cost in seconds.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},
-	// The fewest requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
-	// The inference extension's filter tree with InferenceModels.
-	"tree": func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
-	// Consistent hashing of a conversation's beginning, with bounded loads.
-	"chwbl": func(o Options) *Strategy { return &Strategy{chooser: newCHWBL(o)} },
-	// The endpoint of the request's session.
-	"session": func(o Options) *Strategy { return &Strategy{chooser: newSession(o)} },
-	// Filters, scorers and a choice.
-	Plugins: newPlugins,
-	// All endpoints in turn, by address.
-	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
-	// A uniformly random endpoint.
-	"random": func(Options) *Strategy { return &Strategy{} },
+	"tree":          func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
+	"chwbl":         func(o Options) *Strategy { return &Strategy{chooser: newCHWBL(o)} },
+	"session":       func(o Options) *Strategy { return &Strategy{chooser: newSession(o)} },
+	Plugins:         newPlugins,
+	"round-robin":   func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
+	"random":        func(Options) *Strategy { return &Strategy{} },
 }
 
 // UsesMetrics reports whether the strategy of these options needs metrics pages.
@@ -56,7 +47,7 @@ func UsesCriticality(o *Options) bool {
 }
 
 // ShedsFull reports whether the strategy of these options sheds sheddable requests while no
-// endpoint has capacity. Such a strategy reads Request.Criticality only for that.
+// endpoint has capacity.
 func ShedsFull(o *Options) bool { return o.ShedFull && (o.Name == "" || o.Name == "load") }
 
 // UsesSpread reports whether a strategy reads Request.Spread.

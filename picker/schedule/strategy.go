@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full has the thresholds from which an endpoint is full and accepts no further requests. An
-// endpoint that reaches one threshold is full. 0 disables a threshold.
+// Full has the thresholds from which an endpoint is full and accepts no further requests. One of
+// them is enough. 0 disables a threshold.
 type Full struct {
-	Queue          int32 // waiting requests
+	Queue          int32
 	KVCachePercent int32 // KV cache usage, 1 to 100
 	InFlight       int32 // requests in flight of all processes
 }
@@ -27,14 +27,14 @@ type Options struct {
 	Full    Full
 	Hashing Hashing
 	// ShedAfter is the predicted time to the first token above which a sheddable request is shed; 0
-	// disables it.
+	// means never.
 	ShedAfter time.Duration
 	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by the
 	// thresholds of strategy tree.
 	ShedFull bool
-	Random   func() uint64 // returns uniform numbers; required
+	Random   func() uint64 // uniform; required
 	Profile  *endpointpicker.Profile
-	// Prefixes tracks the servers' cached prefixes; may be nil.
+	// Prefixes may be nil.
 	Prefixes *prefix.Index
 }
 
@@ -45,33 +45,32 @@ func (o *Options) Equal(p *Options) bool {
 		reflect.DeepEqual(o.Profile, p.Profile)
 }
 
-// Strategy ranks endpoints. A pool uses one Strategy until its options change, for concurrent
-// requests.
+// Strategy ranks a pool's endpoints, for concurrent requests.
 type Strategy struct {
 	name      string
 	filters   []filter
 	full      Full
 	scorer    scorer // nil if all endpoints cost the same
 	load      *load  // scorer, if it is a *load
-	foresees  *load  // predicts latency; may be nil
+	foresees  *load  // may be nil
 	after     float64
 	shedsFull bool
 	trials    bool          // suspect endpoints get single requests
-	prefixes  *prefix.Index // nil if unused
+	prefixes  *prefix.Index // may be nil
 	random    func() uint64
 	turn      *atomic.Uint64 // round-robin position; nil in other strategies
 	chooser   chooser        // replaces the scorer; nil in strategies that compare costs
-	noters    []noter        // record Rank's choices
+	noters    []noter
 	// variants replace the strategy for requests that name them (Request.Profile).
 	variants map[string]*Strategy
 }
 
 type chooser interface {
 	// choose moves up to n candidates to the front of c, best first, and returns them; no candidate
-	// means that the request is shed. c is in the order of list. states, and the verdicts of
-	// explain, have an element for each endpoint of list, by lot.
+	// means that the request is shed. c is in the order of list. states and verdicts have an
+	// element for each endpoint of list, by lot.
 	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
-	// explain completes the candidates' verdicts. It may reorder c.
+	// explain may reorder c.
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
 }
 
@@ -79,16 +78,13 @@ type preparer interface {
 	prepare(list []endpoint.Endpoint)
 }
 
-// filter keeps or removes an endpoint, independently of other endpoints.
 type filter struct {
 	name string
 	keep func(*endpoint.Endpoint, *endpoint.State) bool
 }
 
-// scorer gives each candidate a cost, independently of other candidates.
 type scorer interface {
 	cost(r *Request, s *endpoint.State, c *Candidate) float64
-	// explain returns the parts of a cost, by name.
 	explain(r *Request, s *endpoint.State, c *Candidate) map[string]float64
 }
 
@@ -97,41 +93,41 @@ type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // in seconds for strategy load, in requests for least-request
 	Score    float64 // weighted sum of scores in strategy plugins
-	Cached   int     // cached tokens of the prompt
+	Cached   int     // tokens of the prompt
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
-	// 0 if unknown. They are set for the first candidate and, if the request has an Objective, for
-	// all.
+	// 0 if unknown. They are set for the first candidate, and for all if the request has an
+	// Objective.
 	TTFT, TPOT float64
-	// Trial means that the request tests a suspect endpoint. Relearn means that it measures the
+	// Trial means that the request tests a suspect endpoint; Relearn, that it measures the
 	// endpoint's speed again.
 	Trial   bool
 	Relearn bool
 	// Rate is the assumed prefill rate, in tokens a second; 0 if the strategy does not compare
-	// prompts. RateFrom is its source, "" for a guess.
+	// prompts. RateFrom is "" for a guess.
 	Rate     float64
 	RateFrom endpoint.RateSource
 	Drawn    bool // compared by power-of-two-picker for the first place
 
 	last     bool // suspect, so the last choice
-	out      bool // a narrower excludes it
-	warm     bool // at least one candidate has a part of the prompt cached
-	misses   bool // misses the request's objective
+	out      bool
+	warm     bool // a candidate has a part of the prompt cached
+	misses   bool
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
 	early    bool // the first byte may precede the first token
 	doubt    doubt
 	lot      uint32
-	uncached float64 // tokens of the prompt that are not cached
+	uncached float64
 	weight   float64 // factor on the time to read uncached
 	evicts   float64 // part of weight that is for evictions
-	returns  float64 // tokens of uncached whose eviction costs nothing at the former home
+	returns  float64 // uncached tokens whose eviction costs nothing at the former home
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
-	adapter  uint64  // hash of the LoRA adapter; 0 if none is needed
-	slots    int     // number of adapter slots
-	affinity uint64  // affinity of the adapter to the server
-	away     float64 // additional seconds to load the adapter away from its homes
-	loads    bool    // the server must load the adapter
-	crowded  bool    // loads, and its page shows other adapters in all slots
+	adapter  uint64  // 0 if none is needed
+	slots    int
+	affinity uint64  // of the adapter to the server
+	away     float64 // additional seconds away from the adapter's homes
+	loads    bool
+	crowded  bool // loads, and its page shows other adapters in all slots
 }
 
 // Suspect reports whether the endpoint is the last choice.
@@ -155,23 +151,22 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 // Scratch is working memory of Rank, for reuse.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the number of allowed endpoints that passed all filters except full in the last
-	// Rank.
+	// Eligible is the number of allowed endpoints that passed all filters except full.
 	Eligible int
-	fresh    int // number of eligible endpoints that are fresh
+	fresh    int
 	// Shed means that the last Rank shed the request although some endpoints are not full.
 	Shed bool
-	Why  string // why the request was shed
-	// Passed is the endpoint that the request's key selects, if chwbl passed over it in the last
-	// Rank because of its requests in flight; otherwise nil.
+	Why  string
+	// Passed is the endpoint that the request's key selects, if chwbl passed over it because of its
+	// requests in flight; otherwise nil.
 	Passed  *endpoint.Endpoint
-	excess  []Excess // limits of a shed request
+	excess  []Excess
 	full    fullBy
-	room    room // for a sheddable request
+	room    room
 	servers []*prefix.Server
 	cached  []int32
-	state   endpoint.State   // state of one endpoint at a time
-	states  []endpoint.State // states of all endpoints, for a chooser
+	state   endpoint.State
+	states  []endpoint.State
 }
 
 // Names returns the names of all strategies, sorted.
@@ -243,9 +238,9 @@ func (s *Strategy) Name() string { return s.name }
 type Measure uint8
 
 const (
-	ByRule  Measure = iota // no figure: the strategy has an order of its own
-	ByCost                 // Candidate.Cost
-	ByScore                // Candidate.Score
+	ByRule Measure = iota // no figure: the strategy has an order of its own
+	ByCost
+	ByScore
 )
 
 // Measure returns the strategy's measure.
@@ -259,8 +254,7 @@ func (s *Strategy) Measure() Measure {
 	return ByRule
 }
 
-// Choice returns the type of the picker in strategy plugins (endpointpicker); "" in other
-// strategies.
+// Choice returns the type of the picker in strategy plugins; "" in other strategies.
 func (s *Strategy) Choice() string {
 	if p, ok := s.chooser.(*plugins); ok {
 		return p.kind
@@ -268,7 +262,7 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes the data for picks among list. Without Prepare, the first pick computes them.
+// Prepare computes the data for picks among list before the first pick.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)

@@ -6,11 +6,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A suspect endpoint is the last choice, and gets single requests. A successful request clears the
-// suspicion. An endpoint is suspect if its requests often fail, or if its page is stale and no
-// request succeeded since. If less than half of a pool's endpoints are fresh, freshness decides
-// nothing: the pages are the problem, or the pool was idle, and the few fresh endpoints must not
-// get all requests.
+// A suspect endpoint is the last choice, and gets single requests until one succeeds. An endpoint
+// is suspect if its requests often fail, or if its page is stale and no request succeeded since. If
+// less than half of a pool's endpoints are fresh, freshness decides nothing, because the few fresh
+// endpoints must not get all requests.
 
 type doubt uint8
 
@@ -43,11 +42,10 @@ func doubts(s *endpoint.State) (d doubt) {
 // Suspicion is why an endpoint is suspect, or "".
 type Suspicion string
 
-// The reasons why endpoints are suspect.
 const (
 	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
-	Stale   Suspicion = "stale" // the server's metrics page is stale, and no request succeeded since
+	Stale   Suspicion = "stale" // the page is stale, and no request succeeded since
 )
 
 // Suspicions lists all reasons.
@@ -102,9 +100,9 @@ func decides(eligible, fresh int) doubt {
 
 const silence = "silent"
 
-// withoutSilent removes silent endpoints from c, because they send no tokens; it applies to every
-// strategy. A silent endpoint stays if a trial is due. While all other endpoints are full it stays
-// for endpoint.MaxGiven requests. If all endpoints are silent, they stay as suspects.
+// withoutSilent removes silent endpoints from c. A silent endpoint stays if a trial is due. While
+// all other endpoints are full it stays for endpoint.MaxGiven requests. If all endpoints are
+// silent, they stay as suspects.
 func withoutSilent(c []Candidate, serving int) []Candidate {
 	free := false
 	for i := range c {
@@ -138,13 +136,13 @@ func suspect(c []Candidate, eligible, fresh int) {
 const (
 	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// mostUnknown bounds the part of slowest in the time to the end of a response.
+	// mostUnknown bounds slowest in the time to the end of a response.
 	mostUnknown = 5 * time.Second
 )
 
-// expects returns the times from which it is known whether a server is silent: to the first token,
-// and to the end of a response that is not streamed; 0 if unknown. slowest is the time to the first
-// token at slowestRate if the server's rate is unknown, otherwise 0.
+// expects returns the times from which a server counts as silent: to the first token, and to the
+// end of a response that is not streamed; 0 if unknown. slowest is the time to the first token at
+// slowestRate, or 0 if the server's rate is known.
 func (c *Candidate) expects(r *Request) (first, slowest, whole time.Duration) {
 	if c.TTFT <= 0 {
 		return 0, 0, 0

@@ -5,7 +5,6 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 // Criticality is a request's criticality; "" means Standard.
 type Criticality string
 
-// The strategy "tree" answers a Sheddable request with 429 if no endpoint has capacity.
 const (
 	Critical  Criticality = "Critical"
 	Standard  Criticality = "Standard"
@@ -13,9 +12,9 @@ const (
 )
 
 const (
-	criticalQueue  = 50  // an endpoint with fewer waiting requests is preferred for Critical requests
-	sheddableQueue = 5   // capacity means at most this many waiting requests,
-	sheddableKV    = 0.8 // and at most this KV cache usage
+	criticalQueue  = 50  // Critical requests prefer endpoints with fewer waiting requests
+	sheddableQueue = 5   // maximum of waiting requests with capacity
+	sheddableKV    = 0.8 // maximum KV cache usage with capacity
 )
 
 const (
@@ -27,16 +26,16 @@ const (
 	stepKV       = "least-kv-cache"
 )
 
-// tree is the inference extension's filter tree with InferenceModels. Each step keeps some of the
-// remaining endpoints; if it would keep none, it keeps all.
+// tree is the inference extension's filter tree with InferenceModels. A step that would keep no
+// endpoint keeps all.
 //
 //	Critical:   low-queue -> lora -> least-queue -> least-kv-cache, or if no queue is low
 //	            least-queue -> lora -> least-kv-cache
 //	Standard:   capacity -> least-queue -> lora -> least-kv-cache
 //	Sheddable:  the same, but no endpoint if capacity keeps none
 //
-// The pick is random among the endpoints that remain at the end. For retries, the tree chooses
-// again among the endpoints that were not picked.
+// The pick is random among the remaining endpoints. For retries, the tree chooses again among the
+// endpoints that were not picked.
 type tree struct{ random func() uint64 }
 
 func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
@@ -66,7 +65,7 @@ type branch struct {
 	queue, kv float64
 }
 
-// walk moves the endpoints that the tree keeps to the front of c, and returns their number; 0 means
+// walk moves the endpoints that the tree keeps to the front of c. It returns their number; 0 means
 // that the request is shed.
 func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
 	b := grow(c, states, dropped)
@@ -139,8 +138,8 @@ func (b *branch) used(c *Candidate) float64 {
 	return b.kv
 }
 
-// keep drops the endpoints for which ok is false. If ok is false for all, keep drops none and
-// returns false.
+// keep drops the endpoints for which ok is false. If it would drop all, it drops none and returns
+// false.
 func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	kept := 0
 	for i := range b.c {
@@ -176,7 +175,7 @@ func (b *branch) lora(model string) {
 }
 
 // leastQueue divides the range of queues into as many equal parts as there are endpoints, in
-// integers, and keeps the endpoints in the lowest part.
+// integers, and keeps the lowest part.
 func (b *branch) leastQueue() {
 	low, high := b.bounds(b.waiting)
 	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)

@@ -6,11 +6,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Wait is how long another cluster's request is expected to wait at a pool, by the strategy "load".
+// Wait is how long another cluster's request is expected to wait at a pool, by strategy "load".
 type Wait struct {
-	// Least is the lowest cost of an endpoint for a request without a prompt, in seconds.
-	Least float64
-	// Servers counts the endpoints that accept requests. If no endpoint does, Least and Rate are 0.
+	// Least is the lowest cost of a request without a prompt, in seconds.
+	Least   float64
 	Servers int
 	// Rate is the mean prefill rate of these endpoints, in tokens a second.
 	Rate float64
@@ -36,8 +35,7 @@ func (w *Wait) Behind(q Queued) {
 	w.Least += max(work/float64(max(w.Servers, 1)), q.Oldest.Seconds())
 }
 
-// Wait evaluates list at now. ok is false for other strategies, because their costs are not in
-// seconds.
+// Wait evaluates list at now. ok is false for strategies without costs in seconds.
 func (s *Strategy) Wait(now time.Time, list []endpoint.Endpoint) (w Wait, ok bool) {
 	if s.load == nil {
 		return w, false

@@ -2,11 +2,11 @@ package simulation
 
 import "time"
 
-// books are a picker's records of its picks and its peers' picks: the work and the cache of each
-// server. Rivals and the reference predict waits from them.
+// books are a picker's records of its picks and its peers' picks. Rivals and the reference predict
+// waits from them.
 type books struct {
-	servers  int // servers that accept requests
-	capacity int // assumed number of blocks that each server caches
+	servers  int
+	capacity int // assumed number of cached blocks per server
 	accounts []account
 }
 

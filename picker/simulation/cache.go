@@ -3,7 +3,7 @@ package simulation
 // recency is a set of blocks ordered by last use. It is an intrusive list, indexed by block number,
 // because a run uses millions of blocks.
 type recency struct {
-	next, prev []int32 // the last element is the list's head; absent: the block is not in the set
+	next, prev []int32 // the last element is the list's head; absent: not in the set
 	size       int
 }
 
@@ -42,12 +42,11 @@ func (r *recency) remove(b int32) {
 
 func (r *recency) oldest() int32 { return r.next[r.head()] }
 
-// kvCache holds one server's KV blocks. A block of a prompt stays cached after its requests until
-// the space is needed.
+// kvCache holds one server's KV blocks. A prompt's block stays cached until the space is needed.
 type kvCache struct {
-	refs   []int32 // by block of the tree: number of running requests that use the block; absent: not cached
+	refs   []int32 // running requests that use a block of the tree; absent: not cached
 	unused recency // cached blocks without a running request
-	free   int     // number of empty blocks
+	free   int
 	total  int
 }
 
@@ -95,7 +94,7 @@ func (c *kvCache) allocate(n int) bool {
 }
 
 // computed makes a request's allocated block the cached block b. If b is already cached, the
-// request uses the cached block, and its allocated block becomes free.
+// allocated block becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)

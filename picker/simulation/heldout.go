@@ -9,8 +9,8 @@ import (
 )
 
 // HeldOut returns workloads of about n requests each, on which no strategy was tuned. Two have the
-// shapes of Mooncake's other traces (Qin et al., FAST 2025, table 2: mean input, mean output, share
-// of cached blocks). The others, drawn in number, have parameters that are drawn with the seed.
+// shapes of Mooncake's other traces (Qin et al., FAST 2025, table 2). drawn is the number of
+// further workloads, whose parameters are drawn with the seed.
 func HeldOut(n int, seed uint64, drawn int) []Source {
 	all := []Source{
 		made(n, 101, "toolagent", "Mooncake's toolagent by its means: 8,596 tokens in, 182 out, 59 % cached.",
@@ -54,7 +54,7 @@ func synthetic(d *drawing) {
 // parameters describe a drawn workload of sessions. Each session begins with one of the shared
 // prefixes.
 type parameters struct {
-	prefixes, blocks int     // number of shared prefixes, and mean number of blocks in each
+	prefixes, blocks int     // number of shared prefixes, and mean blocks in each
 	popularity       float64 // exponent of Zipf's law
 	turns            int     // mean requests of a session
 	pause            time.Duration

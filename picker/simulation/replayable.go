@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// failed is the lowest status of a failed response. The server has not computed the tokens stated
-// for such a response.
+// failed is the lowest status of a failed response, whose tokens the server has not computed.
 const failed = 400
 
 // Replayable returns the requests of a trace that servers with this configuration can serve. left
-// describes the omitted requests by reason: failed requests, and requests that need more KV blocks
-// than a server has. Times start at the earliest remaining request. Replayable returns an error if
-// no request remains.
+// describes the omitted requests by reason. Times start at the earliest remaining request. If no
+// request remains, Replayable returns an error.
 func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, err error) {
 	room := c.withDefaults().Blocks * BlockTokens
 	part := *w

@@ -4,18 +4,16 @@ import "time"
 
 // Request is one request of a workload.
 type Request struct {
-	At            time.Duration // arrival, since the start
-	Input, Output int           // tokens of the prompt and the response, at least 1 each
+	At            time.Duration // since the start
+	Input, Output int           // tokens, at least 1 each
 	Adapter       int           // 0 for the base model
-	// Whole means that the response is not streamed: its headers and first byte come with its last
-	// token.
-	Whole bool
-	// Priority and Fairness are for flow control.
+	// Whole means that the response is not streamed.
+	Whole    bool
 	Priority int
 	Fairness string
 	// Key is the key of strategy chwbl: the system prompt and the user's first messages.
 	Key uint64
-	// Blocks are the prompt's blocks in the workload's tree, of BlockTokens tokens each; the last
+	// Blocks are the prompt's blocks in the workload's tree, of BlockTokens tokens each. The last
 	// block may be partial.
 	Blocks       []int32
 	line, status int
@@ -23,15 +21,14 @@ type Request struct {
 
 func (r *Request) full() []int32 { return r.Blocks[:r.Input/BlockTokens] }
 
-// Workload has requests in order of arrival. It is immutable, so several runs can share it.
+// Workload has requests in order of arrival. It is immutable.
 type Workload struct {
 	Name     string
 	Requests []Request
 	tree     tree
 }
 
-// tree numbers blocks by their content and all content before them, as prefix caches do: two
-// prompts share a block if they are equal up to its end.
+// tree numbers blocks by their content and all content before them, as prefix caches do.
 type tree struct {
 	numbers map[branch]int32
 	hashes  []uint64
@@ -80,8 +77,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// At returns the workload with its arrivals faster by the factor speed. Both workloads share the
-// tree.
+// At returns the workload with its arrivals faster by the factor speed.
 func (w *Workload) At(speed float64) *Workload {
 	faster := *w
 	faster.Requests = make([]Request, len(w.Requests))
@@ -93,7 +89,7 @@ func (w *Workload) At(speed float64) *Workload {
 }
 
 // Label returns the workload with each request changed by label, which receives the request's
-// number. A request for which label returns false is omitted. Both workloads share the tree.
+// number. Requests for which label returns false are omitted.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))
@@ -113,8 +109,7 @@ func (w *Workload) Rate() float64 {
 	return float64(len(w.Requests)) / w.Requests[len(w.Requests)-1].At.Seconds()
 }
 
-// Chain appends a hash for each block that a prompt fills. The hash covers the block and all blocks
-// before it.
+// Chain appends a hash for each full block of a prompt, over the block and all blocks before it.
 func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	for _, block := range r.full() {
 		out = append(out, w.tree.hashes[block])

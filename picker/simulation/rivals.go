@@ -10,8 +10,7 @@ import (
 )
 
 // Rivals returns other routers' strategies, restated from their documentation with their defaults
-// (November 2026), and the reference: the cost in seconds as simulations first found it, with first
-// bytes learned at once. llm-d's strategy is in Production, which has its plugins.
+// (November 2026), and the reference: the cost in seconds, with first bytes learned at once.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,
@@ -37,10 +36,9 @@ func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 	return l.choice(server, now, r)
 }
 
-// dynamo is the default cost of NVIDIA Dynamo's KV router (1.6). It is the number of blocks of
-// prompts without a first token (including this prompt without its cached blocks) plus the number
-// of distinct blocks of prompts in flight (including this prompt). Prefill load scale and overlap
-// credit are 1; temperature and the weight of active requests are 0. It has exact KV events.
+// dynamo is the default cost of NVIDIA Dynamo's KV router (1.6): the blocks of prompts without a
+// first token (including this prompt without its cached blocks), plus the distinct blocks of
+// prompts in flight (including this prompt). It has exact KV events.
 type dynamo struct {
 	*books
 	pool   Pool
@@ -129,10 +127,9 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
 }
 
-// smg is the default policy of smg (1.13). It is SGLang's cache-aware policy, except for load: if
-// the requests in flight of the server with the longest match exceed the mean by a half and by
-// spillMargin, it picks the least loaded server. All trees together have the limit of one tree of
-// SGLang. smg's overload protection by metrics, read every 10 s, is omitted.
+// smg is the default policy of smg (1.13). It is SGLang's policy, except for load: if the requests
+// in flight of the server with the longest match exceed the mean by a half and by spillMargin, it
+// picks the least loaded server. All trees together have the limit of one tree of SGLang.
 type smg struct {
 	*books
 	pool Pool
@@ -158,8 +155,8 @@ func (g *smg) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(server, now, r)
 }
 
-// boundedHash is consistent hashing with bounded loads. From the key's hash on, it picks the first
-// server on a ring whose requests in flight are below hashLoadFactor times the mean.
+// boundedHash is consistent hashing with bounded loads: it picks the first server on the ring, from
+// the key's hash on, with fewer requests in flight than hashLoadFactor times the mean.
 type boundedHash struct {
 	*books
 	ring []node

@@ -11,19 +11,19 @@ type Scenario struct {
 	Strategy Strategy
 	Servers  int // default 8
 	Server   ServerConfig
-	// Speeds are the servers' prefill rates, in turn; nil means the rate in Server. KnownSpeeds
+	// Speeds are the servers' prefill rates, in turn; nil means Server.PrefillRate. KnownSpeeds
 	// gives these rates to the strategies of Production, which then learn none.
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages
 	Pickers     int
 	Publish     time.Duration
-	// JoinAt is when the last server joins; 0 means that it is there from the start.
+	// JoinAt is when the last server joins; 0 means the start.
 	JoinAt time.Duration
-	// ShedAfter is the predicted time to the first token above which a request is rejected; 0
-	// disables it. The strategies of Production reject the requests themselves.
+	// ShedAfter is the predicted time to the first token above which a request is rejected; 0 means
+	// never.
 	ShedAfter time.Duration
-	// Flow queues requests while the servers are saturated; may be nil.
+	// Flow may be nil.
 	Flow *FlowControl
 	// Seed is for ties and delays. Arrivals and delays do not depend on the strategy.
 	Seed uint64
@@ -45,13 +45,13 @@ const (
 
 // Outcome is a request's outcome. Times are since the run's start; 0 if the event did not happen.
 type Outcome struct {
-	Server    int           // -1 if shed
-	Cached    int           // cached tokens of the prompt
-	Headers   time.Duration // of the response; for a stream, before the prompt is read
+	Server    int // -1 if shed
+	Cached    int
+	Headers   time.Duration // for a stream, before the prompt is read
 	Scheduled time.Duration
 	FirstByte time.Duration // of the response body
 	End       time.Duration
-	Preempted int // number of preemptions
+	Preempted int
 }
 
 // Run plays a scenario until all requests have ended, and returns their outcomes.
@@ -72,8 +72,8 @@ type run struct {
 	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int // picker of each request
-	ended    int   // number of ended requests, including shed ones
+	pickers  []int
+	ended    int // requests, including shed ones
 }
 
 func (r *run) more() bool { return r.ended < len(r.outcomes) }
@@ -197,8 +197,7 @@ func (r *run) choose(i int, request *Request) {
 	r.servers[choice.Server].add(i, request, &r.outcomes[i])
 }
 
-// learn passes a fact about a pick to the pick's picker at the time at, and to the other pickers
-// later.
+// learn passes a fact about a pick to its picker, and after Publish to the other pickers.
 func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}
 	if first := r.outcomes[i].FirstByte; first != 0 {

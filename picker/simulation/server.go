@@ -10,10 +10,9 @@ const BlockTokens = 512
 
 // ServerConfig describes a model server. A zero value means the default.
 type ServerConfig struct {
-	// A step takes Step, or longer if PrefillRate requires it for the step's prompt tokens. Base
-	// and, for each running request, PerSequence are added. Base is the time that a CPU needs to
-	// compute for each step; default 0, because a GPU computes while it reads its weights, which
-	// takes Step.
+	// A step takes Base, the longer of Step and the time to read its prompt tokens, and PerSequence
+	// for each running request. A GPU computes while it reads its weights, which takes Step, so
+	// Base is 0 by default.
 	Base        time.Duration
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
@@ -21,13 +20,12 @@ type ServerConfig struct {
 	Chunk       int           // prompt tokens in a step; default 2,048
 	Sequences   int           // maximum of running requests; default 128
 	Blocks      int           // size of the KV cache; default 1,500
-	// AdapterSlots is the maximum number of loaded adapters; default 4. Loading an adapter takes
+	// AdapterSlots is the maximum of loaded adapters; default 4. Loading an adapter takes
 	// AdapterLoad, default 300 ms, in which the server does nothing else.
 	AdapterSlots int
 	AdapterLoad  time.Duration
-	// TokenizerRate is the number of prompt tokens that the server tokenizes in a second; default
-	// 250,000. It tokenizes one prompt at a time, before a stream's headers and the queue.
-	// Tokenizing takes a real vLLM 2 to 4 % of the time of reading the prompt.
+	// TokenizerRate is in prompt tokens a second; default 250,000. The server tokenizes one prompt
+	// at a time, before a stream's headers and the queue.
 	TokenizerRate float64
 }
 
@@ -58,29 +56,29 @@ type server struct {
 	first, ended func(*sequence)
 
 	stepping bool
-	began    time.Duration // begin of the current steps
-	each     time.Duration // duration of one step
-	steps    int           // number of equal steps; more than one only without prompt tokens
+	began    time.Duration
+	each     time.Duration
+	steps    int // equal steps; more than one only without prompt tokens
 	// Sums over ended requests, as in vLLM's series: the time from the first step to the first
 	// token, and the computed tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // changes when the steps change, so that the event of their earlier end does nothing
+	batch uint64 // changes with the steps, so that the event of their earlier end does nothing
 
-	tokenized time.Duration // time at which all prompts so far are tokenized
+	tokenized time.Duration // when all prompts so far are tokenized
 }
 
 type sequence struct {
 	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // tokens to compute: prompt tokens, and tokens that were generated before a preemption
+	left      int // tokens to compute: of the prompt, and generated before a preemption
 	generated int
-	allocated int // number of blocks, including shared blocks
+	allocated int // blocks, including shared blocks
 	computed  int
-	shared    int // number of leading blocks that are in the cache
+	shared    int // leading blocks that are in the cache
 	decoding  bool
-	admitted  bool // was admitted once, even if it was preempted later
+	admitted  bool // once, even if it was preempted later
 	first     time.Duration
 }
 
@@ -91,8 +89,8 @@ func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence
 		first: first, ended: ended}
 }
 
-// add tokenizes a request's prompt after the earlier prompts, sends a stream's headers, and queues
-// the request.
+// add tokenizes a prompt after the earlier prompts, sends a stream's headers, and queues the
+// request.
 func (s *server) add(number int, r *Request, o *Outcome) {
 	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(
 		float64(r.Input)/s.config.TokenizerRate*float64(time.Second))
@@ -110,8 +108,8 @@ func (s *server) queue(q *sequence) {
 	case !s.stepping:
 		s.step()
 	case s.steps > 1 && len(s.running) < s.config.Sequences:
-		// The next step can admit the request. So if the current steps have no prompt tokens, they
-		// end after the step that runs now.
+		// The next step can admit the request, so steps without prompt tokens end after the current
+		// one.
 		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
 			s.run(done)
 		}
@@ -162,9 +160,8 @@ func (s *sequence) steady() int {
 	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
 }
 
-// admit starts waiting requests in order, as far as the step's prompt tokens, the limit of running
-// requests, the blocks and the adapter slots allow. It returns the requests' prompt tokens in this
-// step and the time to load adapters.
+// admit starts waiting requests in order, as far as the limits allow. It returns their prompt
+// tokens in this step and the time to load adapters.
 func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	for i := 0; i < len(s.waiting) && prompt+tokens < s.config.Chunk && len(s.running) < s.config.Sequences; {
 		q := s.waiting[i]
@@ -188,11 +185,10 @@ func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	return tokens, loading
 }
 
-// place gives a waiting request its blocks. It returns false if there are too few blocks.
 func (s *server) place(q *sequence) bool {
 	blocks := q.request.full()
 	hit := s.cache.match(blocks)
-	if hit*BlockTokens >= q.tokens() { // because the server always computes the last token
+	if hit*BlockTokens >= q.tokens() { // the server always computes the last token
 		hit--
 	}
 	for _, b := range blocks[:hit] {
@@ -263,7 +259,7 @@ func (s *server) finish() {
 			}
 			s.preempt()
 			if i >= len(s.running) {
-				break // request i itself was preempted
+				break // the request itself was preempted
 			}
 		}
 	}
@@ -275,8 +271,8 @@ func (s *server) begin(q *sequence) {
 	s.first(q)
 }
 
-// preempt returns the last admitted request to the queue and frees its blocks. The server computes
-// them again later.
+// preempt returns the last admitted request to the queue. The server computes its blocks again
+// later.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -287,8 +283,7 @@ func (s *server) preempt() {
 	s.waiting = slices.Insert(s.waiting, 0, q)
 }
 
-// release frees a request's blocks. It frees the end of the prompt first, because the beginning is
-// more likely to be reused.
+// release frees the end of the prompt first, because the beginning is more likely to be reused.
 func (s *server) release(q *sequence) {
 	blocks := q.request.full()
 	for i := q.shared - 1; i >= 0; i-- {
@@ -301,9 +296,9 @@ func (s *server) release(q *sequence) {
 // Page is a server's metrics page.
 type Page struct {
 	Waiting, Running int
-	KV               float64 // share of KV blocks in use, 0 to 1
-	// Active are the adapters with running requests, Awaited those with only waiting requests.
-	// Slots is the number of slots for adapters.
+	KV               float64 // share of blocks in use, 0 to 1
+	// Active adapters have running requests, Awaited adapters only waiting requests. Slots is the
+	// number of adapter slots.
 	Active, Awaited []int
 	Slots           int
 	// Sums over ended requests: the time to read their prompts, and the prompt tokens computed.
@@ -338,8 +333,7 @@ func (a *adapters) find(name int) int {
 	return slices.IndexFunc(a.loaded, func(l adapter) bool { return l.name == name })
 }
 
-// available reports whether a request for an adapter can run: the adapter is loaded, or a slot is
-// free for it. Adapter 0 means no adapter.
+// available reports whether a request for an adapter can run. Adapter 0 means no adapter.
 func (a *adapters) available(name int) bool {
 	return name == 0 || len(a.loaded) < a.slots || a.find(name) >= 0 ||
 		slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })

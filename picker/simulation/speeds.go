@@ -16,7 +16,7 @@ func (s *Scenario) config(server int) ServerConfig {
 }
 
 // LearnedRates plays a scenario with one of Production's strategies. It returns each server's
-// prefill rate as the first picker learned it; 0 if the picker did not learn it.
+// prefill rate as the first picker learned it; 0 if it learned none.
 func LearnedRates(s Scenario) (rates []float64) {
 	r := newRun(s, new(clock))
 	r.arrive(0)

@@ -11,8 +11,8 @@ import (
 type Strategy struct {
 	Name string
 	// Immediate means that policies receive first bytes and ends at once, like a proxy in the data
-	// path. Other policies receive them as Envoy's access log reports them: a first byte with the
-	// periodic entry every 2 s, and both up to 5 ms late.
+	// path. Other policies receive them as from Envoy's access log: up to 5 ms late, and first
+	// bytes with the periodic entry every 2 s.
 	Immediate bool
 	Unpaged   bool
 	New       func(Pool) Policy
@@ -20,15 +20,14 @@ type Strategy struct {
 
 // Pool describes a policy's servers.
 type Pool struct {
-	Servers  int // number of servers at the start, with numbers 0 to Servers-1
+	Servers  int // at the start, with numbers 0 to Servers-1
 	Room     int // number of servers at the end
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
-	// Oracle gives rivals exact knowledge of the servers.
-	Oracle Oracle
-	// ShedAfter is the predicted time to the first token above which picks are rejected (429); 0
-	// disables it.
+	Oracle   Oracle
+	// ShedAfter is the predicted time to the first token above which picks are rejected; 0 means
+	// never.
 	ShedAfter time.Duration
 }
 
@@ -40,10 +39,9 @@ type Oracle interface {
 
 // Policy is a strategy in one picker process. Calls come in the order of virtual time.
 type Policy interface {
-	// Choose returns a server for a request, and a prediction. Unless the request is shed, the pick
-	// follows as a Fact.
+	// Choose returns a server for a request. Unless the request is shed, the pick follows as a
+	// Fact.
 	Choose(now time.Duration, r *Request) Choice
-	// Learn receives a fact when the picker learns it.
 	Learn(now time.Duration, f Fact)
 }
 
@@ -59,14 +57,14 @@ type Choice struct {
 type Kind uint8
 
 const (
-	Picked      Kind = iota // Pick was made
-	FirstByte               // Pick's first byte, After its arrival
-	Waits                   // Pick has no first byte yet
-	Ended                   // Pick has ended
-	ScrapeBegan             // a scrape of Server began
-	Scraped                 // a scrape of Server ended; Page is the state at the scrape's start
-	Failed                  // the scrape of Server failed
-	Joined                  // Server accepts requests from now on
+	Picked    Kind = iota
+	FirstByte      // the first byte came; After is the time since the pick
+	Waits          // Pick has no first byte yet
+	Ended
+	ScrapeBegan
+	Scraped // Page is the state at the scrape's start
+	Failed
+	Joined // Server accepts requests from now on
 )
 
 // Fact is an event that a picker learns.
@@ -103,7 +101,7 @@ func Named(names ...string) ([]Strategy, error) {
 	return found, nil
 }
 
-// Names returns the names of all strategies, Production's first.
+// Names returns the names of all strategies.
 func Names() []string {
 	var names []string
 	for _, s := range Strategies() {
@@ -115,8 +113,7 @@ func Names() []string {
 // Strategies returns Production's strategies and the Rivals.
 func Strategies() []Strategy { return append(Production(), Rivals()...) }
 
-// argmin returns the server with the least cost. Of servers with equal cost it returns a random
-// one.
+// argmin breaks ties at random.
 func argmin(n int, random *rand.Rand, cost func(server int) float64) int {
 	best, least, ties := 0, 0.0, 0
 	for s := range n {

@@ -11,14 +11,12 @@ type Summary struct {
 	Requests int
 	Streams  int
 	Shed     int
-	// TTFT50 and TTFT90 are percentiles of the time from arrival to the first byte of a stream,
-	// WaitP90 of the time to the first step that computes the prompt. EndToEnd is the mean time to
-	// the end.
+	// TTFT50 and TTFT90 are percentiles of the time to the first byte of a stream, WaitP90 of the
+	// time to the first step. EndToEnd is the mean time to the end. All times count from arrival.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of cached prompt tokens.
 	Hits float64
-	// Balance is the largest number of prompt tokens that a server computed, divided by the mean; 1
-	// is perfect.
+	// Balance is the largest number of prompt tokens that a server computed, divided by the mean.
 	Balance float64
 	// Goodput is the number of requests per second whose first byte came within goodTTFT.
 	Goodput float64

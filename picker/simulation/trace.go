@@ -18,34 +18,33 @@ const (
 	maxTraceLine   = 16 << 20 // bytes
 	maxTraceTokens = 1 << 20  // tokens of a prompt or a response
 	maxTraceTime   = 1e12     // milliseconds
-	maxProblems    = 20       // bad lines reported in an error
-	maxPools       = 20       // pools named in an error
+	maxProblems    = 20       // bad lines in an error
+	maxPools       = 20
 )
 
-// line is a line of a trace. It has Mooncake's fields, and the fields that --record adds (package
-// recording).
+// line has Mooncake's fields, and the fields that --record adds (package recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`
 	Output    *int     `json:"output_length"`
-	Hashes    []int64  `json:"hash_ids"` // one per block of BlockTokens tokens
+	Hashes    []int64  `json:"hash_ids"` // one per block
 	Model     string   `json:"model"`
 	Pool      string   `json:"pool"`
-	Status    int      `json:"status"` // response status; 0 without a response
+	Status    int      `json:"status"` // 0 without a response
 	Stream    bool     `json:"stream"`
-	Took      *float64 `json:"took"` // nil unless --record wrote the line; without it, a stream is assumed
+	Took      *float64 `json:"took"` // nil if --record did not write the line, which then counts as a stream
 
 	number int
 }
 
 // ReadTrace reads a trace: lines of JSON with timestamp (ms), input_length, output_length (tokens)
 // and hash_ids; equal leading hash_ids mean an equal prefix. Times count from the earliest
-// timestamp. The error joins one error for each bad line, as "name:line: problem". For a trace of
-// several pools, the error is a *PoolsError.
+// timestamp. The error joins one error for each bad line. For a trace of several pools, the error
+// is a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
-// ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. If there is no
-// such pool, the error is a *PoolsError.
+// ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. Without such a
+// pool, the error is a *PoolsError.
 func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
 	pools := map[string]int{}
@@ -93,11 +92,11 @@ func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 
 func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 
-// PoolsError rejects a trace with several pools, or without the requested one.
+// PoolsError rejects a trace with several pools, or without the requested pool.
 type PoolsError struct {
 	Name     string
-	Pool     string         // pool that was requested; may be empty
-	Requests map[string]int // number of requests by pool; "" is for requests without a pool
+	Pool     string         // requested; may be empty
+	Requests map[string]int // by pool; "" has the requests without a pool
 }
 
 // Error names at most 20 pools.
@@ -163,7 +162,8 @@ func (w *Workload) add(l line, models map[string]int) {
 	w.Requests = append(w.Requests, r)
 }
 
-// Window returns n requests of a workload, starting at from, a fraction of its requests.
+// Window returns n requests of a workload. from is the place of the first, as a fraction of all
+// requests.
 func (w *Workload) Window(from float64, n int) *Workload {
 	part := *w
 	first := min(int(from*float64(len(w.Requests))), max(0, len(w.Requests)-n))
@@ -186,7 +186,7 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 			k++
 		}
 		if k == len(spread.Requests) {
-			break // the last timestamp
+			break
 		}
 		until := spread.Requests[k].At
 		times := make([]time.Duration, k-i)
@@ -203,7 +203,7 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 }
 
 // Source returns a Source that draws overlapping windows of n requests from a trace. With spread,
-// it distributes requests of one timestamp (Spread); otherwise they arrive at once.
+// it applies Spread.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

@@ -10,7 +10,7 @@ import (
 // Trial is a scenario, and which of its requests count.
 type Trial struct {
 	Scenario
-	All bool // all requests count; otherwise only requests after the first fifth, when caches are warm
+	All bool // all requests count, not only requests after the first fifth
 }
 
 // Warm returns a fifth of the workload's duration.
@@ -49,8 +49,7 @@ func Each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Drawings returns trials of a scenario with drawings 1 to n of a source, at a rate. Equal drawings
-// have equal arrivals.
+// Drawings returns trials of a scenario with drawings 1 to n of a source, at a rate.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

@@ -33,7 +33,6 @@ func Generated(n int) []Source {
 	}
 }
 
-// made returns a source of about n requests after warm. Each stream has random numbers of its own.
 func made(n int, stream uint64, name, about string, warm time.Duration, draw func(*drawing)) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		w := &Workload{Name: name}
@@ -128,8 +127,8 @@ type session struct {
 	key      uint64
 }
 
-// turns adds a session's requests, with a mean pause between them. grow returns the number of
-// blocks that each request adds to the next one.
+// turns adds a session's requests, with a mean pause between them. Each request adds grow() blocks
+// to the next one.
 func (d *drawing) turns(s session, n int, pause time.Duration, grow func() int, tail, output func() int) {
 	at := s.start
 	for range n {

@@ -43,7 +43,6 @@ func Text(value []byte) (text string, ok bool) {
 	return string(out), err == nil
 }
 
-// exact replaces JSON numbers by Go numbers.
 func exact(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

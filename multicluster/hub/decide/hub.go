@@ -21,8 +21,8 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose imports at a member may have changed, Exports with its
-	// pools whose condition Exported may have changed. They must not call the Hub.
+	// Imports is called with pools whose imports at a member may have changed, Exports with pools
+	// whose condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
@@ -32,24 +32,20 @@ type Config struct {
 	// that were read. Default: 15 s.
 	Grace time.Duration
 	// Never returns why an address is not allowed in imports, as a phrase that follows the address;
-	// "": it is allowed. nil: all addresses are allowed.
+	// "": it is allowed.
 	Never func(netip.Addr) string
-	Now   func() time.Time // this process's monotonic clock; nil: time.Now
+	Now   func() time.Time // monotonic; nil: time.Now
 }
 
 // Member is one cluster of the set.
 type Member struct {
-	Name string
-	// Allow limits the effect of its exports in the other members.
-	Allow v1alpha1.ClusterSetAllow
-	// Draining means that the other members send it no new requests.
+	Name     string
+	Allow    v1alpha1.ClusterSetAllow
 	Draining bool
 	// Store has the member's objects, and the Offers of multicluster/imports.
-	Store *store.Store
-	// Namespace reports whether a namespace exists in the member or may be created.
+	Store     *store.Store
 	Namespace func(name string) bool
-	// Own returns the clusters in an import of the member whose entries this hub wrote.
-	Own func(p objectid.Pool) []string
+	Own       func(p objectid.Pool) []string
 }
 
 // Hub is safe for concurrent use.
@@ -66,11 +62,11 @@ type member struct {
 	Member
 	registry *registry.Registry
 	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // from Assemble, by exporter
+	placed   map[objectid.Pool]map[string]registry.Placement // the inner key is the exporter
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // this hub's entries in its imports are known. Before that nothing is exported to it
+	restored  bool // exports reach the member only after Restore
 	uid       string
 	read      bool
 	connected bool
@@ -78,10 +74,10 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
 	stamps    map[objectid.Pool]registry.Stamp
-	sizes     map[objectid.Pool]int // of entries, in bytes
+	sizes     map[objectid.Pool]int // in bytes
 	unfit     map[objectid.Pool]unfit
-	unnamed   int    // number of pools with an invalid name
-	crowded   string // why some of its exports have no room at other members; "": all have room
+	unnamed   int
+	crowded   string // why some exports have no room
 }
 
 // New makes a hub without members.
@@ -120,7 +116,7 @@ func (h *Hub) call(c *changes) {
 }
 
 // SetMembers replaces the members. If all is true, a member's own exports are also entries of its
-// imports. Exports of removed members drain.
+// imports.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -172,7 +168,7 @@ func (h *Hub) sorted() []*member {
 }
 
 // Restore passes the hub's entries in a member's imports. Call it before Exports for the member.
-// Other members' exports reach the member only after it, so that exports withdrawn meanwhile drain.
+// Other members' exports reach the member only after Restore.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -201,8 +197,7 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes the decisions on all pools of a member. uid is the UID of its cluster. It returns
-// how many exports changed.
+// Exports passes the decisions on all pools of a member, and returns how many exports changed.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -343,7 +338,7 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 	}
 }
 
-// others adds all members' exports: their state at one member may have changed. mu is held.
+// mu is held.
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {
@@ -391,7 +386,7 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	}
 	a, err := m.importer.Assemble(pools)
 	if err != nil {
-		return // cannot happen: a store in memory accepts Offers of their only writer
+		return
 	}
 	for _, p := range a.Pools {
 		delete(m.placed, p)
@@ -406,8 +401,8 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import returns this hub's part of the status of an import at a member. generation is the object's
-// generation. imported is false if no object is needed.
+// Import returns this hub's part of the status of an import at a member. imported is false if no
+// object is needed.
 func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
 	imported bool) {
 	h.mu.Lock()
@@ -441,7 +436,6 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// expire is one step of Run. It sets waited once each member was read or its Config.Grace ended.
 func (h *Hub) expire(waited *bool) {
 	var c changes
 	defer h.call(&c)

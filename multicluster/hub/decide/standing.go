@@ -19,12 +19,10 @@ import (
 
 // Writing is the result of writing an import at a member.
 type Writing struct {
-	// Clusters are this hub's entries in the import.
 	Clusters []string
-	// Reason is why other entries are missing, for the condition Exported; "": none is. Message
-	// describes the reason.
+	// Reason is why other entries are missing, for the condition Exported; "" if all are there.
 	Reason, Message string
-	// Left maps clusters whose entries the API server rejects to the reason.
+	// Left maps clusters whose entries the API server rejects to reasons.
 	Left map[string]string
 	// Pruned means that the object has no status.clusters: only Penstock can read the entries.
 	Pruned bool
@@ -68,8 +66,8 @@ func (h *Hub) settled(m *member) bool {
 	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
 }
 
-// Condition returns the condition Exported of a member's pool. asked means that the pool's
-// annotations request an export. If known is false, the previous condition must stay.
+// Condition returns the condition Exported of a member's pool. asked means that the annotations
+// request an export. If known is false, the previous condition must stay.
 func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +78,7 @@ func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Conditio
 	return h.exported(m, p)
 }
 
-// exported is Condition for a member that was read. mu is held.
+// mu is held.
 func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
@@ -130,7 +128,6 @@ func brief(message string) string {
 // longestMessage bounds a message, in bytes.
 const longestMessage = 512
 
-// States of exports and imports, in addition to reasons.
 const (
 	Imported = "Imported"
 	Pending  = "Pending"
@@ -146,15 +143,14 @@ type Status struct {
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports counts the pools that the member wants to export by state: Exported, Pending, or the
-	// reason of the condition Exported.
+	// Exports counts the pools that the member wants to export by state: Exported, Pending, or a
+	// reason of the condition.
 	Exports map[string]int `json:"exports"`
-	// Imports counts the other members' exports to this member by state: Imported, Pending, or the
-	// reason why it does not import them. Missing maps the missing exports to the reason.
+	// Imports counts the other members' exports by state: Imported, Pending, or a reason. Missing
+	// maps missing exports to reasons.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned means that the CRD of InferencePoolImport there has no status.clusters: only Penstock
-	// can read the clusters.
+	// Pruned means that the CRD of InferencePoolImport there has no status.clusters.
 	Pruned bool `json:"pruned,omitempty"`
 }
 
@@ -199,8 +195,7 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// standing returns the state of a cluster's export at a member. pending means that it is not
-// written there yet.
+// pending means that the export is not written at the member yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true

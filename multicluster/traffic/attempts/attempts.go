@@ -26,8 +26,8 @@ const (
 type Traffic struct {
 	Served   uint64 // responses with a status below 500
 	Failed   uint64 // another status, or no response
-	Declined uint64 // no server there began the request; Envoy tries another cluster or spill target, if one is left
-	Spilled  uint64 // requests of all three outcomes that a pool spilled
+	Declined uint64 // no server there began the request
+	Spilled  uint64 // requests of all outcomes that a pool spilled
 	// Bytes is the size of Served's response bodies, FirstByte the sum of their times to the first
 	// byte.
 	Bytes     uint64
@@ -65,9 +65,8 @@ func (t *Traffic) add(o *Traffic) {
 type Config struct {
 	// Allowed reports whether a Gateway's proxies have Envoy clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
-	// Exists reports whether an import has an exporting cluster.
-	Exists func(objectid.Target) bool
-	Now    func() time.Time // nil: time.Now
+	Exists  func(objectid.Target) bool
+	Now     func() time.Time // nil: time.Now
 }
 
 // Counter counts and stores requests. It is a prometheus.Collector.
@@ -153,7 +152,7 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 }
 
 // spilledThrough returns the exporting cluster that served a request spilled to an import with
-// several clusters. The cluster's hop, behind the import's hop, reports the outcome.
+// several clusters.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false

@@ -23,7 +23,7 @@ type Store interface {
 type Keeper struct {
 	store Store
 	log   *slog.Logger
-	wake  chan struct{} // has one element when a deadline may have changed
+	wake  chan struct{}
 
 	mu      sync.Mutex
 	imports map[objectid.Pool]*ordered
@@ -31,7 +31,7 @@ type Keeper struct {
 
 type ordered struct {
 	members map[string]*member
-	stored  []string // clusters in the import's Failback; empty: no Failback
+	stored  []string
 }
 
 type member struct {
@@ -92,7 +92,7 @@ func (o *ordered) follow(now time.Time, ready map[string]bool) {
 	}
 }
 
-// update drops clusters that left the import, and returns the change of its Failback. mu is held.
+// mu is held.
 func (k *Keeper) update(now time.Time, p objectid.Pool) []store.Op {
 	o := k.imports[p]
 	maps.DeleteFunc(o.members, func(_ string, m *member) bool {
@@ -147,7 +147,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// expire applies changes that are due, and returns when the next one is due; false: none is left.
 func (k *Keeper) expire() (next time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

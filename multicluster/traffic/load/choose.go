@@ -21,7 +21,7 @@ import (
 // Config configures a Loads.
 type Config struct {
 	// Waiting returns the wait of a new request at a pool of this process's picker, and how many
-	// prompt blocks the pool's servers cache; false if unknown.
+	// prompt blocks the pool's servers cache.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
@@ -36,13 +36,13 @@ type Config struct {
 // Loads chooses clusters and reports this cluster's load. It is safe for concurrent use.
 type Loads struct {
 	cfg    Config
-	id     string // of this process, random
+	id     string
 	sender atomic.Pointer[string]
 	epoch  uint64
 
 	mu      sync.RWMutex
 	imports map[objectid.Target]*choosable
-	changed bool // the pools whose load is requested from members may have changed
+	changed bool
 
 	pools pools
 
@@ -51,9 +51,8 @@ type Loads struct {
 }
 
 type choosable struct {
-	pool  objectid.Pool
-	local string // this cluster's name in list; "": list does not have it
-	// latency means that response times decide, without reports of load.
+	pool    objectid.Pool
+	local   string // this cluster's name in list; "": list does not have it
 	latency bool
 	hops    map[string]string
 	noGRPC  map[string]bool
@@ -101,8 +100,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters to c.load, with round trip times and numbers of servers. A number
-// comes from the metrics page of the cluster's picker or else from the exporter.
+// setMembers passes the clusters to c.load. A number of servers comes from the metrics page of the
+// cluster's picker or else from the exporter.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
@@ -160,8 +159,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// charge is a request at the first cluster in the picker's order. Several access log streams may
-// report on it concurrently.
+// Several access log streams may report on a charge concurrently.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease

@@ -38,9 +38,8 @@ var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_
 
 // Page is the metrics page of the picker of an import's exporting cluster.
 type Page struct {
-	Import objectid.Pool
-	Member string
-	// Pool is the pool's name on the page.
+	Import    objectid.Pool
+	Member    string
 	Pool      string
 	Addresses []netip.Addr // of equal pickers; the first one that responds is used
 	Port      uint16       // 0: no page
@@ -58,15 +57,15 @@ type pageKey struct {
 
 type page struct {
 	Page
-	client  *http.Client // nil before the first reading
-	servers int          // 0: unknown
+	client  *http.Client
+	servers int // 0: unknown
 	failure string
 }
 
-// noServers is the number for a page that shows 0 servers. For a page without a number it is 0.
+// noServers is the number for a page that shows 0 servers; 0 is for a page without a number.
 const noServers = -1
 
-// SetPage sets the page of a cluster's picker. It is read while policy LeastLoad chooses among the
+// SetPage sets the page of a cluster's picker. It is read while LeastLoad chooses among the
 // import's clusters.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
@@ -180,7 +179,6 @@ func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	}
 }
 
-// newClient returns a client that uses no proxy and follows no redirect.
 func (p *page) newClient() *http.Client {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: pageTimeout}).DialContext, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * pageInterval}
@@ -243,8 +241,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests. It reads the series with the pool's name, or else
-// the only series: 0 without such a series, noServers if the series is 0.
+// parse returns how many servers take requests, by the series with the pool's name or else the only
+// series. It returns 0 without such a series, noServers if the series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)

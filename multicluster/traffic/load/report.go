@@ -17,8 +17,7 @@ import (
 
 const (
 	// interval is the time between reports of a pool in use, resting of a pool whose load does not
-	// change. apart is the time between checks for a cluster set or an import, without which
-	// nothing is reported.
+	// change. apart is the time between checks for a cluster set or an import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
@@ -48,7 +47,7 @@ type pools struct {
 
 type counted struct {
 	senders map[string]*sender
-	news    *selection.News // nil before the first report
+	news    *selection.News
 	recent  [kept][]uint64
 	last    federation.Load
 	to      []string

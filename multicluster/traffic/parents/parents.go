@@ -49,8 +49,7 @@ type Counter struct {
 	parents map[model.ClusterID]*parent
 }
 
-// parent counts the responses of an exporting cluster's gateways, in the current and the previous
-// half of the window.
+// parent counts the responses of an exporting cluster's gateways, in both halves of the window.
 type parent struct {
 	turn           time.Time
 	missing, other [2]int
@@ -58,7 +57,7 @@ type parent struct {
 	otherwise      bool
 	host           string
 	at             netip.AddrPort
-	reported       inference.ClientHost // zero: no finding
+	reported       inference.ClientHost
 }
 
 // New makes a Counter.
@@ -135,7 +134,6 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// judge reports and resolves findings. It returns false if no counts are left.
 func (c *Counter) judge(now time.Time) bool {
 	objects, imports := c.cfg.Objects(), map[string]*inference.ClientHosts{}
 	c.mu.Lock()
