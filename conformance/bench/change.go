@@ -39,8 +39,8 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one changes a route by calling how. It returns the time from the store's commit to the last byte
-// at the proxy, and the CPU time of this process until the ACK.
+// one returns the time from the store's commit to the last byte at the proxy, and the CPU time of
+// this process until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // another listener each time
@@ -125,6 +125,6 @@ func measureCleartext(ctx context.Context, _ config, out report) error {
 	for _, d := range c.cpu {
 		sum += d
 	}
-	out("change_cleartext", "", milliseconds(sum/changes)) // the mean: garbage collection counts
+	out("change_cleartext", "", milliseconds(sum/changes)) // the mean, because garbage collection counts
 	return nil
 }

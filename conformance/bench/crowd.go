@@ -23,13 +23,13 @@ const probe = "secret/default/no-such-secret"
 type crowd struct {
 	proxies []*proxy.Proxy
 
-	answered atomic.Int64 // probes
+	answered atomic.Int64
 	resent   atomic.Int64 // resources other than the expected change
 	ready    chan struct{}
-	at       time.Time // time of the last probe's answer; read after ready
+	at       time.Time // time of the last probe's answer; read after ready closes
 
 	mu      sync.Mutex
-	want    string // the expected resource, and the number of proxies that have it
+	want    string // left proxies lack this resource
 	left    int
 	arrived chan time.Time
 }
@@ -63,8 +63,6 @@ func (c *crowd) join(ctx context.Context, i int, address string, requests [][]by
 	return nil
 }
 
-// resume gathers n proxies that reconnect with their resources. It returns the time at which the
-// last proxy had all its answers.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
 	c, err := gather(ctx, address, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)))
 	if err != nil {
@@ -132,7 +130,7 @@ func (c *crowd) errors() error {
 	var all []error
 	for _, p := range c.proxies {
 		if p == nil {
-			continue // it never connected
+			continue // the proxy never connected
 		}
 		if err := p.Err(); err != nil {
 			all = append(all, err)

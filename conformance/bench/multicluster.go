@@ -35,7 +35,7 @@ type simulatedMember struct {
 	listener   net.Listener
 	federation *federation.Federation
 	bundle     []byte
-	sent       *atomic.Int64 // bytes to subscribers
+	sent       *atomic.Int64
 	stop       func()
 }
 
@@ -44,7 +44,6 @@ type counted struct {
 	sent *atomic.Int64
 }
 
-// Accept implements net.Listener.
 func (c counted) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	return countedConn{conn, c.sent}, err
@@ -55,15 +54,14 @@ type countedConn struct {
 	sent *atomic.Int64
 }
 
-// Write implements net.Conn.
 func (c countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.sent.Add(int64(n))
 	return n, err
 }
 
-// simulate starts a member that exports this many pools with ten endpoints each. The number
-// determines its names and addresses.
+// simulate starts a member that exports this many pools with ten endpoints each. Names and
+// addresses of the member derive from number.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue(m.name, federation.ProcessPath)
@@ -118,7 +116,6 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	return m, nil
 }
 
-// issue returns a certificate for a SPIFFE ID, and the certificate of its CA.
 func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error) {
 	ca, err := pki.NewAuthority(domain, time.Now())
 	if err != nil {
@@ -173,8 +170,6 @@ func newImporter(ctx context.Context, c config) (i *importer, err error) {
 	return i, nil
 }
 
-// identify waits until the importer is ready to be a member, and reads its entry for the
-// ClusterSets of other members.
 func (i *importer) identify(ctx context.Context, state string) error {
 	return eventually(ctx, func() error {
 		raw, err := os.ReadFile(filepath.Join(state, "cluster", "member.yaml"))
@@ -209,7 +204,6 @@ func writeClusterSet(dir, cluster string, members []*simulatedMember) error {
 	return world.Commit(dir, "set.yaml")
 }
 
-// follow reads the Offers that the importer's store commits, from now on.
 func (i *importer) follow(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock/debug/store/Offer?watch", nil)
 	if err != nil {
@@ -247,8 +241,6 @@ func (i *importer) join(members []*simulatedMember) error {
 	return writeClusterSet(i.files, i.self.Name, members)
 }
 
-// wait waits until the importer's store has n different Offers, and returns the time of the last
-// commit.
 func (i *importer) wait(ctx context.Context, n int) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 )
 
 // neighbour is a penstock up with a small route. Another namespace may have the largest HTTPRoutes
-// there.
+// in the same penstock up.
 type neighbour struct {
 	*plane
 	files    string
@@ -23,8 +23,8 @@ type neighbour struct {
 }
 
 const (
-	largest          = 100 // HTTPRoutes of the other namespace
-	neighbourChanges = 300 // of the small route in each place
+	largest          = 100
+	neighbourChanges = 300 // changes of the small route in each place
 )
 
 func measureNeighbour(ctx context.Context, c config, out report) error {
@@ -124,8 +124,8 @@ spec:
 }
 
 // largeRoute returns one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16
-// headers and 16 query parameters each. Every other route has regular expressions. Penstock gives
-// Envoy as many of them as the budgets allow.
+// headers and 16 query parameters each. Every other route has regular expressions, which Penstock
+// gives to Envoy as far as its budgets allow.
 func largeRoute(i int, listener string) string {
 	var b strings.Builder
 	kind := []string{"RegularExpression", "Exact"}[i%2]

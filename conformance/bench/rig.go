@@ -28,8 +28,8 @@ var translation = translator.Config{
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is the part of a control plane from the store to the ADS server, in this process. It is built
-// as in cmd/penstock/internal/app.
+// rig is the part of a control plane from the store to the ADS server, in this process, built as in
+// cmd/penstock/internal/app.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -65,7 +65,7 @@ func serve(s *grpc.Server) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() { _ = s.Serve(l) }() // ends when the server is stopped
+	go func() { _ = s.Serve(l) }()
 	return l.Addr().String(), nil
 }
 

@@ -13,7 +13,6 @@ const (
 	// rest is the time between the last load on a process and reading its memory.
 	rest    = 5 * time.Second
 	streams = 1000
-	// idleFor is the time over which idle CPU is measured.
 	idleFor = 20 * time.Second
 )
 
@@ -142,7 +141,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func idle(ctx context.Context, p *plane, out report) error {
-	rss, err := memoryAtRest(ctx, p) // memory of the storm is returned first
+	rss, err := memoryAtRest(ctx, p) // first returns the memory of the storm
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,7 @@ metadata: {name: clients}
 spec: {targetRefs: [{kind: Gateway, name: gw}], apiKeys: {}}
 `
 
-// metered is a Gateway that demands API keys, in front of simulated servers, which count tokens
-// themselves.
+// metered is a Gateway that demands API keys. Its simulated servers count tokens themselves.
 type metered struct {
 	*gateway
 	c     config
@@ -37,8 +36,8 @@ type metered struct {
 }
 
 // measureUsage compares the tokens in the rows of penstock usage with the servers' counters: for
-// streams that report no usage, then for answers that report it and so correct the estimates, then
-// again for streams that report none.
+// streams that report no usage, then for answers that report usage and so correct the estimates,
+// then again for streams that report none.
 func measureUsage(ctx context.Context, c config, out report) error {
 	_, ports, stop, err := startServers(c, 2, "--prefix-caching", "--model", "llama")
 	if err != nil {
@@ -54,7 +53,7 @@ func measureUsage(ctx context.Context, c config, out report) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, part := range []struct {
 		owner, name, rows string
-		kinds             []string // members of the bodies, in turns
+		kinds             []string // JSON members of the bodies, used in turn
 	}{
 		{"estimated", "estimated", "estimated_rows", []string{`"stream": true, `}},
 		{"reported", "", "rows", []string{"", `"stream": true, "stream_options": {"include_usage": true}, `}},
@@ -70,8 +69,6 @@ func measureUsage(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// measure sends requests of an owner. It returns the tokens in the owner's rows, divided by the
-// tokens that the servers counted.
 func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds []string) (float64, error) {
 	made, err := exec.CommandContext(ctx, m.c.penstock, "keys", "create", owner, "-f", m.files).Output()
 	if err != nil {

@@ -12,19 +12,18 @@ import (
 )
 
 type figure struct {
-	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
-	Value float64  `json:"value"` // as go test printed it
-	Unit  string   `json:"unit"`  // "ns/op", "B/op", or the unit of b.ReportMetric
-	Limit *float64 `json:"limit"` // the largest acceptable value; nil: none
+	Name  string   `json:"name"` // without the number of CPUs
+	Value float64  `json:"value"`
+	Unit  string   `json:"unit"`
+	Limit *float64 `json:"limit"` // the largest acceptable value; nil: no limit
 
-	about string // the figure's meaning; "" if the name is enough
+	about string
 }
 
-// cpus matches the suffix that go test appends to a benchmark's name when GOMAXPROCS is not 1.
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse reads the output of bench and of go test. failed reports that a package or benchmark
-// failed. Other lines (package headers, logs) are ignored.
+// parse reads the output of bench and of go test, and ignores lines of other forms. failed reports
+// that a package or benchmark failed.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
