@@ -29,7 +29,7 @@ type crowd struct {
 	at       time.Time // time of the last probe's answer; read after ready closes
 
 	mu      sync.Mutex
-	want    string // left proxies lack this resource
+	want    string // the expected resource; left counts the proxies that lack it
 	left    int
 	arrived chan time.Time
 }

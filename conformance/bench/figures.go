@@ -21,7 +21,7 @@ type measurement struct {
 	figures []figure
 }
 
-// figure describes the figure name. "NAME.PART" is a part of the figure NAME.
+// figure declares a figure. A figure named "NAME.PART" is a part of the figure NAME.
 type figure struct {
 	name, unit string
 	limit      float64 // the project's own target: the largest acceptable value; none if negative

@@ -18,8 +18,8 @@ const (
 	frozenTokens    = 11_000
 	frozenTokenizer = 110_000.0 // tokens a second
 	frozenFull      = frozenServers * frozenTokenizer / frozenTokens
-	// The picker needs fewer than frozenLearn streams to each server to learn how long headers
-	// take.
+	// Each server first gets frozenLearn streams, more than the picker needs to learn how long
+	// headers take.
 	frozenLearn = 130
 	frozenLast  = 20 * time.Second // how long clients send after the freeze
 	frozenLate  = 3 * time.Second  // a first token after this time is late

@@ -141,7 +141,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func idle(ctx context.Context, p *plane, out report) error {
-	rss, err := memoryAtRest(ctx, p) // first returns the memory of the storm
+	rss, err := memoryAtRest(ctx, p) // memoryAtRest waits until memory of the storm is returned
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ func speedSources() ([]simulation.Source, error) {
 	}), err
 }
 
-// measureSpeeds compares the rates that the picker learns with the servers' rates, and TTFT with
-// learned rates with TTFT with known rates.
+// measureSpeeds compares the picker's learned rates with the servers' rates. It also compares TTFT
+// with learned rates to TTFT with known rates.
 func measureSpeeds(ctx context.Context, _ config, out report) error {
 	all, err := speedSources()
 	if err != nil {

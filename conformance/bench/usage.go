@@ -125,8 +125,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 	return tokens / (last - first), err
 }
 
-// words returns n words of 4.3 bytes on average, with the space, like tokens of English text. The
-// simulated servers count words as tokens.
+// words returns n words. A word and its space have 4.3 bytes on average, like a token of English
+// text. The simulated servers count words as tokens.
 func words(r *rand.Rand, n int) string {
 	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
 		"one had by model request server answer which token")

@@ -32,7 +32,7 @@ type Config struct {
 	ReleasesOf string
 	// Audit makes each API server log all requests to the file AuditLog.
 	Audit bool
-	// Images are loaded in addition to the predefined ones.
+	// Images are loaded in addition to the predefined images.
 	Images []image.Image
 	// Root is the repository, with the programs of `make labs` in bin and .tools/bin; empty means
 	// the repository of the working directory.
@@ -50,8 +50,8 @@ type Lab struct {
 // Start starts a lab and returns when it is ready. The lab ends with Down, or with this process.
 // ctx only limits the start.
 //
-// As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it
-// cannot, and Start fails; `unshare --map-root-user --net` provides a namespace where Start works.
+// Start fails without root, because this process must reach the clusters' API servers, pods and
+// LoadBalancers; `unshare --map-root-user --net` provides a namespace where Start works.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil,

@@ -25,22 +25,21 @@ import (
 const nodeName = "node"
 
 // startTimeout is the time in which a cluster must become ready, long enough for a busy machine.
-// Then Run fails and names the missing condition.
 const startTimeout = 3 * time.Minute
 
 // Config configures a cluster.
 type Config struct {
-	Name    string             // also of the context in the kubeconfig
-	Dir     string             // for the user: kubeconfig, logs
-	Private string             // an empty folder for everything else, best in memory
+	Name    string             // also the name of the context in the kubeconfig
+	Dir     string             // has the kubeconfig and logs for the user
+	Private string             // an empty folder for all other files, best in memory
 	Tools   string             // folder of the programs kubernetes and etcd
 	Node    *network.Namespace // runs the cluster
-	Images  *image.Table       // that pods can run
-	Self    string             // a program that becomes a container when called with Become
+	Images  *image.Table       // images that pods can run
+	Self    string             // path of a program that becomes a container if its arguments equal Become
 	Become  []string
 	Plan    network.Plan
 	CRDs    []string // YAML files or folders; applied before the cluster is ready
-	Audit   bool     // the API server logs all requests to Dir/audit.log
+	Audit   bool     // makes the API server log all requests to Dir/audit.log
 	Log     *slog.Logger
 }
 
@@ -50,7 +49,7 @@ type Cluster struct {
 	ready chan struct{}
 }
 
-// New prepares a cluster; Run starts it.
+// New returns a Cluster; Run starts it.
 func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(chan struct{})} }
 
 // Kubeconfig returns the path of the administrator's configuration. It works in the namespace where
@@ -135,7 +134,6 @@ func (c *Cluster) runtime() *cri.Server {
 	})
 }
 
-// client returns the administrator's client configuration, without a client-side rate limit.
 func (c *Cluster) client() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// most is the number of pods that the node accepts.
 const most = 2000
 
 func (c *Cluster) kubelet() (program, error) {

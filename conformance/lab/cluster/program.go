@@ -17,17 +17,16 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is the time that a program has to end before it is killed. A lab has no state to save.
 const grace = 5 * time.Second
 
 type program struct {
-	name string // also of its log file
+	name string // also the name of the log file
 	path string
 	args []string // without the program's name
 	env  []string // in addition to PATH
 }
 
-// run starts the program inside the namespace and waits until it ends. Unless ctx is done, that is
+// run starts the program inside the namespace and waits until it ends. An end before ctx is done is
 // an error.
 func (p program) run(ctx context.Context, ns *network.Namespace, logs string) error {
 	name := filepath.Join(logs, p.name+".log")

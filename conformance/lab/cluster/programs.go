@@ -6,11 +6,9 @@ import (
 	"path/filepath"
 )
 
-// etcdAddress is on the loopback interface of the node, which no other node has.
+// etcdAddress is on the node's loopback interface, which no other node has.
 const etcdAddress = "127.0.0.1:2379"
 
-// auditPolicy logs the user, the request and the response code of every completed request, but no
-// objects.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -67,8 +65,8 @@ func (c *Cluster) controllers() program {
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
 		// With leader election, the controller manager would end when it loses the API server. The
-		// grace period is long: after the default of 50 s without the API server, the node would
-		// count as dead, and its pods would leave every Service.
+		// default grace period is 50 s: after 50 s without the API server, the node would count as
+		// dead, and its pods would leave every Service.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",

@@ -24,7 +24,6 @@ type logFile struct {
 	file *os.File
 }
 
-// open creates the file. After the kubelet has renamed the file, it creates a new one.
 func (l *logFile) open() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

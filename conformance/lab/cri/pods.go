@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// pod is a pod's network and name. Only stopped changes.
 type pod struct {
 	id      string
 	config  *runtimeapi.PodSandboxConfig

@@ -93,8 +93,6 @@ func (s *Server) start(c *container) error {
 	return err
 }
 
-// handOver sends the Spec to the process, and waits until the process runs the program or reports
-// an error.
 func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	defer from.Close()
 	err := json.NewEncoder(to).Encode(spec)
@@ -124,7 +122,6 @@ func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 	close(c.done)
 }
 
-// spec returns the Spec of the container's process.
 func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	program, err := filepath.EvalSymlinks(c.image.Program)
 	if err != nil {
@@ -139,7 +136,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		Args: c.arguments(), Env: c.environment(), Dir: c.config.GetWorkingDir(),
 		UID: int(uid), GID: int(gid),
 	}
-	if spec.Hostname == "" { // in the host's network
+	if spec.Hostname == "" { // a pod in the host's network has no hostname
 		spec.Hostname, _ = os.Hostname()
 	}
 	if spec.Dir == "" {

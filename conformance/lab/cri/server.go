@@ -24,9 +24,9 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	Socket string             // of the CRI; at most 107 bytes
+	Socket string             // path of the CRI's socket; at most 107 bytes
 	Dir    string             // an empty folder, in memory
-	Node   *network.Namespace // of the pods in the host's network
+	Node   *network.Namespace // namespace of the pods in the host's network
 	Plan   network.Plan       // has the pods' addresses
 	Images *image.Table
 	// Self is the path of a program that calls sandbox.Become if its arguments equal Become.
@@ -45,14 +45,14 @@ type Server struct {
 	run     *errgroup.Group // runs the goroutines of containers
 
 	mu         sync.Mutex
-	pods       map[string]*pod       // by id
-	containers map[string]*container // by id
-	addresses  map[netip.Addr]bool   // in use
-	last       netip.Addr            // assigned last
+	pods       map[string]*pod       // keys are pod IDs
+	containers map[string]*container // keys are container IDs
+	addresses  map[netip.Addr]bool   // addresses in use
+	last       netip.Addr            // the last assigned address
 	made       int                   // number of IDs created
 }
 
-// New prepares a Server; Run starts it.
+// New returns a Server; Run starts it.
 func New(config Config) *Server {
 	return &Server{
 		Config: config, pods: map[string]*pod{}, containers: map[string]*container{},
@@ -60,7 +60,7 @@ func New(config Config) *Server {
 	}
 }
 
-// Run serves until ctx is done, then ends every container.
+// Run serves until ctx is done, and then ends every container.
 func (s *Server) Run(ctx context.Context) error {
 	for _, dir := range []string{s.Dir, s.roots(), s.layers()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

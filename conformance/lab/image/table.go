@@ -18,7 +18,7 @@ type Image struct {
 	// or "@digest". A name without a registry stands for that repository in any registry.
 	Name string `json:"name"`
 	// Program is the absolute path of the program on this machine. The image contains the program,
-	// and the machine's /usr, /bin and /lib below a writable layer of the container.
+	// and the machine's /usr, /bin and /lib below a writable layer.
 	Program string `json:"program"`
 	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`
@@ -27,7 +27,7 @@ type Image struct {
 	// First are arguments before the container's args, like an image's entry point without the
 	// program.
 	First []string `json:"first,omitempty"`
-	// User is the user ID of the program unless the pod sets one; 0 is root.
+	// User is the user ID of the program unless the pod sets another user; 0 is root.
 	User int64 `json:"user,omitempty"`
 	// Env are variables, "NAME=value", that apply unless the container sets them.
 	Env []string `json:"env,omitempty"`
@@ -41,7 +41,7 @@ func (i Image) At() string {
 	return "/usr/local/bin/" + filepath.Base(i.Program)
 }
 
-// Table is the file of a lab's images.
+// Table is the file with a lab's images.
 type Table struct{ file string }
 
 // Open returns the table in a file, which need not exist yet.
@@ -115,12 +115,11 @@ func (t *Table) Find(ref string) (Image, error) {
 	return list[best], nil
 }
 
-// matches reports whether name, an entry of the table, stands for ref, the image of a pod.
 func matches(name, ref string) bool {
 	if name == ref {
 		return true
 	}
-	if repository(name) == name { // no tag: any tag matches
+	if repository(name) == name { // name has no tag and matches any tag
 		ref = repository(ref)
 	}
 	return name == ref || strings.HasSuffix(ref, "/"+name)

@@ -53,7 +53,7 @@ func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 
 // Member is a cluster of a set, with Penstock from its chart.
 type Member struct {
-	Name   string // in the set
+	Name   string // the cluster's name in the set
 	Config *rest.Config
 	Client *kubernetes.Clientset
 	// Outside is the address at which the cluster's pods reach the machine outside the lab.
@@ -73,8 +73,7 @@ type Spec struct {
 }
 
 // Members installs Penstock in one cluster of a lab for each name, and makes all clusters members
-// of one set. Each may dial model servers of the other clusters, and its picker serves the other
-// members.
+// of one set. A member may dial model servers of the other clusters, and its picker serves them.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {
@@ -92,7 +91,7 @@ func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error
 	return all, nil
 }
 
-// Others returns all members but this one.
+// Others returns all members except m.
 func (m *Member) Others(all []*Member) (others []*Member) {
 	for _, o := range all {
 		if o != m {
@@ -134,7 +133,7 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			m.peer, last = m.shown(ctx)
-			return last == nil, nil // reported if it persists
+			return last == nil, nil // the last error is reported
 		})
 	if err != nil {
 		return nil, errors.Join(err, last)
@@ -142,12 +141,12 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	return m, nil
 }
 
-// placeholder is the address in the chart's values: the Service's address is unknown before the
-// installation.
+// placeholder is the address in the chart's values, because the Service's address is unknown before
+// the installation.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
-// shown returns the output of `penstock clusters show`, with the Service's address. It is an entry
-// for spec.members in other clusters.
+// shown returns the output of `penstock clusters show`, with the Service's address. The output is
+// an entry for spec.members in other clusters.
 func (m *Member) shown(ctx context.Context) (string, error) {
 	svc, err := m.Client.CoreV1().Services(System).Get(ctx, "penstock-members", metav1.GetOptions{})
 	if err != nil {

@@ -3,6 +3,5 @@
 // file links their common packages once.
 //
 // It is a separate module because a go.mod that requires k8s.io/kubernetes must replace its 33
-// staging modules by their releases. The only change is that the kubelet runs without control
-// groups (kubelet.go). `make labs` builds it; the lab's tests run it.
+// staging modules by their releases. `make labs` builds it; the lab's tests run it.
 package main

@@ -19,10 +19,9 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, which
-// need the machine's control groups, as kubemark does. So it runs in a container, in an
-// unprivileged user namespace, and with either version of control groups. It has the kubelet's
-// flags; its settings come from --config only.
+// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, as
+// kubemark does. The originals need the machine's control groups, which an unprivileged user
+// namespace lacks. Settings come only from --config.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{
@@ -62,8 +61,8 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// The node reports this capacity. Pods are local processes without limits, so the scheduler should
-// place them on a small machine whatever they request.
+// The node reports this capacity, so that the scheduler places pods on a small machine whatever
+// they request.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes
@@ -71,7 +70,7 @@ const (
 
 type machine struct {
 	cadvisor.Interface
-	dir string // on the file system whose size is the node's
+	dir string // folder on the file system whose size the node reports
 }
 
 func (m machine) MachineInfo() (*cadvisorapi.MachineInfo, error) {

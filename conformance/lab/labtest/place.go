@@ -19,14 +19,14 @@ import (
 type Place struct {
 	*testing.T
 	*kubernetes.Clientset
-	// REST is the clients' configuration.
+	// REST is the configuration of the client.
 	REST *rest.Config
 	// Namespace is the name of the namespace.
 	Namespace string
 }
 
-// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current one. The
-// namespace lasts until a test deletes it, or the lab ends.
+// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current context.
+// The namespace lasts until a test deletes it, or the lab ends.
 func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	t.Helper()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -68,7 +68,7 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		env, _ := os.ReadFile(file) // most are other processes, or have ended
+		env, _ := os.ReadFile(file) // most processes are not the pod's, or have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) &&
 			bytes.Contains(line, []byte("\x00"+arg+"\x00")) {

@@ -33,7 +33,6 @@ type packet struct {
 	raw []byte
 }
 
-// newWire creates both interfaces, which exist until close, or the end of this process.
 func newWire(from *Namespace, fromName string, to *Namespace, toName string, by time.Duration) (*wire, error) {
 	w := &wire{by: by, closed: make(chan struct{})}
 	var err error
@@ -45,7 +44,7 @@ func newWire(from *Namespace, fromName string, to *Namespace, toName string, by 
 	}
 	way := make(chan packet, queued)
 	w.running.Go(func() { w.receive(way) }) // ends when close closes the interface
-	w.running.Go(func() { w.deliver(way) }) // ends with closed
+	w.running.Go(func() { w.deliver(way) }) // ends when closed closes
 	return w, nil
 }
 
@@ -58,7 +57,7 @@ func (w *wire) receive(way chan<- packet) {
 		}
 		select {
 		case way <- packet{time.Now().Add(w.by), raw[:n]}:
-		default: // full: lost
+		default: // a full wire loses the packet
 		}
 	}
 }
@@ -88,7 +87,6 @@ func (w *wire) close() {
 	w.running.Wait()
 }
 
-// tun creates a TUN interface, which exists until its file is closed.
 func (n *Namespace) tun(name string) (file *os.File, err error) {
 	err = n.Do(func() error {
 		const device = "/dev/net/tun"

@@ -11,13 +11,13 @@ type Effect string
 
 // The effects.
 const (
-	Heal Effect = "heal" // they arrive again
-	Cut  Effect = "cut"  // none arrives, and no answer comes back: connections wait
+	Heal Effect = "heal" // packets arrive again
+	Cut  Effect = "cut"  // no packet arrives, and no error comes back: connections wait
 	// no packet arrives; the sender gets a TCP reset, or for other protocols an ICMP error (host
 	// unreachable)
 	Reject Effect = "reject"
-	Drop   Effect = "drop"  // a share of them, chosen at random, does not arrive
-	Delay  Effect = "delay" // they arrive later
+	Drop   Effect = "drop"  // a share of the packets, chosen at random, does not arrive
+	Delay  Effect = "delay" // packets arrive later
 )
 
 // Fault is the treatment of the packets in one direction of a link.

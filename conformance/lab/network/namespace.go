@@ -50,7 +50,6 @@ func New() (*Namespace, error) {
 	return open(m.file)
 }
 
-// settings prepares the calling thread's namespace. The values apply to that namespace only.
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
@@ -148,7 +147,6 @@ func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	return l, nil
 }
 
-// route adds a route as newRoute describes it.
 func (n *Namespace) route(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) error {
 	if err := n.link.RouteAdd(newRoute(l, dst, gateway, src)); err != nil {
 		return fmt.Errorf("route to %s by %s: %w", dst, l.Attrs().Name, err)

@@ -31,7 +31,7 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 			continue
 		}
 		err := join(outside, node, plan)
-		if errors.Is(err, unix.EEXIST) { // another lab has just taken it
+		if errors.Is(err, unix.EEXIST) { // another lab has just taken the slot
 			continue
 		}
 		if err != nil {
@@ -66,8 +66,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface from the namespace, and so the link. Otherwise the kernel keeps
-// it until the last connection inside times out, a minute after the last process.
+// Unlink removes a slot's interface and link. Otherwise the kernel keeps both until the last
+// connection inside times out, a minute after the last process.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -142,8 +142,8 @@ func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 	return nil
 }
 
-// NewPod creates the namespace of a pod with the given address on the node. Closing it removes its
-// link.
+// NewPod creates the namespace of a pod with the given address on the node. Closing the namespace
+// removes its link.
 func NewPod(node *Namespace, plan Plan, addr netip.Addr) (*Namespace, error) {
 	pod, err := New()
 	if err != nil {
@@ -162,8 +162,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. It
-	// is not ambiguous: each route names its link.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. The
+	// address is not ambiguous, because each route names its link.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

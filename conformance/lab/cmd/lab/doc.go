@@ -2,7 +2,7 @@
 // See its --help, and conformance/lab/README.md.
 //
 // `lab up` writes its options to the lab's folder and starts `lab init DIR` in new PID and mount
-// namespaces (without root, also in new user and network namespaces). That process is PID 1 of the
-// lab: when it ends, the kernel ends everything below it, including mounts and network interfaces.
-// PID 1 starts `lab supervise DIR`, which runs the clusters.
+// namespaces (without root, also in new user and network namespaces). `lab init` is PID 1 of the
+// lab: when it ends, the kernel ends its processes, mounts and network interfaces. It starts `lab
+// supervise DIR`, which runs the clusters.
 package main

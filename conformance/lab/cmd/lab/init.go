@@ -29,7 +29,8 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize prepares its namespaces, starts `lab supervise`, and reaps processes until that ends.
+// initialize prepares its namespaces, starts `lab supervise`, and reaps processes until the
+// supervisor ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {
@@ -60,9 +61,9 @@ func initialize(dir string) error {
 	}
 }
 
-// watches raises the kernel's limit of inotify instances per user: Envoy crashes when it reaches
-// the limit. The kernel's default of 128 is too low for fifty pods. The limit applies to the whole
-// machine and stays raised after the lab. Without the right to raise it, small labs still work.
+// watches raises the kernel's limit of inotify instances per user for the whole machine, also after
+// the lab. The default is 128, too low for fifty pods: Envoy crashes at the limit. An error is
+// ignored, because small labs work without.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)

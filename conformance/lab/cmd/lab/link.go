@@ -76,7 +76,6 @@ func newLinks(clusters []*cluster.Cluster) links {
 	return all
 }
 
-// serve accepts Links on a socket in the lab's folder until ctx is done.
 func (ls links) serve(ctx context.Context, dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -116,7 +115,7 @@ func (ls links) take(c net.Conn) {
 	if err != nil {
 		text = err.Error()
 	}
-	_ = json.NewEncoder(c).Encode(text) // the client has gone
+	_ = json.NewEncoder(c).Encode(text) // an error means that the client has gone
 }
 
 func (ls links) set(l lab.Link) error {

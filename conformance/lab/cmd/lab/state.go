@@ -18,18 +18,18 @@ import (
 
 // state is shared by the processes of a lab, as a file in the lab's folder.
 type state struct {
-	Dir      string   `json:"dir"` // absolute
+	Dir      string   `json:"dir"` // absolute path
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"` // folder of a cluster's programs
+	Tools    string   `json:"tools"` // folder of the clusters' programs
 	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
 	// ReleasesOf is a folder whose go.mod names the releases of the CRDs; "" is the working
 	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`
-	Audit      bool   `json:"audit"`           // API servers log all requests
-	Rootless   bool   `json:"rootless"`        // the lab has a user namespace of its own
+	Audit      bool   `json:"audit"`
+	Rootless   bool   `json:"rootless"`        // the lab has its own user namespace
 	Lifeline   bool   `json:"lifeline"`        // the lab ends when lifelineFD reaches EOF
 	Check      bool   `json:"check,omitempty"` // the lab only checks that it could run
-	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, in its starter's namespace
+	PID        int    `json:"pid,omitempty"`   // PID of the lab's PID 1 in the namespace of `lab up`
 }
 
 const defaultDir = ".lab"
@@ -87,7 +87,7 @@ func (s state) note(link string) error {
 
 func (s state) unlink() error {
 	raw, err := os.ReadFile(s.links())
-	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all in the lab's own namespace
+	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all are in the namespace of the lab
 		return nil
 	}
 	if err != nil {
