@@ -17,9 +17,9 @@ var releases = []struct{ module, folder string }{
 	{"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases"},
 }
 
-// CRDs returns the folders with all CustomResourceDefinitions that Penstock uses: Gateway API's
-// experimental channel, the inference extension, and our own kinds, which CRDs writes below dir.
-// The go.mod in the folder releasesOf names the modules' versions; "" is the working directory.
+// CRDs returns the folders with all CustomResourceDefinitions that Penstock uses. It writes our own
+// kinds below dir. The go.mod in the folder releasesOf names the releases of the others; "" is the
+// working directory.
 func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {

@@ -22,8 +22,8 @@ type Link struct {
 	network.Fault
 }
 
-// Controls is the socket in a lab's folder on which the lab receives Links as JSON. A connection
-// has one Link; the response is the text of an error, or empty.
+// Controls is the socket in a lab's folder on which the lab receives Links as JSON, one for each
+// connection. The response is an error's text, or empty.
 const Controls = "links.sock"
 
 // SetLink sends a Link to the lab in a folder, and returns once the Link is in effect.

@@ -9,8 +9,8 @@ import (
 
 const model = "llama"
 
-// vocabulary has the words of prompts. penstock sim counts a word as one token. A word and its
-// space have four or five characters.
+// vocabulary has the words of prompts. penstock sim counts a word as one token. With its space a
+// word has four or five characters.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {
@@ -44,7 +44,7 @@ func (r *request) body() []byte {
 		"messages": []any{map[string]string{"role": "user", "content": string(text)}},
 	})
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot fail: strings and numbers
 	}
 	return out
 }

@@ -18,21 +18,20 @@ import (
 type fleet struct {
 	contender
 	url     string
-	direct  string // the URL of a server
+	direct  string // URL of a server
 	client  *http.Client
 	router  *process.Process
 	servers []*process.Process
-	names   []string // of the servers
+	names   []string // names of the servers
 }
 
 type programs struct {
 	penstock, envoy string
 	ports           *process.Ports
-	folder          string // for files and logs
+	folder          string
 }
 
-// start starts a contender with n servers. It returns once each server has answered a request
-// through the contender.
+// start returns once each server of the contender has answered a request through the contender.
 func (p *programs) start(ctx context.Context, c contender, n int, speed []string) (*fleet, error) {
 	f := &fleet{contender: c, client: newClient()}
 	if err := p.launch(ctx, f, n, speed); err != nil {
@@ -92,8 +91,8 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	return f.ready(ctx)
 }
 
-// startNice starts a program of a contender with a lower priority than this process, because its
-// load generator must be on time. All contenders have the same priority.
+// startNice gives all contenders the same priority, below the load generator, which must be on
+// time.
 func startNice(name, log string, env, command []string) (*process.Process, error) {
 	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
 }
@@ -149,8 +148,8 @@ const (
 	maxFill = 0.3
 )
 
-// fill sends requests for answers of one token, as fast as the fleet reads them. It ignores errors:
-// only failures in the traffic count.
+// fill sends requests for answers of one token, as fast as the fleet reads prompts. It ignores
+// errors, because only failures in the traffic count.
 func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -177,7 +176,7 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {
-			_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+			_ = p.Stop(10 * time.Second) // Stop kills a process that does not end in time
 		}
 	}
 	f.client.CloseIdleConnections()

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// around is the time that a workload takes in addition to its traffic: fleets start, and the last
-// answers end.
+// around is the time that a workload takes in addition to its traffic.
 const around = time.Minute
 
 const leastTraffic = 20 * time.Second
@@ -60,8 +59,6 @@ func (c *config) scenarios() []scenario {
 	return all
 }
 
-// compareRivals plays the chosen workloads, one after the other. It writes figures to out, and
-// tables to progress.
 func compareRivals(ctx context.Context, c config, out, progress io.Writer) error {
 	chosen, err := regexp.Compile(c.workload)
 	if err != nil {

@@ -29,7 +29,7 @@ func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from
 
 type comparison struct {
 	*played
-	ratios map[string][]ratio // by contender; only compared ones
+	ratios map[string][]ratio // compared contenders only
 }
 
 // compareAll compares Penstock, the first contender, with the others. A void workload has no
@@ -50,7 +50,7 @@ func compareAll(p *played) comparison {
 				ratios = append(ratios, r)
 			}
 		}
-		if len(ratios) == len(measures) { // else no request counts
+		if len(ratios) == len(measures) { // otherwise no request counts
 			c.ratios[o.name] = ratios
 		}
 	}

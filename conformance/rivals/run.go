@@ -21,17 +21,17 @@ const (
 
 type outcome struct {
 	contender
-	samples       []sample // by request
+	samples       []sample // in the order of requests
 	failed        int
 	first         error // error of a failed request
 	input, cached int   // tokens of all prompts
 	ttft, end     series
-	cpu           time.Duration // of the router for one request; 0: unknown
+	cpu           time.Duration // CPU time of the router for one request; 0: unknown
 }
 
 type scenario struct {
 	rivals setting
-	load   float64 // the share of full load
+	load   float64 // share of full load
 }
 
 // usual is the scenario whose figures have limits.
@@ -56,8 +56,8 @@ type played struct {
 	simulated map[string]float64
 }
 
-// run plays a workload to all contenders at the same time. lasts is its time: the share warm fills
-// the caches, the rest is traffic.
+// run plays a workload to all contenders at the same time, for the time lasts. In the share warm of
+// this time the caches fill, in the rest there is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -95,7 +95,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	}
 	filled.Wait()
 	lasts -= time.Duration(warm * float64(lasts))
-	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // the requests that are cut then have failed
+	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // a request that this timeout cuts has failed
 	defer cancel()
 	for i, f := range fleets {
 		_, used := cpu(f.router.PID())
@@ -122,7 +122,8 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	return result, ctx.Err()
 }
 
-// split returns the requests before a time, and the later requests, with times relative to it.
+// split returns the requests before a time, and the later requests, with arrivals relative to that
+// time.
 func split(all []request, at time.Duration) (early, rest []request) {
 	for _, r := range all {
 		if r.at < at {
@@ -138,7 +139,7 @@ func split(all []request, at time.Duration) (early, rest []request) {
 // bodyCache has the bodies of requests that some contenders have not received yet.
 type bodyCache struct {
 	requests []request
-	uses     int // of each body
+	uses     int // uses of each body
 	bodies   map[int]*usedBody
 }
 

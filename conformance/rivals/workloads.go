@@ -33,9 +33,8 @@ type workload struct {
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads returns all workloads. Their rates of full load for one server are fullLoad of
-// conformance/bench, which is for 8 servers, divided by 8. For uniform it is 95 % of the rate that
-// a server can read.
+// workloads returns all workloads. The full load of one server is fullLoad of conformance/bench,
+// which is for 8 servers, divided by 8. For uniform it is 95 % of the rate that a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}
@@ -118,8 +117,8 @@ func uniform(rate float64, lasts time.Duration) ([]request, error) {
 	return all, nil
 }
 
-// plan returns the requests for the time lasts at the share load of full load, for this number of
-// servers, with slow and thin applied.
+// plan returns the requests for the time lasts at the share load of full load, with slow and thin
+// applied.
 func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]request, error) {
 	all, err := w.draw(w.full*float64(servers)*load*float64(w.thin), time.Duration(float64(lasts)/w.slow))
 	prefixes := map[uint64]int{}
@@ -135,8 +134,7 @@ func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]reque
 	return all, err
 }
 
-// speed returns the flags of penstock sim for the workload's servers: the speeds of
-// picker/simulation, divided by slow.
+// speed returns the flags of penstock sim for the speeds of picker/simulation, divided by slow.
 func (w *workload) speed() []string {
 	const step = float64(20 * time.Millisecond)
 	return []string{

@@ -82,7 +82,6 @@ func (b *Balancer) Run(ctx context.Context) error {
 	}
 }
 
-// write sets the address in a Service's status. An invalid address clears the status.
 func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr netip.Addr) error {
 	status := corev1.LoadBalancerStatus{}
 	if addr.IsValid() {

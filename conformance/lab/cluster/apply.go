@@ -45,7 +45,7 @@ var resources = map[string]schema.GroupVersionResource{
 
 type objects map[string]*unstructured.Unstructured
 
-// apply applies the objects, and waits until the API server serves the kinds that they define.
+// apply waits until the API server serves the kinds that the objects define.
 func (all objects) apply(ctx context.Context, config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -24,18 +24,17 @@ import (
 
 const nodeName = "node"
 
-// startTimeout is the time in which a cluster must become ready, long enough for a busy machine.
 const startTimeout = 3 * time.Minute
 
 // Config configures a cluster.
 type Config struct {
-	Name    string             // also the name of the context in the kubeconfig
-	Dir     string             // has the kubeconfig and logs for the user
-	Private string             // an empty folder for all other files, best in memory
-	Tools   string             // folder of the programs kubernetes and etcd
-	Node    *network.Namespace // runs the cluster
-	Images  *image.Table       // images that pods can run
-	Self    string             // path of a program that becomes a container if its arguments equal Become
+	Name    string // also the name of the context in the kubeconfig
+	Dir     string // for the user: kubeconfig, logs
+	Private string // an empty folder for all other files, best in memory
+	Tools   string // folder of the programs kubernetes and etcd
+	Node    *network.Namespace
+	Images  *image.Table
+	Self    string // path of a program that becomes a container if its arguments equal Become
 	Become  []string
 	Plan    network.Plan
 	CRDs    []string // YAML files or folders; applied before the cluster is ready
@@ -62,8 +61,7 @@ func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
 
-// Run runs the cluster until ctx is done, and then returns nil. It fails when a program of the
-// cluster fails.
+// Run runs the cluster until ctx is done, or a program of the cluster fails.
 func (c *Cluster) Run(ctx context.Context) error {
 	for _, dir := range []string{c.Dir, c.Private} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

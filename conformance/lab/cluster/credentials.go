@@ -16,8 +16,7 @@ import (
 )
 
 // users are the API server's users that the lab creates. The controller manager is an
-// administrator, because it acts for all its controllers. The other components have Kubernetes'
-// default roles.
+// administrator, because it acts for all its controllers.
 var users = map[string]pki.Subject{
 	"admin":                   {Name: "admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {Name: "system:kube-controller-manager", Groups: []string{"system:masters"}},

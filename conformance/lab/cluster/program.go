@@ -20,14 +20,13 @@ import (
 const grace = 5 * time.Second
 
 type program struct {
-	name string // also the name of the log file
+	name string
 	path string
 	args []string // without the program's name
 	env  []string // in addition to PATH
 }
 
-// run starts the program inside the namespace and waits until it ends. An end before ctx is done is
-// an error.
+// run waits until the program ends. An end before ctx is done is an error.
 func (p program) run(ctx context.Context, ns *network.Namespace, logs string) error {
 	name := filepath.Join(logs, p.name+".log")
 	log, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

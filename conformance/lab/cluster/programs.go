@@ -17,7 +17,7 @@ rules: [{level: Metadata}]
 
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
-// kubernetes returns a program in the file kubernetes, which runs the program that argv[0] names.
+// kubernetes returns the program that the file kubernetes runs under the given name.
 func (c *Cluster) kubernetes(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(c.Tools, "kubernetes"), args: args}
 }

@@ -24,7 +24,7 @@ func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c
 // namespaces are the new namespaces of each container. The network namespace is the pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// start starts the container's process, and returns when the program runs or could not start.
+// start returns when the program runs or could not start.
 func (s *Server) start(c *container) error {
 	for _, dir := range []string{s.root(c), s.layer(c)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

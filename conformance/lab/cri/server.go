@@ -27,7 +27,7 @@ type Config struct {
 	Socket string             // path of the CRI's socket; at most 107 bytes
 	Dir    string             // an empty folder, in memory
 	Node   *network.Namespace // namespace of the pods in the host's network
-	Plan   network.Plan       // has the pods' addresses
+	Plan   network.Plan
 	Images *image.Table
 	// Self is the path of a program that calls sandbox.Become if its arguments equal Become.
 	Self   string
@@ -45,11 +45,11 @@ type Server struct {
 	run     *errgroup.Group // runs the goroutines of containers
 
 	mu         sync.Mutex
-	pods       map[string]*pod       // keys are pod IDs
-	containers map[string]*container // keys are container IDs
-	addresses  map[netip.Addr]bool   // addresses in use
-	last       netip.Addr            // the last assigned address
-	made       int                   // number of IDs created
+	pods       map[string]*pod
+	containers map[string]*container
+	addresses  map[netip.Addr]bool
+	last       netip.Addr
+	made       int
 }
 
 // New returns a Server; Run starts it.
@@ -113,8 +113,7 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns a new ID for a pod or container, in the form of other runtimes' IDs. Callers hold
-// mu.
+// newID returns an ID in the form of other runtimes' IDs. Callers hold mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 )
 
-// known are the images that the official conformance suites and Penstock's users deploy. program is
-// the name of the program's file.
 var known = []struct {
 	program string
 	image   Image

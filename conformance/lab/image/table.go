@@ -24,8 +24,7 @@ type Image struct {
 	Path string `json:"path,omitempty"`
 	// Args are the program's arguments if the container's spec has neither command nor args.
 	Args []string `json:"args,omitempty"`
-	// First are arguments before the container's args, like an image's entry point without the
-	// program.
+	// First are arguments before the container's args, like arguments in an image's entry point.
 	First []string `json:"first,omitempty"`
 	// User is the user ID of the program unless the pod sets another user; 0 is root.
 	User int64 `json:"user,omitempty"`

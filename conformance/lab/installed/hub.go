@@ -34,8 +34,8 @@ func program() (string, error) {
 	return filepath.Join(root, "bin", "penstock"), err
 }
 
-// Admit gives the hub the permissions of `penstock hub rules` in a cluster, and a kubeconfig for
-// the member name.
+// Admit gives the hub the permissions of `penstock hub rules` in a cluster, and the kubeconfig of
+// member name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -66,8 +66,7 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet. The new ClusterSet admits these members and their pods'
-// address ranges podCIDRs.
+// Lead replaces the hub's ClusterSet by one with these members and their pods' address ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set :=
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +

@@ -35,7 +35,7 @@ var Exported = []string{"bench", "later", "team"}
 const PeerPort = 18443
 
 // Chart installs Penstock's chart in a cluster of a lab, and waits until Penstock is ready. values
-// is the argument of helm's --set. `make helm` builds helm.
+// is the argument of helm's --set.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {
@@ -72,7 +72,7 @@ type Spec struct {
 	PeerListener int
 }
 
-// Members installs Penstock in one cluster of a lab for each name, and makes all clusters members
+// Members installs Penstock in one cluster of a lab for each name, and makes the clusters members
 // of one set. A member may dial model servers of the other clusters, and its picker serves them.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
@@ -145,8 +145,6 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 // the installation.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
-// shown returns the output of `penstock clusters show`, with the Service's address. The output is
-// an entry for spec.members in other clusters.
 func (m *Member) shown(ctx context.Context) (string, error) {
 	svc, err := m.Client.CoreV1().Services(System).Get(ctx, "penstock-members", metav1.GetOptions{})
 	if err != nil {
@@ -186,8 +184,7 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 // clusters show`, with the Service's address.
 func (m *Member) Peer() string { return m.peer }
 
-// Penstock runs penstock in a pod with arguments and a standard input, as kubectl exec does, and
-// returns the output.
+// Penstock runs penstock in a pod, as kubectl exec does, and returns the output.
 func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string) (string, error) {
 	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -208,8 +205,7 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
-// entry turns the output of `penstock clusters show` into an entry of spec.members. The member may
-// export pools of the namespaces, and its gateways need no TLS.
+// entry turns the output of `penstock clusters show` into an entry of spec.members.
 func entry(shown string, namespaces []string) (string, error) {
 	var list []map[string]any
 	if err := yaml.Unmarshal([]byte(shown), &list); err != nil {

@@ -19,9 +19,8 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, as
-// kubemark does. The originals need the machine's control groups, which an unprivileged user
-// namespace lacks. Settings come only from --config.
+// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, which
+// need the machine's control groups. Settings come only from --config.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{
@@ -61,8 +60,7 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// The node reports this capacity, so that the scheduler places pods on a small machine whatever
-// they request.
+// The node reports this capacity, so that the scheduler places pods whatever they request.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes
@@ -70,7 +68,7 @@ const (
 
 type machine struct {
 	cadvisor.Interface
-	dir string // folder on the file system whose size the node reports
+	dir string
 }
 
 func (m machine) MachineInfo() (*cadvisorapi.MachineInfo, error) {

@@ -59,8 +59,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of a pod's process that has the argument. A container is a process of
-// this machine whose variable HOSTNAME is the pod's name.
+// Process returns the PID of a pod's process that has the argument. A process of the pod has its
+// name in HOSTNAME.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -68,7 +68,7 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		env, _ := os.ReadFile(file) // most processes are not the pod's, or have ended
+		env, _ := os.ReadFile(file) // the process may have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) &&
 			bytes.Contains(line, []byte("\x00"+arg+"\x00")) {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another with a delay. Its ends are TUN interfaces,
-// because not every kernel has the queueing discipline netem.
+// wire carries packets from one namespace to another with a delay, through TUN interfaces: not
+// every kernel has the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
@@ -22,8 +22,7 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds. A full wire drops arriving packets, like a
-// router.
+// queued is the number of packets that a wire holds; a full wire drops arriving packets.
 const queued = 16384
 
 const mtu = 1500
@@ -57,7 +56,7 @@ func (w *wire) receive(way chan<- packet) {
 		}
 		select {
 		case way <- packet{time.Now().Add(w.by), raw[:n]}:
-		default: // a full wire loses the packet
+		default:
 		}
 	}
 }
@@ -78,8 +77,7 @@ func (w *wire) deliver(way <-chan packet) {
 	}
 }
 
-// close removes both interfaces, and returns once their names are free. Packets on their way are
-// lost.
+// close returns once the names of both interfaces are free. Packets on their way are lost.
 func (w *wire) close() {
 	close(w.closed)
 	_ = w.from.Close()

@@ -23,7 +23,7 @@ type Namespace struct {
 	link *netlink.Handle
 }
 
-// New creates a namespace that has only loopback, and that forwards packets.
+// New creates a namespace that has only loopback, and forwards packets.
 func New() (*Namespace, error) {
 	type made struct {
 		file *os.File
@@ -31,8 +31,7 @@ func New() (*Namespace, error) {
 	}
 	done := make(chan made)
 	go func() {
-		// The thread stays in the new namespace, so it is never unlocked and ends with this
-		// goroutine.
+		// The thread stays in the new namespace, so it is never unlocked.
 		runtime.LockOSThread()
 		var m made
 		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err == nil {
@@ -53,8 +52,8 @@ func New() (*Namespace, error) {
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Open the ports below 1024 to all users: without root, a process is root only in its own
-		// namespaces.
+		// Without root, a process is root only in its own namespaces: open the ports below 1024 to
+		// all.
 		"ipv4/ip_unprivileged_port_start": "0",
 		// The replies of a Service may arrive on another interface than the routes have.
 		"ipv4/conf/all/rp_filter":     "0",
@@ -96,8 +95,8 @@ func open(file *os.File) (*Namespace, error) {
 	return n, nil
 }
 
-// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters belong
-// to the whole machine and are an error.
+// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. A parameter outside of
+// net. is an error.
 func (n *Namespace) Set(name, value string) error {
 	if !strings.HasPrefix(name, "net.") || strings.ContainsRune(name, '/') {
 		return fmt.Errorf("sysctl %s: only parameters of the network (net.*) can be set for a pod", name)

@@ -13,9 +13,9 @@ import (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot of the outside namespace. It creates the namespace of the
-// node and joins it to outside. A slot is free if no lab has it and no route of the machine leads
-// into its range.
+// NewNode reserves the first free slot of the outside namespace, and joins the namespace of a new
+// node to outside. A slot is free if no lab has it and no route of the machine leads into its
+// range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
 	if err != nil {
@@ -66,8 +66,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface and link. Otherwise the kernel keeps both until the last
-// connection inside times out, a minute after the last process.
+// Unlink removes a slot's interface and link, which would stay until the last connection inside
+// times out.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

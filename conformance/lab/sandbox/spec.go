@@ -11,10 +11,10 @@ const (
 
 // Spec describes the container.
 type Spec struct {
-	Root     string // an empty folder, for the container's root
+	Root     string // an empty folder
 	Layer    string // an empty folder, for files written over the machine's own folders
-	Program  string // path of the program on the machine, without symbolic links
-	At       string // path of the program in the container
+	Program  string // path on the machine, without symbolic links
+	At       string // path in the container
 	Hostname string
 	Files    map[string]string // small files below /etc, by absolute path
 	Mounts   []Mount
@@ -22,7 +22,7 @@ type Spec struct {
 
 	Args   []string // the program and its arguments; the program is found in Env's PATH
 	Env    []string
-	Dir    string // working directory
+	Dir    string
 	UID    int
 	GID    int
 	Groups []int

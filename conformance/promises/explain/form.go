@@ -11,12 +11,12 @@ import (
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string
-	Model                string // in the body; "" for a body without one, or none
+	Model                string // model in the body; "" for a body without a model, or no body
 	Body                 string
 	Version              string
 }
 
-// Form draws a request. Most requests fit a match, or nearly fit it.
+// Form draws a request. Most requests fit a match, or nearly fit a match.
 func (g *Grammar) Form() Form {
 	m := pick(g, g.matches)
 	f := Form{Method: m.Method, Version: "1.1", Host: g.host(m.host)}
@@ -104,7 +104,7 @@ func (g *Grammar) path(match *path) string {
 
 // spoil changes a path as clients, proxies and attackers do.
 func (g *Grammar) spoil(p string) string {
-	at := g.IntN(len(p)) + 1 // a path keeps its first slash, mostly
+	at := g.IntN(len(p)) + 1 // most paths keep their first slash
 	insert := func(text string) string { return p[:at] + text + p[at:] }
 	switch g.IntN(10) {
 	case 0, 1: // a byte is encoded
@@ -169,15 +169,15 @@ func (g *Grammar) header(f *Form, match value) {
 	}
 	switch match.Name {
 	case "host", "transfer-encoding", "connection":
-		return // the host is drawn, and these would change the framing
+		return // the host is drawn, and the other headers would change the framing
 	case "upgrade":
 		f.Header = append(f.Header,
 			[2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
 		v = pick(g, []string{"websocket", "WebSocket", "TLS/1.2", "h2c", "websocket, foo", "foo"})
 	case "expect":
-		return // its body would have to wait
+		return // the body of the request would have to wait
 	case "x_under":
-		if !g.chance(15) { // these are all rejected
+		if !g.chance(15) { // these headers are all rejected
 			return
 		}
 	}

@@ -24,11 +24,11 @@ import (
 
 // Config configures a comparison.
 type Config struct {
-	Penstock, Envoy string // the binaries
-	Dir             string // for files; short, because sockets are in it
+	Penstock, Envoy string // paths of the binaries
+	Dir             string // folder for files; short, because sockets are in it
 	Seed            uint64
-	Forms           int // how many requests
-	Commands        int // how many of them penstock explain explains, too
+	Forms           int // number of requests
+	Commands        int // number of requests that penstock explain also explains
 }
 
 // Difference is a request for which explain and Envoy differ. Envoy and Explained are the name of a
@@ -36,7 +36,7 @@ type Config struct {
 type Difference struct {
 	Form             Form
 	Envoy, Explained string
-	Answer           string // of explain, in words
+	Answer           string // answer of explain, in words
 }
 
 func (d Difference) String() string {
@@ -48,7 +48,7 @@ const workers = 4
 type rig struct {
 	Config
 	up           *process.Process
-	gateway      string // address
+	gateway      string
 	files, state string
 	api          *http.Client
 }
@@ -57,7 +57,7 @@ type sent struct {
 	form      Form
 	id        string // x-request-id; "" if the connection manager has answered
 	status    int
-	grpc      string // grpc-status in the headers, which Envoy answers a gRPC request
+	grpc      string // grpc-status in the headers of Envoy's answer
 	explained explained
 }
 
@@ -141,7 +141,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 	return out, nil
 }
 
-// grpcStatus maps an HTTP status to the gRPC status with which Envoy answers gRPC requests instead.
+// grpcStatus maps an HTTP status to the gRPC status with which Envoy answers gRPC requests.
 var grpcStatus = map[string]string{"200": "13", "400": "13", "404": "12", "503": "14"}
 
 func serve() (port int, stop func(), err error) {
@@ -246,7 +246,6 @@ func (r *rig) routes() (map[string]string, error) {
 	return out, nil
 }
 
-// connection is a connection to Envoy. It is used again while Envoy keeps it open.
 type connection struct {
 	address string
 	conn    net.Conn
@@ -260,8 +259,8 @@ func (c *connection) close() {
 	}
 }
 
-// send sends a request. If that fails on a used connection, which Envoy may have closed, it tries a
-// new one.
+// send sends a request. After an error on a used connection, which Envoy may have closed, it tries
+// a new connection.
 func (c *connection) send(s *sent) error {
 	fresh := c.conn == nil
 	resp, err := c.try(&s.form)
@@ -281,7 +280,7 @@ func (c *connection) send(s *sent) error {
 		}
 	}
 	if s.id == strings.Join(own, ",") {
-		s.id = "" // the client's: an edge that routes has its own
+		s.id = "" // the client's ID: an edge that routes sets its own ID
 	}
 	if resp.Close || resp.ProtoMinor == 0 || strings.Contains(strings.ToLower(fmt.Sprint(s.form.Header)), "upgrade") {
 		c.close()

@@ -10,8 +10,8 @@ import (
 type figures struct {
 	mu            sync.Mutex
 	control, data requests
-	longest       time.Duration // of a request that was sent after a loss, to the end of its answer
-	ended, failed int           // experiments
+	longest       time.Duration // longest time from the sending of a request, after a loss, to the end of its answer
+	ended, failed int           // number of experiments
 }
 
 // requests counts the requests of experiments. Failures that a loss itself may cause count in
@@ -24,7 +24,7 @@ func (r *requests) add(o requests) {
 	r.excepted += o.excepted
 }
 
-// controlled adds the requests of an experiment in which the control side of a cluster fails, or
+// controlled adds the requests of an experiment in which the control side of a cluster fails or
 // changes.
 func (f *figures) controlled(r requests) {
 	f.mu.Lock()
@@ -32,7 +32,7 @@ func (f *figures) controlled(r requests) {
 	f.control.add(r)
 }
 
-// lost adds the requests of an experiment in which a cluster, or a part of it, is lost.
+// lost adds the requests of an experiment in which a cluster, or a part of a cluster, is lost.
 func (f *figures) lost(r requests, longest time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,7 +24,7 @@ type Honest struct {
 }
 
 // NewHonest starts the member name, which exports a pool of the same name. gateway is the address
-// of its gateway.
+// of the member's gateway.
 func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 	t.Helper()
 	h := &Honest{CA: NewCA(t), Listener: listen(t)}

@@ -10,21 +10,19 @@
 //	bounded  the value gets in without a finding, and stays within the traffic of its author
 //
 // In all three cases another principal, the victim, loses nothing: its servers answer each of its
-// requests with 200 during the whole run, and its part of Envoy's configuration stays equal byte by
-// byte. A tenant's namespaces sort after the victim's: objects in a folder have no age, so names
-// decide precedence.
+// requests with 200, and its part of Envoy's configuration stays equal byte by byte. A tenant's
+// namespaces sort after the victim's: objects in a folder have no age, so names decide precedence.
 //
 // For a principal without objects, denied also means that the value has no effect: a stripped
-// header, an ignored mutation, a request that gets an error. A finding about a member is shown by
-// penstock clusters. A client's value that only its own server receives is bounded, and so is a
-// server's value that only its own client receives.
+// header, an ignored mutation, a request that gets an error. penstock clusters shows a finding
+// about a member. A value that a client sends only to its own server is bounded, and so is a
+// server's value for its own client.
 //
 // fields_test.go and proto_test.go find fields by reflection, source_test.go finds fields that the
 // code reads by name. NAME_test.go is one principal, and NAMEcells_test.go plays it in one process.
-// testdata/NAME has objects in which its fields are set.
-//
-// To add a principal, write NAME_test.go with a principal and its test, and add the principal to
-// the list. The test sends the value of every cell to Penstock, and records the outcome:
+// testdata/NAME has objects in which its fields are set. To add a principal, write NAME_test.go
+// with a principal and its test, and add the principal to the list. The test sends the value of
+// every cell to Penstock, and records the outcome:
 //
 //	run := begin(t, start(t, nil), thePrincipal)
 //	for _, c := range run.cells() { ...; run.see(c, denied, "what was printed") }
@@ -36,8 +34,6 @@
 // read the difference. CELLS=HTTPRoute.spec.hostnames selects the cells whose field begins so, and
 // prints the reason of each outcome. A new kind needs an object in testdata.
 //
-// Not covered: validation by the API server, which rejects more than a folder's reader does, and
-// addresses that only Kubernetes denies (conformance/promises/attacks has both).
-//
-// Tests: go test ./promises/principals (two minutes), after make envoy.
+// conformance/promises/attacks has the API server's validation, and addresses that only Kubernetes
+// denies. Tests: go test ./promises/principals (two minutes), after make envoy.
 package principals

@@ -21,7 +21,7 @@ import (
 // Limits bound a process. Zero values are no limits.
 type Limits struct {
 	Memory int64   // bytes
-	Cores  float64 // of CPU
+	Cores  float64 // cores of CPU
 	Files  int     // open files
 }
 
@@ -51,10 +51,9 @@ func ChartMemory(ctx context.Context, chart string, path ...string) (int64, erro
 	return q.Value(), nil
 }
 
-// hierarchy describes a version of cgroups: its folders, and the names of its files.
 type hierarchy struct {
 	name, memory, cpu        string // folders; "" for a controller that is absent
-	limit, swap, peak, kills string // files of memory
+	limit, swap, peak, kills string // names of the controller memory's files
 	quota                    func(dir string, cores float64) error
 }
 
@@ -86,14 +85,14 @@ func set(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// Confinement runs one process within limits. It uses a cgroup if this process may make one.
+// Confinement runs one process within limits. It uses a cgroup if this process may make a cgroup.
 type Confinement struct {
 	limits Limits
 	under  *hierarchy // nil: no cgroup
 	dirs   []string
 }
 
-// Confine makes a Confinement. Release removes it.
+// Confine makes a Confinement. Release removes the Confinement's cgroup.
 func Confine(name string, l Limits) *Confinement {
 	for _, h := range []*hierarchy{&version2, &version1} {
 		c := &Confinement{limits: l, under: h}
@@ -130,7 +129,7 @@ func (c *Confinement) prepare(name string) error {
 			return err
 		}
 		_ = set(dir, c.under.swap, "0")                                    // v2
-		_ = set(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: of both; absent without swap
+		_ = set(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: memory and swap; absent without swap
 	}
 	if c.limits.Cores > 0 {
 		dir, err := make(c.under.cpu)

@@ -40,7 +40,7 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values their linear dependence on sizes, and keeps their mean. With times
+// apart removes from values their linear dependence on sizes, and keeps their mean. If times are
 // treated alike, the slope equals the slope of a fit by time and size (Frisch and Waugh,
 // Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
@@ -83,7 +83,7 @@ const (
 type Slope struct {
 	Name               string  // heap, goroutines or rss
 	Percent, Deviation float64 // the growth by a linear fit, and its standard error, in % of the mean an hour
-	Limit              int     // of Percent
+	Limit              int     // largest acceptable Percent
 }
 
 func (s Slope) String() string {
@@ -95,8 +95,8 @@ func (s Slope) String() string {
 // some minutes after its start.
 const Shortest = 30 * time.Minute
 
-// judged is the least time from the first to the last sample of such a soak, in hours: a little
-// less than half of Shortest, because samples begin in its second half, and not at once.
+// judged is the least time from the first to the last sample of a soak that is judged, in hours:
+// less than half of Shortest, because samples begin some time after the start of its second half.
 const judged = 14.0 / 60
 
 // Judged returns a sentence about how slopes are compared with their limits, or why they are not.
@@ -109,7 +109,7 @@ func (s *Samples) Judged() string {
 	return "a slope fails if it exceeds its limit by more than two standard errors"
 }
 
-// Growth returns the slopes, and an error if one exceeds its limit by more than two standard
+// Growth returns the slopes, and an error if a slope exceeds its limit by more than two standard
 // errors. A soak that is too short gives no error.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {

@@ -55,8 +55,8 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step. It draws an applicable kind of change: a kind that the
-// parameter only names, or any kind if only is empty.
+// next makes the change of one step. It draws an applicable kind of change from the kinds in only;
+// empty: from all kinds.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -206,7 +206,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 	}
 }
 
-// protocol switches a pool between HTTP/1.1 and HTTP/2. Its servers serve both.
+// protocol switches a pool between HTTP/1.1 and HTTP/2. The pool's servers serve both.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -288,8 +288,8 @@ func otherSecret(w *world, rng *rand.Rand) (string, error) {
 }
 
 const (
-	mostListeners = 6 // HTTPS
-	mostServers   = 5 // of a fleet
+	mostListeners = 6 // HTTPS listeners
+	mostServers   = 5 // servers of a fleet
 )
 
 func addListener(w *world, rng *rand.Rand) (string, error) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// This file has the kinds of change of endpoints: of model servers, and of the clusters of imports.
+// These kinds of change concern endpoints: model servers, and the clusters of imports.
 
 func addServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
@@ -53,8 +53,8 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// removeServer removes a server from the files, whether it is draining or not. The server ends once
-// its requests have ended.
+// removeServer removes a server from the files, whether the server is draining or not. The server
+// ends once its requests have ended.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)
@@ -99,7 +99,6 @@ func importDrain(w *world, rng *rand.Rand) (string, error) {
 	return name + "/" + m.name, nil
 }
 
-// importRemove removes a cluster from an import, whether it is drained or not.
 func importRemove(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {

@@ -10,14 +10,6 @@
 //	go run ./promises/zeroloss -seed 7 -play 1-40     repeats a sequence: a failed run prints this, and a script
 //	go run ./promises/zeroloss -seed 7 -shrink 30m    runs a sequence, and then shortens it as long as it fails
 //
-// run.go runs everything. world.go is the meaning of the user's folder, and render.go makes its
-// YAML, which folder.go writes. change.go and churn.go have the kinds of change. model.go has the
-// simulated model servers, client.go the requests and their expected responses. process.go starts
-// penstock and Envoy, restart.go restarts them. soak.go has the faults of -soak, and names.go its
-// DNS server; package soak measures the process. stall.go detects that the machine stalls. dump.go
-// compares Envoy's final configuration with the expected one. report.go prints the result, and
-// shrink.go shortens a failing sequence.
-//
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after
 // it has left the files and its requests have ended. Requests to a host stop before the host leaves
 // the files. So this program itself causes no failure.
@@ -29,10 +21,6 @@
 //   - A remote picker picks a pod more than 0.75 s before the control plane publishes it to Envoy
 //     (503, if the pool fails closed).
 //
-// Package promises has the faults of Kubernetes. To simulate a busy machine, limit the CPU of the
-// control planes alone (10 ms in 150, by their cgroup). The kernel then stops them at any point.
-// This has found reads of half-written folders (-restarts 0 -pace 60ms -rate 60 -streams 10 -only
-// split,move,import-add,import-remove,edit-route,listener-add,listener-remove; seeds 44, 7 and 9).
-//
-// Tests: go test ./promises/zeroloss runs a short sequence of each form.
+// To find reads of half-written folders, limit the CPU of the control planes by their cgroup (10 ms
+// in 150). Tests: go test ./promises/zeroloss runs a short sequence of each form.
 package main

@@ -96,7 +96,7 @@ func readDump(text []byte) (resources, error) {
 				if strings.HasSuffix(s.kind, "secret") {
 					unmark(object)
 				}
-				text, err := json.Marshal(object) // normalize the order of keys
+				text, err := json.Marshal(object) // normalizes the order of keys
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
@@ -154,8 +154,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 }
 
 // nothingStale waits until each Envoy that saw all changes has resources of the same names as a
-// fresh translation, with the same content as in a fresh Envoy. It waits because old resources stay
-// for the drain time.
+// fresh translation, with the same content as in a fresh Envoy. Old resources stay for the drain
+// time.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)

@@ -16,8 +16,8 @@ import (
 // namedFleet is the fleet whose ModelServers have a host name instead of an address in a soak.
 const namedFleet = "f1"
 
-// namedAddresses are the addresses to which that name resolves, in turn. No other fleet has
-// endpoints there.
+// namedAddresses are the addresses to which the host name of namedFleet resolves, in turn. No other
+// fleet has endpoints there.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
 func (r *run) resolver() []string {
@@ -53,15 +53,15 @@ func (r *run) resolved() (string, error) {
 	return path, nil
 }
 
-// unresolved makes the DNS server drop all queries, restarts a control plane, and makes the server
-// answer SERVFAIL. Then the server answers again, with another address.
+// unresolved makes the DNS server drop all queries, restarts a control plane, and makes the DNS
+// server answer SERVFAIL. Then the DNS server answers again, with another address.
 func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server drops all queries")
 	r.dns.Drop()
 	if err := r.looksUp(ctx); err != nil {
 		return err
 	}
-	if err := r.terminate(ctx, p); err != nil { // it has the address that it has saved
+	if err := r.terminate(ctx, p); err != nil { // p uses the address that it has saved
 		return err
 	}
 	r.note("the DNS server answers SERVFAIL")

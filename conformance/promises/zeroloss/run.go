@@ -25,28 +25,28 @@ type options struct {
 	Seed          uint64
 	Steps         int
 	Rate, Streams int
-	Pace          time.Duration // between two changes, on average
-	Events        int           // of the longest streams; one each eventEvery
+	Pace          time.Duration // mean time between two changes
+	Events        int           // number of events in the longest streams, one each eventEvery
 	Drain         time.Duration // drain time of Envoy's listeners: longer than any stream
-	Restarts      int           // of each control plane
-	Envoys        int           // for two control planes; 0: one
-	Play          []int         // steps to make; nil: all
+	Restarts      int           // restarts of each control plane
+	Envoys        int           // Envoys for two control planes; 0: one Envoy
+	Play          []int         // steps to make; nil: all steps
 	Early         bool          // end with the first failure
 	Soak          time.Duration // run so long, with faults, in place of Steps and Restarts; 0: no soak
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
-	Penstock      string        // the binary
+	Penstock      string        // path of the binary
 	Envoy         string
-	Dir           string // for files and logs
+	Dir           string // folder for files and logs
 	Verbose       io.Writer
-	Progress      io.Writer // receives the progress now and then; nil: none
+	Progress      io.Writer // receives the progress now and then; may be nil
 }
 
 type run struct {
 	options
 	world     *world
 	folder    *folder
-	remote    *folder // of the external picker
+	remote    *folder // folder of the external picker
 	ports     process.Ports
 	authority *pki.Authority
 	clients   *clients
@@ -54,14 +54,14 @@ type run struct {
 	up        *process.Process
 	edges     []edge
 	picker    *plane             // the external picker
-	dns       *nameserver.Server // of a soak; it resolves the name of namedFleet
+	dns       *nameserver.Server // in a soak: it resolves the name of namedFleet
 	size      atomic.Int64       // of the configuration, in bytes
-	named     int                // how often its answer has changed
+	named     int                // how often the answer of dns has changed
 	retired   sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []failure
-	log      []string // what happened, with times
+	log      []string // events with their times
 	step     int
 	stalls   []stall
 	faulted  map[string]int // the faults of a soak so far, by name
@@ -71,9 +71,9 @@ type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
-	Stalls            []stall        // of the machine
-	Faults            map[string]int // of a soak, by name
-	Samples           *soak.Samples  // of a soak
+	Stalls            []stall        // stalls of the machine
+	Faults            map[string]int // faults of a soak, by name
+	Samples           *soak.Samples  // samples of a soak
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
@@ -141,7 +141,7 @@ func (r *run) begin() (err error) {
 		}
 	}
 	w.newSecret = func(host string) *secret {
-		pair, _ := r.authority.Issue(pki.Subject{DNS: []string{host}}) // an empty one fails the first request
+		pair, _ := r.authority.Issue(pki.Subject{DNS: []string{host}}) // an empty pair fails the first request
 		return &secret{host: host, cert: string(pair.Certificate), key: string(pair.Key)}
 	}
 	made := 0
@@ -204,7 +204,7 @@ func (r *run) files() (ours, remote map[string]string) {
 	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[externalFleet].yaml()}
 }
 
-// write updates the external picker's folder, and then the user's.
+// write updates the external picker's folder, and then the user's folder.
 func (r *run) write(rng *rand.Rand) error {
 	ours, remote := r.files()
 	if _, err := r.remote.update(remote, rng); err != nil {
@@ -328,7 +328,7 @@ func (r *run) changes(ctx context.Context, steps iter.Seq[int], due []restart, r
 		}
 		res.Changes++
 		for len(due) > 0 && due[0].step <= step {
-			if due[0].step == step { // else its step is left out
+			if due[0].step == step { // otherwise its step is omitted
 				if err := due[0].do(ctx); err != nil {
 					return err
 				}
@@ -437,7 +437,6 @@ func (r *run) served(host string) bool {
 	return false
 }
 
-// endpoints starts late model servers, and ends servers that have left the files.
 func (r *run) endpoints(ctx context.Context) error {
 	for _, s := range r.world.stopped {
 		r.retired.Go(func() { s.retire(ctx) })

@@ -13,7 +13,7 @@ import (
 )
 
 // The change of a step depends only on the seed, the step's number, and the world after the steps
-// before it. So any subset of the steps is a sequence too, and a failing sequence can be shortened.
+// before it. So any subset of the steps is a sequence, and a failing sequence can be shortened.
 
 // parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {

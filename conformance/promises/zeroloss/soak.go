@@ -28,7 +28,7 @@ const (
 type fault struct {
 	name  string
 	plane int
-	ends  bool // it ends the process
+	ends  bool // the fault ends the process
 	do    func(context.Context, *plane) error
 }
 
@@ -62,7 +62,7 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 }
 
 // soak repeats the faults until the soak's time is over. In the second half it samples the first
-// control plane. Changes and requests go on meanwhile.
+// control plane.
 func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	began, s := time.Now(), &soak.Samples{Dir: r.Dir, Size: func() float64 { return float64(r.size.Load()) }}
 	sampling, stop := context.WithCancel(ctx)

@@ -22,7 +22,7 @@ func (r *run) stalled(name string, d time.Duration) {
 }
 
 // inStalls returns the number of requests that failed during a stall. They do not prove a loss, yet
-// they fail the run: repeat it on a machine with less load.
+// they fail the run: repeat the run on a machine with less load.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
@@ -50,7 +50,7 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// watchEdge records the stalls of an Envoy: the times when its admin interface responds late.
+// watchEdge records the times when an Envoy's admin interface responds late.
 func (r *run) watchEdge(ctx context.Context, e edge) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -69,7 +69,7 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 		asked := time.Now()
 		resp, err := client.Do(req)
 		if err != nil {
-			continue // it has ended, as end reports
+			continue // the Envoy has ended, as end reports
 		}
 		_ = resp.Body.Close()
 		if took := time.Since(asked); took > stallLimit {

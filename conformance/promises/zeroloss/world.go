@@ -18,14 +18,14 @@ type world struct {
 	secrets  map[string]*secret
 	names    int // makes names unique
 
-	externalPort int // of the external picker, which picks from the fleet externalFleet
+	externalPort int // port of the external picker, which picks from the fleet externalFleet
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
 	// These lists are work for the harness during this change, besides writing files.
-	late    []*server // listed a while before they serve
-	stopped []*server // left the files
-	retired []string  // hosts that leave the files: their requests end before
+	late    []*server // servers that are listed a while before they serve
+	stopped []*server // servers that left the files
+	retired []string  // hosts that leave the files once their requests have ended
 }
 
 const externalFleet = "f0"
@@ -44,7 +44,7 @@ type secret struct{ host, cert, key string }
 
 type fleet struct {
 	name    string
-	host    string // its address in the files of ModelServers; "": 127.0.0.1
+	host    string // address in the files of ModelServers; "": 127.0.0.1
 	servers []*server
 }
 
@@ -66,7 +66,7 @@ type imported struct{ members []*member }
 type member struct {
 	name, kind, fleet string // declared, relayed or parent
 	weight            int
-	failClose         bool // of relayed ones
+	failClose         bool // only if relayed
 }
 
 type route struct {

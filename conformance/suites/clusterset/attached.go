@@ -39,7 +39,6 @@ func emptyImport(r *run) {
 	gw.answers(http.StatusOK, "one")
 }
 
-// gatewayIsAParent needs no wiring, because it sends no request.
 func gatewayIsAParent(r *run) {
 	const other = "example.com/other-controller"
 	gw := r.enter()

@@ -15,7 +15,6 @@ const (
 	modeAnnotation   = importGroup + "/export-mode"
 )
 
-// targetPort and pickerPort are the ports of the pools that the suite exports.
 const (
 	targetPort = 8080
 	pickerPort = 9002
@@ -114,7 +113,7 @@ func exportIsOptIn(r *run) {
 	for name, annotation := range silent {
 		from.pool(name, annotation)
 	}
-	from.export("llm") // later than the others: once it is imported, they would be
+	from.export("llm") // exported last: when it is imported, the others would be imported too
 	for _, m := range r.importers() {
 		m.imported("llm", r.exportedBy(from.name))
 		for name := range silent {

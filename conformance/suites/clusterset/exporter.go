@@ -26,7 +26,7 @@ type exporter struct {
 	release chan struct{}
 
 	mu   sync.Mutex
-	seen map[string]int // the bytes of a request's body
+	seen map[string]int // bytes of the body, by request
 }
 
 type answer struct {
@@ -46,7 +46,7 @@ func (r *run) stands(name string) *exporter {
 			l, err := net.Listen("tcp", netip.AddrPortFrom(a, uint16(port)).String())
 			if err != nil && (i == 0 || try > 20) {
 				r.fail("stand in as an exporting cluster at %s: %w", a, err)
-			} else if err != nil { // the port is in use there
+			} else if err != nil { // the port is in use at this address
 				_ = listeners[0].Close()
 				listeners = nil
 				break
@@ -102,7 +102,8 @@ func (e *exporter) entry() map[string]any {
 	}
 }
 
-// parentEntry returns the exporter's entry in ParentMode. Its first server plays its gateway.
+// parentEntry returns the exporter's entry in ParentMode. The exporter's first server plays its
+// gateway.
 func (e *exporter) parentEntry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "ParentMode", "targetPortNumber": int64(e.port),

@@ -25,7 +25,7 @@ type entrance struct {
 type response struct {
 	answer
 	id, status int
-	details    string // of one that is not 200
+	details    string // details of a response other than 200
 }
 
 // enter creates the test's namespace and a Gateway in the first cluster, and waits until the

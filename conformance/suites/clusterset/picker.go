@@ -37,7 +37,7 @@ type picker struct {
 
 	mu     sync.Mutex
 	names  netip.AddrPort // the endpoint
-	status int            // of its immediate response; 0: it picks
+	status int            // status of the immediate response; 0: picker picks
 	calls  map[string]call
 }
 
@@ -74,7 +74,7 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(own.Certificate, own.Key)
 }
 
-// follow makes the picker name an endpoint, or, if status is not 0, answer the request with it.
+// follow makes the picker name an endpoint, or, if status is not 0, answer the request with status.
 func (p *picker) follow(names netip.AddrPort, status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *picker) note(id string, f func(*call)) {
 // Process answers the messages of one request, as the body mode of the gateway demands.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
-	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED // the protocol's
-	var held []byte                                      // of a streamed body, until its end
+	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED // mode of the protocol
+	var held []byte                                      // a streamed body, until its end
 	for {
 		req, err := s.Recv()
 		if err != nil {

@@ -37,35 +37,36 @@ const (
 
 // Cluster is a member of the cluster set.
 type Cluster struct {
-	// Name of the member, as imports name it.
+	// Name is the member's name in imports.
 	Name string
-	// Client with an administrator's permissions.
+	// Client has an administrator's permissions.
 	Client dynamic.Interface
 }
 
 // Config configures a Suite.
 type Config struct {
-	// Clusters are the members. Profile Controller needs at least two, and the first one exports.
-	// Profile Gateway uses only the first one.
+	// Clusters are the members. Profile Controller needs at least two, and the first member
+	// exports. Profile Gateway uses only the first member.
 	Clusters []Cluster
-	// Profiles to test.
+	// Profiles are the profiles to test; empty: all.
 	Profiles []Profile
-	// Shape of the imports' status.
+	// Shape is the form of the imports' status.
 	Shape Shape
-	// GatewayClass of the gateways, for profile Gateway.
+	// GatewayClass is the class of the Gateways, for profile Gateway.
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
 	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
 	// two model servers need a second address, because both servers have the same port.
 	Addresses []netip.Addr
-	// ServiceType of the pickers' Services, for profile Controller; empty is LoadBalancer.
+	// ServiceType is the type of the pickers' Services, for profile Controller; empty is
+	// LoadBalancer.
 	ServiceType string
-	// Timeout of each wait; 0 is a minute.
+	// Timeout bounds each wait; 0 is a minute.
 	Timeout time.Duration
 	// Run selects tests by name; nil: all.
 	Run *regexp.Regexp
-	// Log receives a line for each test that begins or ends; nil: none.
+	// Log receives a line for each test that begins or ends; nil: no log.
 	Log func(format string, args ...any)
 }
 
@@ -129,8 +130,7 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run runs the tests, one after the other, and returns their results in the same order. It ends
-// early with ctx.
+// Run runs the tests, one after the other, and returns their results. It ends early with ctx.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {

@@ -4,9 +4,9 @@ import "strings"
 
 // Test is one test.
 type Test struct {
-	// Name of the test, one word.
+	// Name is one word.
 	Name string
-	// Profile that the test belongs to.
+	// Profile is the profile that the test belongs to.
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
@@ -16,13 +16,12 @@ type Test struct {
 	test func(*run)
 }
 
-// namespace returns the namespace of the test's objects. It depends on the test's name alone,
-// because importers may have to allow namespaces by name.
+// namespace depends only on the test's name, because importers may have to allow namespaces by
+// name.
 func (t *Test) namespace() string {
 	return "clusterset-" + strings.ToLower(t.Name)
 }
 
-// needs are a test's conditions beyond its profile.
 type needs uint8
 
 const (

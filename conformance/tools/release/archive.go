@@ -20,8 +20,8 @@ type file struct {
 	data []byte
 }
 
-// archive returns a tar archive of files in the given order. All belong to root and have the same
-// time.
+// archive returns a tar archive of files in the given order. All files belong to root and have the
+// same time.
 func archive(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

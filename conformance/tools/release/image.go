@@ -24,7 +24,6 @@ type built struct {
 	sbom     []byte
 }
 
-// build makes the image of the program at path for a platform. inspect uses the version.
 func build(platform v1.Platform, path, version string) (*built, error) {
 	files, err := program(path)
 	if err != nil {
@@ -109,7 +108,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 	return out, nil
 }
 
-// created parses the time of a commit. Without one it returns the Unix epoch.
+// created parses the time of a commit. Without a time it returns the Unix epoch.
 func created(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -125,7 +125,6 @@ func pushDist(dist string) error {
 	return nil
 }
 
-// pushLayout unpacks a layout into dir and pushes its index under the name in the layout.
 func pushLayout(path, dir string) error {
 	data, err := os.Open(path)
 	if err != nil {

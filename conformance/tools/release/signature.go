@@ -37,7 +37,7 @@ func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 }
 
 // signImages writes the signature of each image to a file beside its archive, NAME.tar.sig. It
-// signs the payload, which push sends to the registry with the signature, for cosign verify.
+// signs the payload, which push sends to the registry for cosign verify.
 func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	for _, tag := range slices.Sorted(maps.Keys(d.digests)) {
 		ref, err := name.ParseReference(tag)
@@ -56,7 +56,6 @@ func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	return nil
 }
 
-// payload returns the document that is signed for an image (simple signing).
 func payload(ref name.Reference, digest string) []byte {
 	text, err := json.Marshal(map[string]any{
 		"critical": map[string]any{

@@ -16,8 +16,8 @@ import (
 )
 
 type wheel struct {
-	platform      string // as it ends the name of a wheel
-	version       string // of Envoy
+	platform      string // end of the wheel's name
+	version       string // version of Envoy
 	program       []byte
 	programSHA256 string
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private is a folder on which a lab mounts a tmpfs in its mount namespace. The paths are short
-// enough for sockets, and no files stay after the lab.
+// private is a folder on which a lab mounts a tmpfs in its mount namespace. Paths below it are
+// short enough for sockets.
 const private = "/run"
 
 func newInit() *cobra.Command {
@@ -29,8 +29,7 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize prepares its namespaces, starts `lab supervise`, and reaps processes until the
-// supervisor ends.
+// initialize runs `lab supervise`, and reaps processes until the supervisor ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {
@@ -62,8 +61,7 @@ func initialize(dir string) error {
 }
 
 // watches raises the kernel's limit of inotify instances per user for the whole machine, also after
-// the lab. The default is 128, too low for fifty pods: Envoy crashes at the limit. An error is
-// ignored, because small labs work without.
+// the lab. The default is 128, too low for fifty pods: Envoy crashes at the limit.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)
@@ -71,7 +69,7 @@ func watches() {
 		return
 	}
 	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n < enough {
-		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // needs root
+		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // needs root; small labs work without
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 type state struct {
 	Dir      string   `json:"dir"` // absolute path
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"` // folder of the clusters' programs
-	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
+	Tools    string   `json:"tools"`
+	CRDs     []string `json:"crds"`
 	// ReleasesOf is a folder whose go.mod names the releases of the CRDs; "" is the working
 	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`
@@ -104,7 +104,6 @@ func (s state) unlink() error {
 	return err
 }
 
-// links is the file with the names of the lab's network interfaces on this machine.
 func (s state) links() string { return filepath.Join(s.Dir, "links") }
 
 func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }
