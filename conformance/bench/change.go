@@ -39,8 +39,8 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one returns the time from the store's commit to the last byte at the proxy, and the CPU time of
-// this process until the ACK.
+// one returns the time from the store's commit to the last byte at the proxy, and the CPU time
+// until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // another listener each time
@@ -105,7 +105,7 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// catchUp passes the change of a rebuild to the incremental translator, which rebuild does not use.
+// catchUp passes the change of a rebuild to the incremental translator.
 func (c *routeChanges) catchUp() error {
 	view := c.store.View()
 	return c.commit(view.Revision(), c.translator.Update(view, store.Everything(view)))

@@ -14,7 +14,7 @@ import (
 const (
 	drainStreams = 30
 	drainWords   = 100 // tokens of a stream, sent every 50 ms
-	drainClients = 8   // clients that send short requests without a pause
+	drainClients = 8
 )
 
 func measureDrain(ctx context.Context, c config, out report) error {

@@ -37,7 +37,7 @@ func measureEffective(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer p.stop()
-	const route = 0 // answer serves the backend of this route
+	const route = 0
 	v := newVisitor(fmt.Sprintf("https://%s:%d/v1", w.Host(route), size.Port), size.Port)
 	if err := v.served(ctx, p); err != nil {
 		return fmt.Errorf("%w; its output:\n%s", err, p.output())

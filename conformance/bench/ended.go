@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// endedPools are the measured pools. Pool same hashes prompts to servers. Pool full has room for
-// one request; it spills other requests to pool spare.
+// Pool same hashes prompts to servers. Pool full has room for one request; it spills other requests
+// to pool spare.
 var endedPools = []struct {
 	name     string
 	servers  int

@@ -16,7 +16,7 @@ import (
 
 type measurement struct {
 	what    string
-	needs   func(config) bool // nil if the measurement needs nothing
+	needs   func(config) bool
 	run     func(context.Context, config, report) error
 	figures []figure
 }
@@ -102,14 +102,13 @@ func emit(name, part string, value float64) {
 	}
 }
 
-// round keeps three significant digits, because more are not reproducible.
+// round keeps three significant digits: more are not reproducible.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
 	return out
 }
 
-// percentile sorts the list. It returns 0 if the list is empty.
 func percentile[T ~int64 | ~float64](list []T, percent int) T {
 	if len(list) == 0 {
 		return 0

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv is the environment variable that makes this program a follower of the control plane
-// at the variable's value.
+// followerEnv makes this program a follower of the control plane at the variable's value.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
 // follower is a proxy in another process: a response costs the client as much CPU as the server,

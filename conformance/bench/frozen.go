@@ -22,7 +22,7 @@ const (
 	// headers take.
 	frozenLearn = 130
 	frozenLast  = 20 * time.Second // how long clients send after the freeze
-	frozenLate  = 3 * time.Second  // a first token after this time is late
+	frozenLate  = 3 * time.Second
 )
 
 type freezing struct {
@@ -32,7 +32,6 @@ type freezing struct {
 	stop    func()
 }
 
-// startFreezing returns once the picker has had the streams from which it learns.
 func startFreezing(ctx context.Context, c config, headersTimeout string) (*freezing, error) {
 	servers, ports, stopServers, err := startServers(c, frozenServers, "--tokenizer-rate", fmt.Sprint(frozenTokenizer),
 		"--time-to-first-token", "50ms", "--kv-cache-tokens", "100000000")

@@ -44,8 +44,6 @@ func fullLoadOf(source simulation.Source) float64 {
 	return low
 }
 
-// measureHeldOut compares strategy ours with all rivals on workloads on which no strategy was
-// tuned.
 func measureHeldOut(ctx context.Context, _ config, out report) error {
 	seed, err := seedOf("DRAW_SEED")
 	if err != nil {

@@ -56,7 +56,7 @@ func (k *kubePlane) note(r proxy.Response) {
 	if r.URL == resource.RouteConfiguration.URL() {
 		select {
 		case k.arrived <- r.At:
-		default: // no receiver
+		default:
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (k *kubePlane) has(ctx context.Context, routes int) error {
 type informer struct {
 	watch watch.Interface
 	mu    sync.Mutex
-	seen  map[string]time.Time // keys are resourceVersions
+	seen  map[string]time.Time
 	last  map[string]*unstructured.Unstructured
 }
 
@@ -97,7 +97,6 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	// The API server may end a watch at any time: retry.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, o)

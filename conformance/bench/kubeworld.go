@@ -46,8 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab without Penstock. Penstock runs outside, where its CPU and memory can be
-// measured.
+// bareCluster starts a lab without Penstock, which runs outside the lab, where it can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {

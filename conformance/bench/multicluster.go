@@ -60,8 +60,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// simulate starts a member that exports this many pools with ten endpoints each. Names and
-// addresses of the member derive from number.
+// simulate starts a member that exports this many pools with ten endpoints each.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue(m.name, federation.ProcessPath)
@@ -129,8 +128,7 @@ func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error
 	return &own, ca.Certificate, err
 }
 
-// importer is a penstock serve that imports the exports of simulated members. No route names an
-// import.
+// importer is a penstock serve that imports the exports of simulated members.
 type importer struct {
 	*plane
 	files  string
@@ -139,7 +137,6 @@ type importer struct {
 	stop   func()
 }
 
-// offered is the commit of an Offer (an export of a member) in the importer's store.
 type offered struct {
 	name string
 	at   time.Time

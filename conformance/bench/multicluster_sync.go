@@ -39,7 +39,7 @@ func measureSync(ctx context.Context, c config, out report) error {
 	var plain *plainStreams
 	defer func() { plain.stop() }()
 	var ours, streams []time.Duration
-	var bytes int64 // bytes that members send
+	var bytes int64
 	for range syncTurns {
 		took, err := syncOnce(ctx, c, members)
 		if err != nil {
@@ -85,11 +85,9 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.D
 	return at.Sub(start), err
 }
 
-// readerEnv makes this program read the plainStreams at the addresses in this environment variable.
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that each send the same number of bytes over mTLS to a client in another
-// process.
+// plainStreams are servers that each send the same number of bytes over mTLS to another process.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server

@@ -124,8 +124,7 @@ spec:
 }
 
 // largeRoute returns one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16
-// headers and 16 query parameters each. Every other route has regular expressions, which Penstock
-// gives to Envoy as far as its budgets allow.
+// headers and 16 query parameters each. Every other route has regular expressions.
 func largeRoute(i int, listener string) string {
 	var b strings.Builder
 	kind := []string{"RegularExpression", "Exact"}[i%2]

@@ -132,12 +132,12 @@ type saturation struct {
 	size    int
 	turns   int
 	lasts   time.Duration
-	settle  time.Duration // wait after a turn, before the CPU is read
+	settle  time.Duration
 	cpu     func(route string) (used time.Duration, err error)
 }
 
-// costs saturates the Envoy in turns, with requests of one route in each turn. It returns the CPU
-// time of one request of each route, in microseconds.
+// costs returns the CPU time of one request of each route, in microseconds. It saturates the Envoy
+// with requests of one route in each turn.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
 	used, answered, costs := map[string]time.Duration{}, map[string]int64{}, map[string]float64{}
 	for turn := range s.turns + 1 {

@@ -48,8 +48,6 @@ func again(variable string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// runIfChild returns at once unless the environment variable is set. Then it runs f with the value
-// and ends this process.
 func runIfChild(variable string, f func(value string) error) {
 	value := os.Getenv(variable)
 	if value == "" {

@@ -36,8 +36,8 @@ func releasedPlatforms(dist, version string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// measureSame builds the release again in a clone in another folder, with another time, umask and
-// time zone. $WHEELS is the folder of Envoy's wheels.
+// measureSame builds the release again in another folder, with another time, umask and time zone.
+// $WHEELS is the folder of Envoy's wheels.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -122,8 +122,8 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart unpacks the archive and runs its demo until the streamed answer. The demo has
-// loopback alone, and finds neither Go, nor another Envoy, nor this user's files.
+// measureStart measures until the demo's streamed answer. The demo has loopback alone, and finds
+// neither Go, nor another Envoy, nor this user's files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {

@@ -22,13 +22,12 @@ import (
 
 const timeout = 3 * time.Minute
 
-// translation is the configuration of penstock serve, without addresses.
 var translation = translator.Config{
 	Controller: "penstock.dev/gateway-controller", AnyClass: true,
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is the part of a control plane from the store to the ADS server, in this process, built as in
+// rig is the part of a control plane from the store to the ADS server, built as in
 // cmd/penstock/internal/app.
 type rig struct {
 	world      *world.World
@@ -86,7 +85,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild is like change, but translates everything. The cache finds the differences.
+// rebuild is like change, but translates everything.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {

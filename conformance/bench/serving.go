@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	// rest is the time between the last load on a process and reading its memory.
 	rest    = 5 * time.Second
 	streams = 1000
 	idleFor = 20 * time.Second
@@ -89,7 +88,6 @@ func resourcesOf(size world.Size) (int, error) {
 	return len(r.translator.Resources(world.Gateway)), nil
 }
 
-// coldStart starts penstock serve, and returns when a proxy has want resources.
 func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have,
 	*plane, error) {
 	start := time.Now()

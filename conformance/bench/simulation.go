@@ -16,9 +16,8 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// The figures sim_* compare picking strategies by simulation (package picker/simulation) in virtual
-// time, independent of the machine. Each figure is a mean of drawings of a workload; all strategies
-// get the same arrivals.
+// The figures sim_* compare picking strategies in virtual time (package picker/simulation). Each
+// figure is a mean of drawings of a workload; all strategies get the same arrivals.
 
 const (
 	drawings = 5
@@ -38,8 +37,6 @@ var fullLoad = map[string]float64{
 	"conversation-spread": 5.61,
 }
 
-// sources returns the generated workloads, the trace, and the trace with the requests of each
-// timestamp spread until the next timestamp.
 func sources() ([]simulation.Source, error) {
 	trace, err := readTrace()
 	if err != nil {
@@ -62,7 +59,7 @@ func readTrace() (*simulation.Workload, error) {
 	return simulation.ReadTrace("mooncake_conversation.jsonl", lines)
 }
 
-// means are the results of one strategy, as means of the drawings. Times are in seconds.
+// means are one strategy's means of the drawings. Times are in seconds.
 type means struct{ p50, p90, endToEnd, hits float64 }
 
 func meansOf(summaries []simulation.Summary) (m means) {
@@ -159,7 +156,7 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 	half, once := 0.0, 0.0
 	for _, load := range loads[:2] {
 		for _, caches := range []struct {
-			blocks int // blocks in a server's cache; 0 is the default
+			blocks int // in a server's cache; 0 is the default
 			full   float64
 			worst  *float64
 		}{{0, fullLoad[source.Name], &half}, {400, 33.3, &once}} {

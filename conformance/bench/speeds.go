@@ -24,8 +24,6 @@ func speedSources() ([]simulation.Source, error) {
 	}), err
 }
 
-// measureSpeeds compares the picker's learned rates with the servers' rates. It also compares TTFT
-// with learned rates to TTFT with known rates.
 func measureSpeeds(ctx context.Context, _ config, out report) error {
 	all, err := speedSources()
 	if err != nil {

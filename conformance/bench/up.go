@@ -20,7 +20,7 @@ type gateway struct {
 	*plane
 	files string
 	port  int32
-	url   string // URL of the listener, with a slash at its end
+	url   string // ends with a slash
 	close func()
 }
 
@@ -33,8 +33,7 @@ spec:
   listeners: [{name: http, port: %d, protocol: HTTP}]
 `
 
-// startGateway starts penstock up with objects, each of which begins with "---". It does not wait
-// until the gateway serves.
+// startGateway does not wait until the gateway serves. Each of the objects begins with "---".
 func startGateway(c config, objects string, args ...string) (*gateway, error) {
 	port, err := freePort()
 	if err != nil {
@@ -177,13 +176,13 @@ const (
 )
 
 type streamed struct {
-	first time.Duration // time until the first byte of the body
-	by    string        // the simulated server that sent headers
+	first time.Duration
+	by    string // the simulated server that sent headers
 	err   error
 }
 
-// stream sends a streamed chat completion with the JSON members fields. It calls begun, if not nil,
-// at the first event.
+// stream sends a streamed chat completion with the JSON members fields. It calls begun at the first
+// event.
 func stream(ctx context.Context, url, fields string, begun func()) (s streamed) {
 	req, err := jsonRequest(ctx, url+chatPath, `{"model": "sim-model", "stream": true, `+fields+`}`)
 	if err != nil {

@@ -28,7 +28,6 @@ metadata: {name: clients}
 spec: {targetRefs: [{kind: Gateway, name: gw}], apiKeys: {}}
 `
 
-// metered is a Gateway that demands API keys. Its simulated servers count tokens themselves.
 type metered struct {
 	*gateway
 	c     config

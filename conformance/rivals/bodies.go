@@ -24,7 +24,6 @@ var vocabulary = func() (words []string) {
 	return words
 }()
 
-// appendBlock appends the first n words of a block. Equal block numbers give equal text.
 func appendBlock(text []byte, block uint64, n int) []byte {
 	random := rand.New(rand.NewPCG(block, 1))
 	for range n {

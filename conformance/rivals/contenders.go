@@ -12,8 +12,7 @@ const (
 	// One of two instances of Penstock is compared with the other.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
-	// smgName is the rival in added_1k, the ratio of Penstock's overhead to this rival's overhead.
-	smgName = "smg"
+	smgName      = "smg"
 )
 
 type contender struct {
@@ -194,8 +193,6 @@ func pool(port int, servers []int) string { return written(port, servers, toPool
 
 func poolByHeaders(port int, servers []int) string { return written(port, servers, toPool) + policy }
 
-// service returns the configuration with a route to a Service of the same servers, without a
-// picker.
 func service(port int, servers []int) string {
 	return written(port, servers, "{name: model, port: 80}")
 }
@@ -232,8 +229,7 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}), nil
 }
 
-// plainEnvoy returns the configuration of an Envoy that sends requests to the servers in turn. If
-// echo is not 0, it first calls the external processor at that port.
+// If echo is not 0, the Envoy first calls the external processor at that port.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string

@@ -22,7 +22,7 @@ type fleet struct {
 	client  *http.Client
 	router  *process.Process
 	servers []*process.Process
-	names   []string // names of the servers
+	names   []string
 }
 
 type programs struct {
@@ -104,8 +104,7 @@ func fileName(r rune) rune {
 	return '_'
 }
 
-// ready sends short requests until each server has answered one. A router that hides the servers'
-// names needs only one answer.
+// A router that hides the servers' names needs only one answer.
 func (f *fleet) ready(ctx context.Context) error {
 	var lock sync.Mutex
 	served, round := map[string]bool{}, uint64(0)
@@ -142,14 +141,11 @@ func (f *fleet) ready(ctx context.Context) error {
 }
 
 const (
-	// filling is the number of requests in flight to a fleet while its caches fill.
 	filling = 2 * serversOfFleet
-	// maxFill bounds the time of filling, as a share of the workload's time.
 	maxFill = 0.3
 )
 
-// fill sends requests for answers of one token, as fast as the fleet reads prompts. It ignores
-// errors, because only failures in the traffic count.
+// fill ignores errors, because only failures in the traffic count.
 func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

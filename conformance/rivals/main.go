@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// around is the time that a workload takes in addition to its traffic.
 const around = time.Minute
 
 const leastTraffic = 20 * time.Second

@@ -23,8 +23,8 @@ const overheadName = "overhead"
 
 const directName = "direct"
 
-// overheads are the sizes of requests whose overhead is measured, one request after the other. In
-// each round every router gets the same number of requests, so that noise affects all equally.
+// Requests go one after the other. In each round every router gets the same number of requests, so
+// that noise affects all equally.
 var overheads = []struct {
 	name   string
 	bytes  int
@@ -32,10 +32,8 @@ var overheads = []struct {
 }{{"1k", 1 << 10, 60}, {"100k", 100 << 10, 20}}
 
 const (
-	// requestsOfRound is how many requests a router gets in a row.
 	requestsOfRound = 25
-	// Throughput is measured with throughputClients, in turns of throughputTurn. The first turn
-	// does not count.
+	// The first turn of throughput does not count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second
@@ -59,7 +57,7 @@ type target struct {
 }
 
 // overhead measures the time that each contender adds to a request whose server answers at once.
-// The error names contenders that did not start; overhead measures the others.
+// The error names contenders that did not start.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 
 type outcome struct {
 	contender
-	samples       []sample // in the order of requests
+	samples       []sample // by request
 	failed        int
 	first         error // error of a failed request
 	input, cached int   // tokens of all prompts
@@ -50,14 +50,12 @@ func (s scenario) suffix() string {
 
 type played struct {
 	workload
-	outcomes []outcome
-	late     time.Duration // 99th percentile
-	// simulated is the result of workload.simulate.
+	outcomes  []outcome
+	late      time.Duration // 99th percentile
 	simulated map[string]float64
 }
 
-// run plays a workload to all contenders at the same time, for the time lasts. In the share warm of
-// this time the caches fill, in the rest there is traffic.
+// In the share warm of the time lasts the caches fill, in the rest there is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -122,8 +120,6 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	return result, ctx.Err()
 }
 
-// split returns the requests before a time, and the later requests, with arrivals relative to that
-// time.
 func split(all []request, at time.Duration) (early, rest []request) {
 	for _, r := range all {
 		if r.at < at {
@@ -136,10 +132,9 @@ func split(all []request, at time.Duration) (early, rest []request) {
 	return early, rest
 }
 
-// bodyCache has the bodies of requests that some contenders have not received yet.
 type bodyCache struct {
 	requests []request
-	uses     int // uses of each body
+	uses     int
 	bodies   map[int]*usedBody
 }
 

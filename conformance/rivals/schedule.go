@@ -16,8 +16,7 @@ type departure struct {
 // stagger is the time between the departures of one request to successive contenders.
 const stagger = 5 * time.Millisecond
 
-// departures plans each request for each contender. The order of contenders rotates with each
-// request.
+// The order of contenders rotates with each request.
 func departures(requests []request, contenders int) []departure {
 	var all []departure
 	for i, r := range requests {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	slicesOfRun = 32   // slices of the time that counts
-	resamples   = 1000 // resampled ratios of an interval
+	slicesOfRun = 32
+	resamples   = 1000
 	// warm is the share of a workload's requests that fill the caches before its traffic. settle is
 	// the share of its traffic in which queues grow to their usual length. Neither counts.
 	warm, settle = 0.2, 0.1
@@ -56,7 +56,7 @@ func mean(values []float64) float64 {
 // ratio is a value, with the bounds of the middle 95 % of the values for resampled slices.
 type ratio struct{ value, low, high float64 }
 
-// compare resamples the same slices of both series, so that equal arguments give equal ratios.
+// compare resamples the same slices of both series.
 func compare(a, b series, stat statistic) ratio {
 	return resampled(len(a), func(drawn []int) float64 { return stat(a.pooled(drawn)) / stat(b.pooled(drawn)) })
 }
@@ -89,8 +89,8 @@ func resampled(n int, stat func(drawn []int) float64) ratio {
 	return r
 }
 
-// noise returns the largest ratio, or inverse of a ratio, in the interval of Penstock compared with
-// itself.
+// noise expects Penstock's ratio to itself. It returns the largest ratio, or inverse of a ratio, in
+// the interval.
 func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
 
 func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

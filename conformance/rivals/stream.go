@@ -40,7 +40,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// complete sends a request for a streamed completion. The answer must have this number of tokens.
+// The answer must have this number of tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {

@@ -117,8 +117,6 @@ func uniform(rate float64, lasts time.Duration) ([]request, error) {
 	return all, nil
 }
 
-// plan returns the requests for the time lasts at the share load of full load, with slow and thin
-// applied.
 func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]request, error) {
 	all, err := w.draw(w.full*float64(servers)*load*float64(w.thin), time.Duration(float64(lasts)/w.slow))
 	prefixes := map[uint64]int{}
@@ -134,7 +132,6 @@ func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]reque
 	return all, err
 }
 
-// speed returns the flags of penstock sim for the speeds of picker/simulation, divided by slow.
 func (w *workload) speed() []string {
 	const step = float64(20 * time.Millisecond)
 	return []string{

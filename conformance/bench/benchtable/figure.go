@@ -22,8 +22,7 @@ type figure struct {
 
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse reads the output of bench and of go test, and ignores lines of other forms. failed reports
-// that a package or benchmark failed.
+// parse ignores lines of other forms. failed reports that a package or benchmark failed.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)

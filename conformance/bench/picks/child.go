@@ -31,8 +31,8 @@ const (
 	PoolPrompts = "ns/prompts" // reads prompts and knows prefixes
 )
 
-// childEnv is the environment variable that makes this program a server. Its value is the kind and
-// the addresses of the model servers, separated by spaces.
+// childEnv makes this program a server. Its value is the kind and the addresses of the model
+// servers, separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
 const maxMessage = 33 << 20

@@ -48,10 +48,10 @@ type Proxy struct {
 	config Config
 	conn   *grpc.ClientConn
 	stream grpc.ClientStream
-	ctx    context.Context // context of the stream; Close cancels it
+	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error  // error of the reader; read after done closes
+	err    error  // read after done closes
 	node   []byte // an encoded request with the node only; nil once sent
 
 	sending sync.Mutex // gRPC streams allow one sender at a time

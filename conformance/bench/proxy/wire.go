@@ -46,7 +46,7 @@ func (raw) Name() string { return "proto" }
 // Item is a resource of a response. Body shares the response's memory: do not keep it.
 type Item struct {
 	Name, Version string
-	Body          []byte // the value of the Any
+	Body          []byte
 }
 
 // Response is one DeltaDiscoveryResponse.
@@ -55,7 +55,7 @@ type Response struct {
 	Nonce   string
 	Items   []Item
 	Removed []string
-	Size    int       // bytes of the message
+	Size    int
 	At      time.Time // when the last byte arrived
 }
 
@@ -68,7 +68,6 @@ const (
 	requestInitial, requestNonce                                   = 5, 6
 )
 
-// fields calls see for each length-delimited field of a message.
 func fields(b []byte, see func(n protowire.Number, v []byte)) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -38,7 +38,6 @@ type Size struct {
 	NoPools   bool // every backend is a Service
 }
 
-// These sizes are the sizes of the figures.
 var (
 	Routes5000    = Size{Listeners: 50, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8443}
 	Routes100     = Size{Listeners: 1, Hosts: 100, Backends: 20, Endpoints: 10, Port: 8443}

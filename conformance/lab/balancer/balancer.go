@@ -100,8 +100,7 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
-// addresses are the addresses that this process has written. They override the cached Services,
-// which may be older.
+// addresses override the cached Services, which may be older.
 type addresses map[types.UID]netip.Addr
 
 func (a addresses) of(s *corev1.Service) netip.Addr {
@@ -147,7 +146,7 @@ func assign(services []*corev1.Service, given addresses, within netip.Prefix) ma
 			open = append(open, s)
 		}
 	}
-	slices.SortStableFunc(open, func(a, b *corev1.Service) int { // first the Services that ask for an address
+	slices.SortStableFunc(open, func(a, b *corev1.Service) int { // Services that ask for an address come first
 		return len(b.Spec.LoadBalancerIP) - len(a.Spec.LoadBalancerIP)
 	})
 	next := within.Addr()

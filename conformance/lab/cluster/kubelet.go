@@ -51,12 +51,11 @@ func (c *Cluster) kubelet() (program, error) {
 		"imageGCHighThresholdPercent": 100,
 		"oomScoreAdj":                 0,
 		"featureGates":                map[string]bool{"KubeletInUserNamespace": true},
-		// Images are local, so parallel pulls cost nothing.
-		"serializeImagePulls": false,
-		"registryPullQPS":     0,
-		"kubeAPIQPS":          500,
-		"kubeAPIBurst":        1000,
-		"eventRecordQPS":      0,
+		"serializeImagePulls":         false,
+		"registryPullQPS":             0,
+		"kubeAPIQPS":                  500,
+		"kubeAPIBurst":                1000,
+		"eventRecordQPS":              0,
 		"configMapAndSecretChangeDetectionStrategy": "Watch",
 		"syncFrequency":                "10s", // also the delay of a changed ConfigMap in a volume
 		"volumePluginDir":              c.private("kubelet/plugins"),

@@ -64,9 +64,9 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// With leader election, the controller manager would end when it loses the API server. The
-		// default grace period is 50 s: after 50 s without the API server, the node would count as
-		// dead, and its pods would leave every Service.
+		// With leader election, the controller manager would end when it loses the API server.
+		// After the default grace period of 50 s without the API server, the node would count as
+		// dead.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",

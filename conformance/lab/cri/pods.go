@@ -198,7 +198,6 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// files are the files in /etc of a pod's containers that the kubelet does not mount.
 func (p *pod) files() map[string]string {
 	dns := p.config.GetDnsConfig()
 	var resolv strings.Builder

@@ -21,7 +21,7 @@ import (
 func (s *Server) root(c *container) string  { return filepath.Join(s.roots(), c.id) }
 func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c.id) }
 
-// namespaces are the new namespaces of each container. The network namespace is the pod's.
+// The network namespace is not new: it is the pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
 // start returns when the program runs or could not start.
@@ -136,7 +136,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		Args: c.arguments(), Env: c.environment(), Dir: c.config.GetWorkingDir(),
 		UID: int(uid), GID: int(gid),
 	}
-	if spec.Hostname == "" { // a pod in the host's network has no hostname
+	if spec.Hostname == "" {
 		spec.Hostname, _ = os.Hostname()
 	}
 	if spec.Dir == "" {

@@ -133,7 +133,7 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			m.peer, last = m.shown(ctx)
-			return last == nil, nil // the last error is reported
+			return last == nil, nil
 		})
 	if err != nil {
 		return nil, errors.Join(err, last)
@@ -141,8 +141,7 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	return m, nil
 }
 
-// placeholder is the address in the chart's values, because the Service's address is unknown before
-// the installation.
+// The Service's address is unknown before the installation, so the chart's values have placeholder.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
 func (m *Member) shown(ctx context.Context) (string, error) {
@@ -205,7 +204,6 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
-// entry turns the output of `penstock clusters show` into an entry of spec.members.
 func entry(shown string, namespaces []string) (string, error) {
 	var list []map[string]any
 	if err := yaml.Unmarshal([]byte(shown), &list); err != nil {

@@ -77,7 +77,7 @@ func (w *wire) deliver(way <-chan packet) {
 	}
 }
 
-// close returns once the names of both interfaces are free. Packets on their way are lost.
+// close returns once the names of both interfaces are free.
 func (w *wire) close() {
 	close(w.closed)
 	_ = w.from.Close()

@@ -9,15 +9,14 @@ import (
 // Effect is the treatment of a link's packets.
 type Effect string
 
-// The effects.
 const (
-	Heal Effect = "heal" // packets arrive again
-	Cut  Effect = "cut"  // no packet arrives, and no error comes back: connections wait
+	Heal Effect = "heal"
+	Cut  Effect = "cut" // no packet arrives, and no error comes back
 	// no packet arrives; the sender gets a TCP reset, or for other protocols an ICMP error (host
 	// unreachable)
 	Reject Effect = "reject"
-	Drop   Effect = "drop"  // a share of the packets, chosen at random, does not arrive
-	Delay  Effect = "delay" // packets arrive later
+	Drop   Effect = "drop" // a share of the packets, chosen at random, does not arrive
+	Delay  Effect = "delay"
 )
 
 // Fault is the treatment of the packets in one direction of a link.

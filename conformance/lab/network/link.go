@@ -98,7 +98,7 @@ func (d *Direction) filter(f Fault) error {
 	})
 }
 
-// newRoute returns a route to dst through l. gateway and src (the source address) may be invalid.
+// gateway and src (the source address) may be invalid.
 func newRoute(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

@@ -162,8 +162,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. The
-	// address is not ambiguous, because each route names its link.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. Each
+	// route names its link, so the address is not ambiguous.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

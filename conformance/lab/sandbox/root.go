@@ -14,10 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// old is the path of the machine's root until the container's root is complete.
 const old = "/.machine"
 
-// shared are the machine's folders that a container sees below its layer.
 var shared = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix"}
 
 // trusted are folders of /etc that the machine's programs need: CAs, and the dynamic linker's

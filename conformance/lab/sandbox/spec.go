@@ -1,6 +1,5 @@
 package sandbox
 
-// These are file descriptors of a container's process.
 const (
 	// SpecFD delivers the Spec, as JSON.
 	SpecFD = 3

@@ -48,7 +48,6 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 	return u, ctx.Err()
 }
 
-// send returns early if the server closes the connection.
 func send(conn net.Conn, path string, size int, chunked bool) {
 	const begin = `{"prompt":"`
 	length, frame, end := fmt.Sprintf("Content-Length: %d", size), "", ""

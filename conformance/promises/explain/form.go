@@ -102,7 +102,6 @@ func (g *Grammar) path(match *path) string {
 	return p
 }
 
-// spoil changes a path as clients, proxies and attackers do.
 func (g *Grammar) spoil(p string) string {
 	at := g.IntN(len(p)) + 1 // most paths keep their first slash
 	insert := func(text string) string { return p[:at] + text + p[at:] }

@@ -24,7 +24,7 @@ type match struct {
 	Headers []value `json:"headers,omitempty"`
 	Query   []value `json:"queryParams,omitempty"`
 
-	host string // host of the route
+	host string
 }
 
 var (

@@ -24,7 +24,7 @@ import (
 
 // Config configures a comparison.
 type Config struct {
-	Penstock, Envoy string // paths of the binaries
+	Penstock, Envoy string
 	Dir             string // folder for files; short, because sockets are in it
 	Seed            uint64
 	Forms           int // number of requests
@@ -36,7 +36,7 @@ type Config struct {
 type Difference struct {
 	Form             Form
 	Envoy, Explained string
-	Answer           string // answer of explain, in words
+	Answer           string // explain's answer in words
 }
 
 func (d Difference) String() string {
@@ -259,8 +259,7 @@ func (c *connection) close() {
 	}
 }
 
-// send sends a request. After an error on a used connection, which Envoy may have closed, it tries
-// a new connection.
+// After an error on a used connection, which Envoy may have closed, send tries a new connection.
 func (c *connection) send(s *sent) error {
 	fresh := c.conn == nil
 	resp, err := c.try(&s.form)

@@ -8,9 +8,8 @@ import (
 )
 
 // slope returns the growth of values over time by a linear fit, and its standard error. Both are in
-// % of the mean per hour. Successive samples are alike, because memory follows the configuration.
-// So the standard error is computed for fewer samples, by the correlation of successive deviations
-// from the fit.
+// % of the mean per hour. The standard error is computed for fewer samples, by the correlation of
+// successive deviations from the fit, because memory follows the configuration.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -83,7 +82,7 @@ const (
 type Slope struct {
 	Name               string  // heap, goroutines or rss
 	Percent, Deviation float64 // the growth by a linear fit, and its standard error, in % of the mean an hour
-	Limit              int     // largest acceptable Percent
+	Limit              int
 }
 
 func (s Slope) String() string {
@@ -95,8 +94,8 @@ func (s Slope) String() string {
 // some minutes after its start.
 const Shortest = 30 * time.Minute
 
-// judged is the least time from the first to the last sample of a soak that is judged, in hours:
-// less than half of Shortest, because samples begin some time after the start of its second half.
+// judged is in hours. It is less than half of Shortest, because samples begin some time after the
+// start of a soak's second half.
 const judged = 14.0 / 60
 
 // Judged returns a sentence about how slopes are compared with their limits, or why they are not.

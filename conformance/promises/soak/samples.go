@@ -119,7 +119,7 @@ type needs struct{ heap, goroutines, endpoints float64 }
 
 // live reads a process's live heap, its goroutines, and the endpoints of its picker's pools from
 // its metrics. The live heap is half of the heap size that starts the next collection. (A heap
-// profile would itself take memory for each place that has ever allocated.)
+// profile would itself take memory.)
 func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {

@@ -6,8 +6,6 @@ import (
 	"slices"
 )
 
-// These kinds of change concern endpoints: model servers, and the clusters of imports.
-
 func addServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers {
@@ -53,8 +51,7 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// removeServer removes a server from the files, whether the server is draining or not. The server
-// ends once its requests have ended.
+// The server ends once its requests have ended.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)

@@ -21,13 +21,11 @@ import (
 const (
 	eventEvery = 100 * time.Millisecond
 	// settled is how long after a change an answer may still follow the old configuration.
-	settled = 10 * time.Second
-	// requestTimeout is the time limit of a request, without its stream.
+	settled        = 10 * time.Second
 	requestTimeout = 20 * time.Second
 	smallBody      = 200
 	largeBody      = 1 << 20
 	largeOne       = 25 // one of so many plain requests has a large body
-	// freshTransport is the index of the transport that opens a connection for each request.
 	freshTransport = 1
 )
 
@@ -42,8 +40,7 @@ type target struct {
 	waiting int // requests without response headers
 }
 
-// expect sets the fleets that may answer from now on. The previous fleets may still answer for the
-// time settled.
+// The previous fleets may still answer for the time settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +71,7 @@ func (t *target) strict(now time.Time) {
 	}
 }
 
-// begin counts a request. It returns false if the host receives no more requests.
+// begin returns false if the host receives no more requests.
 func (t *target) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +125,7 @@ func (f failure) String() string {
 
 type clients struct {
 	rate, streams int
-	events        int               // events of the longest streams
+	events        int
 	transports    []*http.Transport // kept alive; one connection for each request; HTTP/2 over TLS
 	body          []byte
 	failed        func(failure)
@@ -259,7 +256,7 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the part that arrived
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	var got answer

@@ -21,7 +21,7 @@ import (
 // At the end of a run, Envoy must have nothing stale. The expected names come from a fresh
 // translation of the folder, the expected content from an Envoy that has just started.
 
-// resources are an Envoy's resources by "type name", without the marks that differ between Envoys.
+// Keys are "type name". Values lack the marks that differ between Envoys.
 type resources map[string]string
 
 // sections describes the lists in a configuration dump that hold resources from ADS: where an
@@ -154,8 +154,7 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 }
 
 // nothingStale waits until each Envoy that saw all changes has resources of the same names as a
-// fresh translation, with the same content as in a fresh Envoy. Old resources stay for the drain
-// time.
+// fresh translation, with the same content as in a fresh Envoy.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)

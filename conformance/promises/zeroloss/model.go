@@ -18,7 +18,7 @@ type server struct {
 	port        int
 	draining    bool // as in the files; only the planning goroutine uses it
 
-	addresses []string // addresses at which the server listens
+	addresses []string
 	http      *http.Server
 	served    atomic.Int64
 	open      atomic.Int64
@@ -35,7 +35,7 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// newServer creates a server for a port. Until serve is called, the port rejects connections.
+// Until serve is called, the port rejects connections.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, addresses: []string{"127.0.0.1"}, stray: stray}
 	mux := http.NewServeMux()
@@ -86,8 +86,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// A late request is correct for an external picker: its endpoints stay in Envoy for a while,
-	// and Envoy may use them without a pick.
+	// A late request is correct for an external picker: Envoy may use its endpoints for a while
+	// without a pick.
 	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)

@@ -17,8 +17,8 @@ type plane struct {
 	binary, dir, state string
 	drain              time.Duration
 	picker, status     int
-	pickers            []int    // of all planes
-	peers              []*plane // all planes
+	pickers            []int
+	peers              []*plane
 	extra              []string
 }
 

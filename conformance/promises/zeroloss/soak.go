@@ -13,22 +13,18 @@ import (
 )
 
 const (
-	// faultInterval is the time between two faults of a soak.
 	faultInterval = 45 * time.Second
-	// warming is the least time that the first control plane runs before its memory is measured. In
-	// this time its records of picks fill.
-	warming = 10 * time.Minute
-	// diskFault is how long a state folder is unusable.
+	// In this time the first control plane's records of picks fill, before its memory is measured.
+	warming   = 10 * time.Minute
 	diskFault = 10 * time.Second
 )
 
-// fault is a fault that a soak injects into a control plane. The memory of the first control plane
-// is measured in the second half of the soak, so no fault ends its process from shortly before then
-// on.
+// The memory of the first control plane is measured in the second half of the soak, so no fault
+// ends its process from shortly before then on.
 type fault struct {
 	name  string
 	plane int
-	ends  bool // the fault ends the process
+	ends  bool
 	do    func(context.Context, *plane) error
 }
 
@@ -46,7 +42,7 @@ func (r *run) faults() []fault {
 	}
 }
 
-// disk replaces a state folder by a file for a while: every access below it fails, even for root.
+// disk replaces a state folder by a file: every access below it fails, even for root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"
@@ -61,8 +57,6 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 	return errors.Join(err, os.Remove(p.state), os.Rename(away, p.state))
 }
 
-// soak repeats the faults until the soak's time is over. In the second half it samples the first
-// control plane.
 func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	began, s := time.Now(), &soak.Samples{Dir: r.Dir, Size: func() float64 { return float64(r.size.Load()) }}
 	sampling, stop := context.WithCancel(ctx)

@@ -11,7 +11,6 @@ import (
 // stallLimit is the shortest recorded stall: half of the time that a pick may take.
 const stallLimit = time.Second
 
-// stall is a time in which the machine did not run a process.
 type stall struct{ from, to time.Time }
 
 func (r *run) stalled(name string, d time.Duration) {
@@ -21,8 +20,8 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls returns the number of requests that failed during a stall. They do not prove a loss, yet
-// they fail the run: repeat the run on a machine with less load.
+// inStalls counts the requests that failed during a stall. They do not prove a loss, yet they fail
+// the run.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
@@ -50,7 +49,6 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// watchEdge records the times when an Envoy's admin interface responds late.
 func (r *run) watchEdge(ctx context.Context, e edge) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

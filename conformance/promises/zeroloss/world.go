@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// world is the meaning of the user's folder. Changes edit it; render writes it as YAML.
+// Changes edit the world; render writes it as YAML.
 type world struct {
 	gateway  gateway
 	fleets   map[string]*fleet
@@ -22,9 +22,9 @@ type world struct {
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// These lists are work for the harness during this change, besides writing files.
-	late    []*server // servers that are listed a while before they serve
-	stopped []*server // servers that left the files
+	// The harness has work with these during this change, besides writing files.
+	late    []*server // listed a while before they serve
+	stopped []*server // left the files
 	retired []string  // hosts that leave the files once their requests have ended
 }
 
@@ -50,7 +50,7 @@ type fleet struct {
 
 type pool struct {
 	fleet     string
-	policy    bool // there is a PoolPolicy
+	policy    bool
 	strategy  string
 	body      string
 	fallbacks int
@@ -71,14 +71,14 @@ type member struct {
 
 type route struct {
 	host     string
-	section  string // the listener
+	section  string
 	tls      bool
 	port     int
 	backends []backend
 	edits    int // changes of the rule that keep its backends
 }
 
-// backend is the backend of a route or a spill target: kind is pool, service or import.
+// kind is pool, service or import.
 type backend struct {
 	kind, name string
 	weight     int
@@ -89,7 +89,7 @@ func (w *world) fresh(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, w.names)
 }
 
-// sortedKeys returns the keys in a fixed order, so that choices depend on the seed alone.
+// sortedKeys gives a fixed order, so that choices depend on the seed alone.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // leads returns the fleets that may answer for a backend.
@@ -140,7 +140,6 @@ func (w *world) refers(f func(b *backend)) {
 	}
 }
 
-// collect deletes objects without references, until only referenced objects are left.
 func (w *world) collect() {
 	for again := true; again; {
 		used := map[backend]bool{}

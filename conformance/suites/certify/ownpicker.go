@@ -21,12 +21,12 @@ import (
 var ownPickerYAML []byte
 
 // needPicker lists the tests of the inference extension that need the suite's picker: they choose
-// its pod by a header, check the headers that it receives, or name a Service that does not exist.
+// its pod by a header, check its headers, or name a Service that does not exist.
 const needPicker = "EppUnAvailableFailOpen,GatewayDestinationEndpointServed,GatewayFollowingEPPRouting," +
 	"GatewayFollowingEPPRoutingWithDataParallelism,GatewayWeightedAcrossTwoInferencePools,InferencePoolAppProtocol,InferencePoolInvalidEPPService"
 
 // ownPicker makes the API server remove the picker reference from each new InferencePool, so that
-// Penstock's built-in picker picks. It returns once the API server does so.
+// Penstock's built-in picker picks.
 func ownPicker(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

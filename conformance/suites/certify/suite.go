@@ -22,10 +22,10 @@ import (
 
 type suite struct {
 	name     string
-	program  string // built by `go test -c`
+	program  string
 	pinned   string // folder of the go.mod that names the CRDs' releases; empty: conformance
-	profiles string // profiles of Gateway API's suite
-	core     string // features of -core
+	profiles string
+	core     string
 	// picker replaces the image of the suite's endpoint picker by penstock picker.
 	picker bool
 	// prepare changes a cluster before the suite runs. skip lists the tests, comma-separated, that
@@ -185,8 +185,8 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare returns a free address of a lab's range for LoadBalancers. The lab assigns addresses from
-// the beginning of the range; spare is far from it. The API server's address identifies the range.
+// spare returns a free address of a lab's range for LoadBalancers, far from the beginning, where
+// the lab assigns addresses. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	pickerPort = 9002
 )
 
-// pool creates an InferencePool with annotations ("key: value"), and its picker's Service.
+// annotations have the form "key: value".
 func (m *member) pool(name string, annotations ...string) {
 	m.create(fmt.Sprintf(`
 apiVersion: v1
@@ -54,7 +54,7 @@ func (m *member) annotate(name string, exported bool) {
 }
 
 // exportedIs returns an error unless the pool's condition Exported has the status, and its message
-// contains all words. With status "" it returns an error if the condition exists.
+// contains all words. Status "" means that the condition does not exist.
 func (m *member) exportedIs(pool, status string, words ...string) error {
 	u, err := m.in(pools).Get(m.run, pool, metav1.GetOptions{})
 	if err != nil {
@@ -189,7 +189,6 @@ func (r *run) wired(entry map[string]any) error {
 		epp["service"], want, pickerPort)
 }
 
-// addresses returns the addresses at which other clusters may reach a Service.
 func addresses(svc *unstructured.Unstructured) (out []string) {
 	if typ, _, _ := unstructured.NestedString(svc.Object, "spec", "type"); typ != "LoadBalancer" {
 		ips, _, _ := unstructured.NestedStringSlice(svc.Object, "spec", "clusterIPs")

@@ -11,12 +11,11 @@ import (
 	"sync"
 )
 
-// idHeader is the header with a request's number, by which pickers, servers and clients identify
-// the request.
+// Pickers, servers and clients identify a request by this header.
 const idHeader = "x-clusterset-request"
 
-// exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses.
-// All servers have the same port.
+// exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses,
+// all on one port.
 type exporter struct {
 	name    string
 	picker  *picker
@@ -88,7 +87,6 @@ func (e *exporter) handler(at netip.AddrPort) http.Handler {
 	return mux
 }
 
-// body returns the number of body bytes of a request that a server has received.
 func (e *exporter) body(id int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,8 +100,7 @@ func (e *exporter) entry() map[string]any {
 	}
 }
 
-// parentEntry returns the exporter's entry in ParentMode. The exporter's first server plays its
-// gateway.
+// The exporter's first server plays its gateway.
 func (e *exporter) parentEntry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "ParentMode", "targetPortNumber": int64(e.port),

@@ -19,17 +19,16 @@ type entrance struct {
 	*member
 	url    string
 	client *http.Client
-	last   int // number of the last request
+	last   int
 }
 
 type response struct {
 	answer
 	id, status int
-	details    string // details of a response other than 200
+	details    string
 }
 
-// enter creates the test's namespace and a Gateway in the first cluster, and waits until the
-// Gateway is programmed.
+// enter waits until the Gateway is programmed.
 func (r *run) enter() *entrance {
 	e := &entrance{
 		member: r.members[0], client: &http.Client{
@@ -59,7 +58,7 @@ func (r *run) enter() *entrance {
 	return e
 }
 
-// route creates the HTTPRoute llm. Its backends are imports, each given as "NAME" or "NAME=WEIGHT".
+// Backends are imports, each given as "NAME" or "NAME=WEIGHT".
 func (e *entrance) route(to ...string) {
 	e.create(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: " +

@@ -91,8 +91,6 @@ func (m *member) remove(resource schema.GroupVersionResource, name string) {
 	}
 }
 
-// imported waits until the member has the import, and every check in missing returns nil for the
-// import.
 func (m *member) imported(name string, missing ...func(u *unstructured.Unstructured) error) {
 	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s", m.name, name), func() error {
 		u, err := m.in(imports).Get(m.run, name, metav1.GetOptions{})
@@ -124,8 +122,8 @@ func (m *member) without(resource schema.GroupVersionResource, name string) erro
 	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
 }
 
-// entries maps the names of an import's exporting clusters to their entries in status.clusters. For
-// shape Upstream the entries are nil.
+// entries maps exporting clusters to their entries in status.clusters. For shape Upstream the
+// entries are nil.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -162,7 +160,6 @@ func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error 
 
 func contains[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-// list returns the elements of a list inside an object that are objects themselves.
 func list(in map[string]any, path ...string) (out []map[string]any) {
 	all, _, _ := unstructured.NestedSlice(in, path...)
 	for _, e := range all {

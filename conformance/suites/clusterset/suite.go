@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Profile is a role that an implementation claims.
 type Profile string
 
 const (
@@ -22,7 +21,6 @@ const (
 	Gateway Profile = "gateway"
 )
 
-// Profiles are all profiles.
 var Profiles = []Profile{Controller, Gateway}
 
 // Shape is the form of an InferencePoolImport's status.
@@ -35,11 +33,8 @@ const (
 	Seed Shape = "seed"
 )
 
-// Cluster is a member of the cluster set.
 type Cluster struct {
-	// Name is the member's name in imports.
-	Name string
-	// Client has an administrator's permissions.
+	Name   string
 	Client dynamic.Interface
 }
 
@@ -49,10 +44,8 @@ type Config struct {
 	// exports. Profile Gateway uses only the first member.
 	Clusters []Cluster
 	// Profiles are the profiles to test; empty: all.
-	Profiles []Profile
-	// Shape is the form of the imports' status.
-	Shape Shape
-	// GatewayClass is the class of the Gateways, for profile Gateway.
+	Profiles     []Profile
+	Shape        Shape
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
@@ -70,13 +63,11 @@ type Config struct {
 	Log func(format string, args ...any)
 }
 
-// Suite runs tests on one cluster set.
 type Suite struct {
 	config Config
 	tests  []Test
 }
 
-// New checks a configuration.
 func New(c Config) (*Suite, error) {
 	if len(c.Profiles) == 0 {
 		c.Profiles = Profiles
@@ -130,7 +121,7 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run runs the tests, one after the other, and returns their results. It ends early with ctx.
+// Run ends early with ctx.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {
@@ -157,7 +148,6 @@ func (c Config) skipped(t Test) string {
 	return ""
 }
 
-// Result is a test's result.
 type Result struct {
 	Test
 	// Skipped is why the test did not run; "" if it ran.
@@ -166,7 +156,6 @@ type Result struct {
 	Err error
 }
 
-// String returns "passed", or "skipped" or "FAILED" with the reason.
 func (r Result) String() string {
 	switch {
 	case r.Skipped != "":

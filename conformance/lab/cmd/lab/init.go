@@ -29,7 +29,6 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize runs `lab supervise`, and reaps processes until the supervisor ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {
@@ -60,8 +59,8 @@ func initialize(dir string) error {
 	}
 }
 
-// watches raises the kernel's limit of inotify instances per user for the whole machine, also after
-// the lab. The default is 128, too low for fifty pods: Envoy crashes at the limit.
+// watches raises the kernel's limit of inotify instances per user, also after the lab: Envoy
+// crashes at the limit, and the default of 128 is too low for fifty pods.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)

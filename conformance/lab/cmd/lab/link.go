@@ -99,8 +99,6 @@ func (ls links) serve(ctx context.Context, dir string) error {
 	}
 }
 
-// take reads one Link from a connection and answers. Links are few, so serve handles one connection
-// at a time.
 func (ls links) take(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

@@ -29,8 +29,8 @@ func newRoot() *cobra.Command {
 processes of pods directly: an image name stands for a program of this machine. As root, clients on this machine reach
 the API server, pods and LoadBalancer addresses. Without root everything runs in a user namespace, and "lab exec" runs
 clients there.`,
-		SilenceUsage:  true, // an error is printed without the usage
-		SilenceErrors: true, // main prints errors
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	root.AddCommand(
 		newCheck(),

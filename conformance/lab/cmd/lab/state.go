@@ -66,8 +66,7 @@ func (s state) save() error {
 	return nil
 }
 
-// alive reports whether the lab's PID 1 is running. PIDs are reused, so it also checks the command
-// line.
+// PIDs are reused, so alive also checks the command line.
 func (s state) alive() bool {
 	if s.PID == 0 {
 		return false
