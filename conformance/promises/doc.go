@@ -1,6 +1,5 @@
-// Package promises tests Penstock's promises on a real cluster with real Envoys. Each promise is an
-// entry in promises_test.go. Penstock is installed from manifests/install, with the permissions
-// granted there.
+// Package promises tests Penstock's promises (promises_test.go) on a real cluster with real Envoys.
+// Penstock is installed from manifests/install, with the permissions granted there.
 //
 // The tests share one lab. Tests about one Gateway have a namespace each and run in parallel; then
 // follow tests that kill or replace the control plane, and tests that read the audit log of all

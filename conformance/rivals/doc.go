@@ -6,13 +6,11 @@
 //     without ratios and figures, if the 99th percentile of its lateness exceeds 5 ms.
 //   - TTFT is the time from sending to the first content of the stream; the end is its last byte. A
 //     contender that failed more than 1 % of its requests is not compared.
-//   - The first fifth of a workload's requests fills the caches. The first tenth of the traffic does
-//     not count either, because queues are still short. The rest has 32 slices. An interval is the
-//     middle 95 % of 1,000 ratios of slices drawn with replacement.
-//   - A second Penstock is a contender, too. The largest ratio in the interval of the two Penstocks
-//     is the noise. A rival's ratio that is closer to 1 is printed as equal.
-//   - picker/simulation plays the same requests to strategies that re-state the rivals.
-//   - FULL=1 also plays with the settings that the rivals' documentation recommends.
+//   - The first fifth of the requests fills the caches. The first tenth of the traffic does not
+//     count, because queues are short. The rest has 32 slices. An interval is the middle 95 % of
+//     1,000 ratios of slices drawn with replacement.
+//   - A second Penstock is a contender, too. A rival's ratio that is closer to 1 than the interval
+//     of the two Penstocks is printed as equal.
 //
 // conformance/tools/rivals pins the rivals. Tests: cd conformance && go test ./rivals. They need
 // Envoy, and no rival.

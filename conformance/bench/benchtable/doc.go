@@ -4,10 +4,7 @@
 //	{"name":"BenchmarkPick/100-endpoints","value":812.4,"unit":"ns/op","limit":1000}
 //
 // limit is the largest acceptable value, or null. A benchmark reports it as another metric:
-// b.ReportMetric(1000, "limit-ns/op").
-//
-// A figure above its limit is marked OVER, but does not fail the run, because machines differ. A
-// failed benchmark and an input without figures fail the run.
-//
-// Tests: cd conformance && go test ./bench/benchtable
+// b.ReportMetric(1000, "limit-ns/op"). A figure above its limit is marked OVER, but does not fail
+// the run. A failed benchmark and an input without figures fail the run. Tests: cd conformance &&
+// go test ./bench/benchtable
 package main

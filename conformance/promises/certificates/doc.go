@@ -1,10 +1,9 @@
 // Package certificates compares Penstock's check of users' certificates, keys and CA bundles with
-// the real Envoy. Penstock accepts whatever Envoy would accept as the user wrote it, and Envoy
+// the real Envoy: Penstock accepts whatever Envoy would accept as the user wrote it, and Envoy
 // accepts whatever Penstock sends. Penstock encodes PEM again, so it may accept PEM that Envoy
 // would reject.
 //
-// A seeded corpus has each deviation alone and in pairs. testdata/keys has keys that OpenSSL made.
-// The certificates' signatures are random bytes, which nothing verifies.
-//
-// Tests: go test ./promises/certificates (with the real Envoy). SEED=n draws other pairs.
+// A seeded corpus has each deviation alone and in pairs; SEED=n draws other pairs. testdata/keys
+// has keys that OpenSSL made. Signatures are random bytes, which nothing verifies. Tests: go test
+// ./promises/certificates (with the real Envoy).
 package certificates

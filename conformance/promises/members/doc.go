@@ -1,12 +1,12 @@
 // Package members tests that faults and changes of the control side of a cluster set cost no
-// request. In a lab of three clusters, two export pools to the third. Requests go on while
-// Penstocks are killed, links cut, exports withdrawn, modes changed, members drained, removed and
-// added, and clocks set apart. When a cluster, or its pickers, servers or gateways are lost, the
-// other exporter serves all requests that are sent after the loss (data_test.go, parts_test.go).
+// request. In a lab of three clusters, two export pools to the third, while Penstocks are killed,
+// links cut, members drained, and so on. When a cluster, or its pickers, servers or gateways are
+// lost, the other exporter serves all requests that are sent after the loss (data_test.go,
+// parts_test.go).
 //
 // Each exporter has two pools of the same model servers: chat has Penstock's picker and fails open,
-// epp has the chart's picker and fails closed. figures.go counts the requests of all tests;
-// -figures prints the counts, for make bench-multicluster.
+// epp has the chart's picker and fails closed. -figures prints the counts of requests, for make
+// bench-multicluster.
 //
 // The tests share the lab and run one after the other; each ends with the set as it was. Tests:
 // make test-lab, or make build labs helm and go test -tags lab ./promises/members

@@ -6,9 +6,9 @@
 //
 // With -core only the core of each profile runs, and no report is written. The inference
 // extension's suite also runs with Penstock's pickers, as external pickers (inference-epp) and as
-// built-in pickers (inference-own-picker). In inference-own-picker, tests of the suite's own picker
-// are omitted, and no report is written.
+// built-in pickers (inference-own-picker, without a report and without the tests of the suite's own
+// picker).
 //
-// No other test is skipped. A report with a skipped test or an unsupported feature is an error,
-// except for features of a mesh. Tests: cd conformance && go test ./suites/certify
+// A report with a skipped test or an unsupported feature is an error, except for features of a
+// mesh. Tests: cd conformance && go test ./suites/certify
 package main
