@@ -26,7 +26,7 @@ type crowd struct {
 	answered atomic.Int64
 	resent   atomic.Int64
 	ready    chan struct{}
-	at       time.Time // time of the last probe's answer; read after ready closes
+	at       time.Time // read after ready closes
 
 	mu      sync.Mutex
 	want    string

@@ -28,8 +28,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// simulatedMember plays another cluster of the set in this process. It publishes exports over real
-// mTLS streams, and has no Envoys.
+// simulatedMember is another cluster of the set, in this process. It publishes exports over mTLS,
+// and has no Envoys.
 type simulatedMember struct {
 	name       string
 	listener   net.Listener
@@ -128,7 +128,7 @@ func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error
 	return &own, ca.Certificate, err
 }
 
-// importer is a penstock serve that imports the exports of simulated members.
+// importer imports the exports of simulated members.
 type importer struct {
 	*plane
 	files  string

@@ -52,8 +52,8 @@ func Pages() ([]Page, error) {
 	return pages, nil
 }
 
-// All reads every page for users: the folders docs and docs/reference, the pages at the root, and
-// conformance/README.md. Names are paths from the root, without .md.
+// All reads every page for users: docs, docs/reference, the root, and conformance/README.md. Names
+// are paths from the root, without .md.
 func All() ([]Page, error) {
 	var pages []Page
 	for _, folder := range []string{"docs", "docs/reference", ".", "conformance"} {

@@ -18,8 +18,7 @@ var releases = []struct{ module, folder string }{
 }
 
 // CRDs returns the folders with all CustomResourceDefinitions that Penstock uses. It writes our own
-// kinds below dir. The go.mod in the folder releasesOf names the releases of the others; "" is the
-// working directory.
+// kinds below dir. The go.mod in releasesOf ("": the working directory) names the other releases.
 func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {

@@ -34,8 +34,8 @@ type Config struct {
 	Audit bool
 	// Images are loaded in addition to the predefined images.
 	Images []image.Image
-	// Root is the repository, with the programs of `make labs`; empty means the repository of the
-	// working directory.
+	// Root is the repository, with the programs of `make labs`; empty means the working directory's
+	// repository.
 	Root string
 }
 
@@ -48,8 +48,7 @@ type Lab struct {
 }
 
 // Start starts a lab and returns when it is ready. The lab ends with Down, or with this process.
-// ctx only limits the start. Start fails without root; `unshare --map-root-user --net` provides a
-// namespace where Start works.
+// ctx only limits the start. Start needs root; `unshare --map-root-user --net` suffices.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil,
@@ -112,8 +111,7 @@ func (l *Lab) Contexts() []string {
 	return names
 }
 
-// AuditLog returns the path of a cluster's audit log: JSON lines of audit.k8s.io/v1 Events. See
-// Config.Audit.
+// AuditLog returns the path of a cluster's audit log: JSON lines of audit.k8s.io/v1 Events.
 func (l *Lab) AuditLog(context string) string {
 	return filepath.Join(l.config.Dir, context, "audit.log")
 }

@@ -46,8 +46,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild returns at once unless the variable of Environment is set. Then it prints an address and
-// serves there until the process ends.
+// AsChild returns unless the variable of Environment is set. Otherwise it prints an address and
+// serves there.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -108,8 +108,7 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	return server, nil
 }
 
-// NewEcho returns an ext_proc server that ignores the content of messages, and so has the least
-// cost.
+// NewEcho returns an ext_proc server that ignores the content of messages.
 func NewEcho() *grpc.Server {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	extprocv3.RegisterExternalProcessorServer(server, echo{})

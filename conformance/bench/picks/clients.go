@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Clients are connections to a gateway that send a request again and again.
+// Clients are connections that send a request again and again.
 type Clients struct {
 	Address     string
 	Connections int
@@ -36,8 +36,8 @@ func Chat(size, n int) []byte {
 		`{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, chatModel, text, n)
 }
 
-// Saturate sends requests for the time d, and returns the number of answers. Each connection
-// repeats one request, each time after the last answer. An answer other than 200 is an error.
+// Saturate sends requests for the time d, and returns the number of answers. An answer other than
+// 200 is an error.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -38,8 +38,8 @@ type Config struct {
 	Cluster string // node.cluster: the gateway
 	// Handle is called with each response after its ACK. It may be nil.
 	Handle func(Response)
-	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and
-	// secrets of listeners.
+	// Follow makes the proxy subscribe to the endpoints of clusters, and the routes and secrets of
+	// listeners.
 	Follow bool
 }
 
@@ -61,7 +61,7 @@ type Proxy struct {
 	last time.Time
 }
 
-// Connect opens a connection and the stream. It sends nothing.
+// Connect opens a connection and a stream. It sends nothing.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
@@ -130,8 +130,7 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a proxy that reconnects with its resources: one for each type,
-// in Envoy's order.
+// Resumption returns the requests of a proxy that reconnects with its resources, in Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,
 		resource.RouteConfiguration} {

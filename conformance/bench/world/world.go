@@ -35,7 +35,7 @@ type Size struct {
 	Backends  int // every other backend is an InferencePool, the rest are Services
 	Endpoints int // endpoints of each backend
 	Port      int32
-	NoPools   bool // every backend is a Service
+	NoPools   bool
 }
 
 var (
@@ -75,8 +75,7 @@ func meta(format string, args ...any) metav1.ObjectMeta {
 // Host returns the hostname of route i.
 func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
 
-// Chain returns the name of route i's filter chain, which is also the name of the route
-// configuration.
+// Chain returns the name of route i's filter chain and route configuration.
 func (w *World) Chain(i int) string {
 	if w.Listeners == 0 {
 		return model.ChainName(false, uint16(w.Port), "")
@@ -143,8 +142,8 @@ func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, which must be a Service, and its EndpointSlice. The address of the
-// first endpoint depends on turn.
+// Service returns backend b, which must be a Service, and its EndpointSlice. turn selects the
+// address of the first endpoint.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -208,8 +207,7 @@ const perFile = 100
 // RouteFile returns the name of the file with route i.
 func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
 
-// WriteFiles writes the World to a folder: one file for the Gateway and its Secrets, and one for
-// each 100 backends and each 100 routes.
+// WriteFiles writes the World to a folder, with 100 backends or 100 routes in a file.
 func (w *World) WriteFiles(dir string) error {
 	objects := []any{w.GatewayObject()}
 	for l := range w.Listeners {
@@ -249,8 +247,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file that contains route i under a temporary name. Route changed has the
-// revision, all other routes have revision 0. Commit renames the file.
+// StageRoutes writes the file that contains route i under a temporary name. Only route changed has
+// the revision; other routes have revision 0.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile

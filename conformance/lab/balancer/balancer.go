@@ -25,7 +25,7 @@ const again = time.Second
 // Config configures a Balancer.
 type Config struct {
 	Client kubernetes.Interface
-	Range  netip.Prefix // Balancer does not assign the first address
+	Range  netip.Prefix // the first address is not assigned
 	Log    *slog.Logger
 }
 

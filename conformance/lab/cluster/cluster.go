@@ -31,7 +31,7 @@ type Config struct {
 	Name    string // also the name of the context in the kubeconfig
 	Dir     string // for the user: kubeconfig, logs
 	Private string // an empty folder for all other files, best in memory
-	Tools   string // folder of the programs kubernetes and etcd
+	Tools   string
 	Node    *network.Namespace
 	Images  *image.Table
 	Self    string // path of a program that becomes a container if its arguments equal Become
@@ -51,12 +51,11 @@ type Cluster struct {
 // New returns a Cluster; Run starts it.
 func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(chan struct{})} }
 
-// Kubeconfig returns the path of the administrator's configuration. It works in the namespace where
-// the lab was started, once the cluster is ready.
+// Kubeconfig returns the path of the administrator's configuration, for the namespace where the lab
+// was started.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Ready returns a channel that closes when the CRDs of Config.CRDs are served and the node runs the
-// DNS pods.
+// Ready returns a channel that closes when the CRDs are served and the node runs the DNS pods.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }

@@ -38,7 +38,7 @@ func (c *Cluster) kubelet() (program, error) {
 		"resolvConf":    "", // the cluster's DNS resolves external names
 		"podLogsDir":    logs,
 		"maxPods":       most,
-		// The kubelet does not manage the machine's control groups, memory, disk and swap.
+		// The kubelet does not manage the machine's resources.
 		"failCgroupV1":                  false,
 		"cgroupsPerQOS":                 false,
 		"enforceNodeAllocatable":        []string{},

@@ -98,7 +98,7 @@ func (s *Server) StopContainer(ctx context.Context,
 	c := s.containers[req.GetContainerId()]
 	running := c != nil && c.process != nil && c.finished.IsZero()
 	s.mu.Unlock()
-	if !running { // by the CRI, a stopped container is a success
+	if !running { // the CRI demands success
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
 	if req.GetTimeout() > 0 {
@@ -210,13 +210,13 @@ func (s *Server) ContainerStatus(_ context.Context,
 	return &runtimeapi.ContainerStatusResponse{Status: st}, nil
 }
 
-// UpdateContainerResources accepts all limits, because the runtime enforces none.
+// UpdateContainerResources does nothing, because the runtime enforces no limits.
 func (s *Server) UpdateContainerResources(context.Context,
 	*runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// UpdatePodSandboxResources accepts all limits, because the runtime enforces none.
+// UpdatePodSandboxResources does nothing, because the runtime enforces no limits.
 func (s *Server) UpdatePodSandboxResources(context.Context,
 	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil

@@ -42,7 +42,7 @@ type Server struct {
 	Config
 
 	streams streaming.Server
-	run     *errgroup.Group // runs the goroutines of containers
+	run     *errgroup.Group
 
 	mu         sync.Mutex
 	pods       map[string]*pod

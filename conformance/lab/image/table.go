@@ -14,21 +14,21 @@ import (
 
 // Image is an entry of the table.
 type Image struct {
-	// Name is the image in the form of a pod's spec: "registry/repository", optionally with ":tag"
-	// or "@digest". A name without a registry stands for that repository in any registry.
+	// Name is "registry/repository", optionally with ":tag" or "@digest". A name without a registry
+	// stands for the repository in any registry.
 	Name string `json:"name"`
-	// Program is the absolute path of the program on this machine. The image contains the program,
-	// and the machine's /usr, /bin and /lib below a writable layer.
+	// Program is the absolute path on this machine. The image contains the program, and the
+	// machine's /usr, /bin and /lib below a writable layer.
 	Program string `json:"program"`
 	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`
-	// Args are the program's arguments if the container's spec has neither command nor args.
+	// Args apply if the container's spec has neither command nor args.
 	Args []string `json:"args,omitempty"`
-	// First are arguments before the container's args, like arguments in an image's entry point.
+	// First are arguments before the container's args.
 	First []string `json:"first,omitempty"`
-	// User is the user ID of the program unless the pod sets another user; 0 is root.
+	// User is the program's user ID unless the pod sets another; 0 is root.
 	User int64 `json:"user,omitempty"`
-	// Env are variables, "NAME=value", that apply unless the container sets them.
+	// Env are variables, "NAME=value", that the container may override.
 	Env []string `json:"env,omitempty"`
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// Hub is a penstock hub process outside of the clusters. It reads its ClusterSet from a file.
+// Hub is a penstock hub process outside of the clusters.
 type Hub struct {
 	dir string
 	cmd *exec.Cmd
@@ -79,8 +79,7 @@ func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }
 
-// Start starts the hub, also after Kill. After an export is withdrawn, its requests have drainTime
-// to end.
+// Start starts the hub, also after Kill. Requests of withdrawn exports have drainTime to end.
 func (h *Hub) Start(drainTime string) error {
 	path, err := program()
 	if err != nil {

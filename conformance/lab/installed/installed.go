@@ -29,8 +29,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Start starts a lab as Prepare does, installs Penstock and waits until its GatewayClass lists the
-// supported features. The caller ends the lab with Down.
+// Start calls Prepare, installs Penstock and waits until its GatewayClass lists the supported
+// features. The caller ends the lab with Down.
 func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	if config.Root == "" {
 		root, err := lab.Repository()

@@ -73,7 +73,7 @@ type Spec struct {
 }
 
 // Members installs Penstock in one cluster of a lab for each name, and makes the clusters members
-// of one set. A member may dial model servers of the other clusters, and its picker serves them.
+// of one set. A member may dial the others' model servers, and its picker serves them.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {
@@ -179,8 +179,7 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 	return pods, nil
 }
 
-// Peer is the member's entry for the ClusterSets of other clusters: the output of `penstock
-// clusters show`, with the Service's address.
+// Peer is the member's entry for the ClusterSets of other clusters.
 func (m *Member) Peer() string { return m.peer }
 
 // Penstock runs penstock in a pod, as kubectl exec does, and returns the output.

@@ -14,14 +14,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Place is a namespace for a test in one cluster, with an administrator's client that has no rate
-// limit.
+// Place is a namespace for a test, with an administrator's client without a rate limit.
 type Place struct {
 	*testing.T
 	*kubernetes.Clientset
-	// REST is the configuration of the client.
-	REST *rest.Config
-	// Namespace is the name of the namespace.
+	REST      *rest.Config
 	Namespace string
 }
 

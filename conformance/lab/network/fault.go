@@ -60,7 +60,7 @@ func (f Fault) rules(in string) string {
 		which = []string{fmt.Sprintf("tcp dport %d ", f.Port), fmt.Sprintf("tcp sport %d ", f.Port)}
 	}
 	var b strings.Builder
-	if f.Effect == Reject { // the errors for packets of the other direction arrive
+	if f.Effect == Reject {
 		fmt.Fprintf(&b,
 			"    iifname %q tcp flags rst accept\n    iifname %q icmp type destination-unreachable accept\n", in, in)
 	}

@@ -19,7 +19,7 @@ import (
 // Become turns the calling process into the container that SpecFD describes. It returns only on
 // failure, after it has written the error to ErrorFD.
 func Become() error {
-	runtime.LockOSThread() // settings of a thread apply to the program that the thread executes
+	runtime.LockOSThread() // the program inherits the settings of this thread
 	report := os.NewFile(ErrorFD, "error")
 	unix.CloseOnExec(ErrorFD)
 	err := become()
@@ -105,7 +105,7 @@ func identity(spec Spec) error {
 	return nil
 }
 
-// Users reports whether the user namespace has more than one user. A lab without root has one user.
+// Users reports whether the user namespace has more than one user. A lab without root has one.
 func Users() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(raw))

@@ -14,7 +14,7 @@ import (
 )
 
 // JunkTokens opens streams of ADS, one after the other, each with a different JWT that no API
-// server has signed. It returns an error if the server accepts a token.
+// server has signed. If the server accepts a token, that is an error.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,

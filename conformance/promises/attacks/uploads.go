@@ -18,8 +18,8 @@ type Uploads struct {
 }
 
 // Stall sends HTTP/1.1 uploads of size bytes to a path, 16 at a time, each without its end. Every
-// other upload is chunked. A body begins as a prompt, and names no model. Stall returns once each
-// upload has stalled, or the server has ended it. Call Close.
+// other upload is chunked. Stall returns once each upload has stalled, or the server has ended it.
+// Call Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)

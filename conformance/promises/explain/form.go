@@ -11,7 +11,7 @@ import (
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string
-	Model                string // model in the body; "" for a body without a model, or no body
+	Model                string // "" if the body names no model
 	Body                 string
 	Version              string
 }
@@ -160,7 +160,6 @@ func (g *Grammar) parameter(match value) string {
 	return strings.ReplaceAll(text, "#", "%23") // no client sends a fragment
 }
 
-// header adds one or more headers that fit a match, or nearly fit it.
 func (g *Grammar) header(f *Form, match value) {
 	v := match.Value
 	if match.Type == regex {

@@ -25,10 +25,10 @@ import (
 // Config configures a comparison.
 type Config struct {
 	Penstock, Envoy string
-	Dir             string // folder for files; short, because sockets are in it
+	Dir             string // short, because sockets are in it
 	Seed            uint64
 	Forms           int // number of requests
-	Commands        int // number of requests that penstock explain also explains
+	Commands        int // requests that penstock explain also explains
 }
 
 // Difference is a request for which explain and Envoy differ. Envoy and Explained are the name of a

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 )
 
-// Publisher is a member whose messages a test chooses: a server with a certificate of its cluster.
+// Publisher is a member whose messages a test chooses.
 type Publisher struct {
 	*CA
 	Name     string
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in the largest possible parts. It sends each part once the
-// subscriber has acknowledged the part before.
+// Publish sends items of a topic in the largest possible parts, each once the part before is
+// acknowledged.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {

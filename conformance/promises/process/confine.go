@@ -20,9 +20,9 @@ import (
 
 // Limits bound a process. Zero values are no limits.
 type Limits struct {
-	Memory int64   // bytes
-	Cores  float64 // cores of CPU
-	Files  int     // open files
+	Memory int64 // bytes
+	Cores  float64
+	Files  int
 }
 
 // ChartMemory returns a chart's default memory limit in bytes. path is the path of the resources in
@@ -190,8 +190,8 @@ func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 }
 
 // Check returns the peak of a process's resident memory in bytes, and an error if the process
-// exceeded the limit or the kernel killed it there. For a process that has ended, Check returns the
-// cgroup's peak, which includes pages of files.
+// exceeded the limit. For a process that has ended, the peak is the cgroup's, which includes pages
+// of files.
 func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	peak, gone := resident(p.PID(), "VmHWM")
 	killed := 0

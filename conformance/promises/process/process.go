@@ -113,8 +113,7 @@ func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
 // RSS is the resident memory of a process of this machine, in bytes.
 func RSS(pid int) (int64, error) { return resident(pid, "VmRSS") }
 
-// Anonymous is the resident memory of a process in bytes, without the pages of files such as its
-// program.
+// Anonymous is the resident memory of a process in bytes, without pages of files.
 func Anonymous(pid int) (int64, error) { return resident(pid, "RssAnon") }
 
 func resident(pid int, field string) (int64, error) {
@@ -133,8 +132,8 @@ func resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process. The returned function ends Peak, and returns the
-// maximum in bytes.
+// Peak follows the resident memory of a process until the returned function is called, which
+// returns the maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)

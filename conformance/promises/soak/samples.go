@@ -21,11 +21,10 @@ const interval = 5 * time.Second
 
 // Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end: `go
-	// tool pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows the growth.
+	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end.
 	Dir string
 	// Size returns the present size of the process's configuration, in any unit; nil: the size is
-	// constant. Memory that follows the size is not growth.
+	// constant.
 	Size func() float64
 
 	at                    []float64 // hours

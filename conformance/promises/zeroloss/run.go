@@ -25,21 +25,21 @@ type options struct {
 	Seed          uint64
 	Steps         int
 	Rate, Streams int
-	Pace          time.Duration // mean time between two changes
+	Pace          time.Duration // on average
 	Events        int           // number of events in the longest streams
 	Drain         time.Duration // drain time of Envoy's listeners: longer than any stream
 	Restarts      int           // for each control plane
 	Envoys        int           // Envoys for two control planes; 0: one Envoy
 	Play          []int         // nil: all steps
 	Early         bool          // end with the first failure
-	Soak          time.Duration // run so long, with faults, in place of Steps and Restarts; 0: no soak
+	Soak          time.Duration // time of a soak, in place of Steps and Restarts; 0: no soak
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string
 	Penstock      string
 	Envoy         string
 	Dir           string
 	Verbose       io.Writer
-	Progress      io.Writer // receives the progress now and then; may be nil
+	Progress      io.Writer // may be nil
 }
 
 type run struct {

@@ -34,7 +34,7 @@ type gateway struct {
 	port, tlsPort, extraPort int
 	hostname                 string // of the cleartext listener: "" or "*.test"
 	secure                   map[string]*listener
-	extra                    bool // a second cleartext listener, on extraPort
+	extra                    bool
 }
 
 // listener is an HTTPS listener, which becomes a filter chain in Envoy.

@@ -41,7 +41,7 @@ type Cluster struct {
 // Config configures a Suite.
 type Config struct {
 	// Clusters are the members. Profile Controller needs at least two, and the first member
-	// exports. Profile Gateway uses only the first member.
+	// exports. Profile Gateway uses only the first.
 	Clusters []Cluster
 	// Profiles are the profiles to test; empty: all.
 	Profiles     []Profile
@@ -50,7 +50,7 @@ type Config struct {
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
 	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
-	// two model servers need a second address, because both servers have the same port.
+	// two model servers need two, because both servers have the same port.
 	Addresses []netip.Addr
 	// ServiceType is the type of the pickers' Services, for profile Controller; empty is
 	// LoadBalancer.

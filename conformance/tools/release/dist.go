@@ -19,9 +19,9 @@ type dist struct {
 	version, source, programs, modules, wheels, out, key string
 	platforms                                            []v1.Platform
 
-	time    time.Time         // time of the commit, and of all files of an archive
-	digests map[string]string // image -> digest
-	sboms   map[string][]byte // platform -> SBOM of its archive and packages
+	time    time.Time // time of the commit, and of all files of an archive
+	digests map[string]string
+	sboms   map[string][]byte
 	envoys  []wheel
 }
 

@@ -21,7 +21,7 @@ type about struct {
 	os, architecture string
 	revision         string // "" if unknown; with "-modified" if the tree had changes
 	time             time.Time
-	sum              string                // SHA-256 of the program
+	sum              string
 	parts            []cyclonedx.Component // components that are published with the program, besides its modules
 }
 

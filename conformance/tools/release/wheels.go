@@ -17,7 +17,7 @@ import (
 
 type wheel struct {
 	platform      string // end of the wheel's name
-	version       string // version of Envoy
+	version       string
 	program       []byte
 	programSHA256 string
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// state is shared by the processes of a lab, as a file in the lab's folder.
 type state struct {
 	Dir      string   `json:"dir"` // absolute path
 	Clusters int      `json:"clusters"`
@@ -26,7 +25,7 @@ type state struct {
 	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`
 	Audit      bool   `json:"audit"`
-	Rootless   bool   `json:"rootless"`        // the lab has its own user namespace
+	Rootless   bool   `json:"rootless"`
 	Lifeline   bool   `json:"lifeline"`        // the lab ends when lifelineFD reaches EOF
 	Check      bool   `json:"check,omitempty"` // the lab only checks that it could run
 	PID        int    `json:"pid,omitempty"`   // PID of the lab's PID 1 in the namespace of `lab up`
@@ -86,7 +85,7 @@ func (s state) note(link string) error {
 
 func (s state) unlink() error {
 	raw, err := os.ReadFile(s.links())
-	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all are in the namespace of the lab
+	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all are in the lab's namespace
 		return nil
 	}
 	if err != nil {

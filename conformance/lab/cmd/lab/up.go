@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// `lab init` passes these descriptors to `lab supervise`.
 const (
 	readyFD    = 3 // receives "ready" or the error
 	lifelineFD = 4 // a lab with Lifeline ends at EOF of this descriptor
