@@ -84,7 +84,7 @@ func newVisitor(url string, port int32) *visitor {
 			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
 			},
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a temporary certificate
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		},
 	}}
 }

@@ -17,8 +17,8 @@ import (
 // followerEnv makes this program a follower of the control plane at the variable's value.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
-// follower is a proxy in another process: a response costs the client as much CPU as the server,
-// and the CPU time of this process must be the control plane's alone.
+// follower is a proxy in another process, so that the CPU time of this process is the control
+// plane's alone.
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival
@@ -63,7 +63,7 @@ func (f *follower) read(out io.Reader) error {
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // after the send to arrived: callers of complete may drop the arrivals of all resources
+		f.have.Store(a.have) // callers of complete may drop the arrivals of all resources
 	}
 	return lines.Err()
 }

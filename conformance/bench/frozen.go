@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The simulated servers tokenize one prompt after the other before they send headers, as engines
-// do. A prompt of 100 KB has frozenTokens tokens, which take 0.1 s.
+// The servers tokenize one prompt after the other before they send headers, as engines do. A prompt
+// of 100 KB has frozenTokens tokens.
 const (
 	frozenServers   = 3
 	frozenTokens    = 11_000
@@ -21,7 +21,7 @@ const (
 	// Each server first gets frozenLearn streams, more than the picker needs to learn how long
 	// headers take.
 	frozenLearn = 130
-	frozenLast  = 20 * time.Second // how long clients send after the freeze
+	frozenLast  = 20 * time.Second
 	frozenLate  = 3 * time.Second
 )
 

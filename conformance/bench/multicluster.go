@@ -60,7 +60,6 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// simulate starts a member that exports this many pools with ten endpoints each.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue(m.name, federation.ProcessPath)
@@ -128,7 +127,6 @@ func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error
 	return &own, ca.Certificate, err
 }
 
-// importer imports the exports of simulated members.
 type importer struct {
 	*plane
 	files  string

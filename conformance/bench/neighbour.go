@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// neighbour is a penstock up with a small route. Another namespace may have the largest HTTPRoutes
-// in the same penstock up.
+// neighbour is a penstock up with a small route, beside another namespace's largest HTTPRoutes.
 type neighbour struct {
 	*plane
 	files    string
@@ -24,7 +23,7 @@ type neighbour struct {
 
 const (
 	largest          = 100
-	neighbourChanges = 300 // changes of the small route in each place
+	neighbourChanges = 300
 )
 
 func measureNeighbour(ctx context.Context, c config, out report) error {

@@ -136,8 +136,7 @@ type saturation struct {
 	cpu     func(route string) (used time.Duration, err error)
 }
 
-// costs returns the CPU time of one request of each route, in microseconds. It saturates the Envoy
-// with requests of one route in each turn.
+// costs returns the CPU time of one request of each route, in microseconds.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
 	used, answered, costs := map[string]time.Duration{}, map[string]int64{}, map[string]float64{}
 	for turn := range s.turns + 1 {

@@ -66,7 +66,7 @@ func (p *program) output() string {
 }
 
 func (p *program) stop() {
-	_ = p.Stop(10 * time.Second) // Stop kills a program that does not end in time
+	_ = p.Stop(10 * time.Second)
 	_ = os.Remove(p.log)
 }
 

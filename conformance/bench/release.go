@@ -37,7 +37,6 @@ func releasedPlatforms(dist, version string) (string, error) {
 }
 
 // measureSame builds the release again in another folder, with another time, umask and time zone.
-// $WHEELS is the folder of Envoy's wheels.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -122,14 +121,14 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart measures until the demo's streamed answer. The demo has loopback alone, and finds
-// neither Go, nor another Envoy, nor this user's files.
+// measureStart runs a demo that has loopback alone, and finds neither Go, nor another Envoy, nor
+// this user's files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "rel") // short, because paths of sockets below it have a maximum length
+	dir, err := os.MkdirTemp("", "rel") // paths of sockets have a maximum length
 	if err != nil {
 		return err
 	}
@@ -159,8 +158,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated starts a program without Go, and with loopback as its only network. The folder home
-// is outside of source trees, which may have an Envoy.
+// startIsolated runs a program with loopback as its only network, without Go, and outside of source
+// trees, which may have an Envoy.
 func startIsolated(home, program string, args ...string) (*program, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {

@@ -27,8 +27,7 @@ var translation = translator.Config{
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is the part of a control plane from the store to the ADS server, built as in
-// cmd/penstock/internal/app.
+// rig is the part of a control plane from the store to the ADS server.
 type rig struct {
 	world      *world.World
 	store      *store.Store

@@ -144,9 +144,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureDocs compares strategy ours with rivals that read prefixes, for prompts about shared
-// documents. First each cache has room for half of the documents, then all caches together for each
-// document once.
+// In measureDocs, first each cache has room for half of the documents, then all caches together for
+// each document once.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {

@@ -51,8 +51,7 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// rateError returns the median error of the learned rates in all drawings, in percent. A rate that
-// was not learned counts as an error of 100 %.
+// rateError is a median in percent. A rate that was not learned counts as 100 %.
 func rateError(s simulation.Scenario, source simulation.Source, rate float64) float64 {
 	learned := make([][]float64, drawings)
 	drawn := simulation.Drawings(s, source, rate, drawings)

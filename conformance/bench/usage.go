@@ -34,9 +34,8 @@ type metered struct {
 	ports []int
 }
 
-// measureUsage compares the tokens in the rows of penstock usage with the servers' counters: for
-// streams that report no usage, then for answers that report usage and so correct the estimates,
-// then again for streams that report none.
+// measureUsage sends streams without reported usage, then requests with reports, which correct the
+// estimates, then streams without reports again.
 func measureUsage(ctx context.Context, c config, out report) error {
 	_, ports, stop, err := startServers(c, 2, "--prefix-caching", "--model", "llama")
 	if err != nil {
@@ -124,8 +123,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 	return tokens / (last - first), err
 }
 
-// words returns n words. A word and its space have 4.3 bytes on average, like a token of English
-// text. The simulated servers count words as tokens.
+// A word and its space have 4.3 bytes on average, like a token of English text. The simulated
+// servers count words as tokens.
 func words(r *rand.Rand, n int) string {
 	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
 		"one had by model request server answer which token")

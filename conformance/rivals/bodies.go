@@ -9,8 +9,7 @@ import (
 
 const model = "llama"
 
-// vocabulary has the words of prompts. penstock sim counts a word as one token. With its space a
-// word has four or five characters.
+// penstock sim counts a word as one token. With its space a word has four or five characters.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {

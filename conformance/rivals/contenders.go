@@ -51,8 +51,8 @@ const (
 	ourFolder         = "routers"
 )
 
-// contenders returns Penstock twice, the rivals that are installed in a folder, and the user's
-// rivals in own (NAME=command). missing has a line for each rival that is not installed.
+// contenders returns Penstock twice, the installed rivals, and the user's rivals own
+// (NAME=command). missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
 	folder = filepath.Join(folder, ourFolder)
@@ -205,8 +205,8 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders of which only the overhead is measured. The external processor at
-// the port echo receives each body. missing has a line if LiteLLM is not installed.
+// Of these contenders only the overhead is measured. The external processor at the port echo
+// receives each body. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{

@@ -31,7 +31,7 @@ type programs struct {
 	folder          string
 }
 
-// start returns once each server of the contender has answered a request through the contender.
+// start returns once each server has answered a request through the contender.
 func (p *programs) start(ctx context.Context, c contender, n int, speed []string) (*fleet, error) {
 	f := &fleet{contender: c, client: newClient()}
 	if err := p.launch(ctx, f, n, speed); err != nil {
@@ -172,7 +172,7 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {
-			_ = p.Stop(10 * time.Second) // Stop kills a process that does not end in time
+			_ = p.Stop(10 * time.Second)
 		}
 	}
 	f.client.CloseIdleConnections()

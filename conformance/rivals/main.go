@@ -154,8 +154,7 @@ func announce(
 		strings.Join(names, ", "), serversOfFleet)
 }
 
-// traffic returns how long each of n workloads has traffic, if all workloads together take so many
-// minutes.
+// traffic divides the minutes of all workloads among n workloads.
 func traffic(minutes float64, n int) time.Duration {
 	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(max(n, 1))-around)
 }

@@ -30,9 +30,8 @@ func departures(requests []request, contenders int) []departure {
 
 type sending func(ctx context.Context, late time.Duration)
 
-// play starts each departure at its time, even if earlier requests have no answer. Before that time
-// it calls prepare, in order. Then it calls the returned function in a goroutine, with the delay.
-// When ctx ends, no other departure leaves.
+// play calls prepare before a departure's time. At its time it calls the returned function in a
+// goroutine, with the delay, even if earlier requests have no answer.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

@@ -33,8 +33,8 @@ type workload struct {
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads returns all workloads. The full load of one server is fullLoad of conformance/bench,
-// which is for 8 servers, divided by 8. For uniform it is 95 % of the rate that a server can read.
+// The full load of one server is fullLoad of conformance/bench divided by its 8 servers; for
+// uniform, 95 % of the rate that a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}

@@ -8,9 +8,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// These are parameters of plugins that keep requests together: by prefixes, sessions, images, and
-// labels.
-
 // ByLabel keeps the endpoints whose Label has one of these values.
 type ByLabel struct {
 	Label         string   `json:"label"`

@@ -60,6 +60,6 @@ type SchedulingProfile struct {
 // SchedulingPlugin refers to a plugin.
 type SchedulingPlugin struct {
 	PluginRef string `json:"pluginRef,omitempty"`
-	// Weight of a scorer, at least 0. Defaults to 1.
+	// Weight of a scorer. Defaults to 1.
 	Weight *float64 `json:"weight,omitempty"`
 }

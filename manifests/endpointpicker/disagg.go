@@ -104,10 +104,10 @@ type handlerParameters interface {
 
 type stageNames struct {
 	decode, prefill, encode       string // names of profiles
-	prefillDecider, encodeDecider string // "" if the stage is off
+	prefillDecider, encodeDecider string // "": the stage is off
 	prefillFirst                  bool   // each request uses the stage prefill
 	primaryPort                   int
-	field                         string // the field of the deciders in the parameters
+	field                         string
 }
 
 type disaggParameters struct {

@@ -2,8 +2,6 @@ package endpointpicker
 
 import "math"
 
-// These are parameters of plugins that use latency, and of admitters.
-
 // Latency scores by the difference between predicted latency and the request's objective.
 type Latency struct {
 	// TTFTWeight and TPOTWeight are the weights of the time to the first token and of the time per

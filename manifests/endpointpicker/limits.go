@@ -7,13 +7,10 @@ import (
 	"strings"
 )
 
-// These are parameters of filters that drop loaded endpoints, and of metrics pages.
-
 // UtilizationLimits keeps the endpoints that are within all limits.
 type UtilizationLimits struct {
-	Conditions []UtilizationLimit `json:"conditions"`
-	// FallbackOnEmpty keeps all endpoints if no endpoint is within the limits.
-	FallbackOnEmpty bool `json:"fallbackOnEmpty"`
+	Conditions      []UtilizationLimit `json:"conditions"`
+	FallbackOnEmpty bool               `json:"fallbackOnEmpty"`
 
 	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
 }
@@ -88,7 +85,6 @@ func (p *Concurrency) Requests() int64 {
 	return p.MaxConcurrency
 }
 
-// attributeFilter has the parameters that decide about endpoints without the attribute.
 type attributeFilter struct {
 	Attribute       string          `json:"attribute"`
 	OnMissing       string          `json:"onMissing"`

@@ -59,7 +59,7 @@ type Instance struct {
 
 // Problem is an error or a Warning about a document.
 type Problem struct {
-	Warning bool // the document works without the field
+	Warning bool
 	Field   string
 	Problem string
 	Fix     string
@@ -104,7 +104,7 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 
 type resolver struct {
 	instances map[string]*instance
-	names     []string // names of instances, in the document's order
+	names     []string // in the document's order
 	problems  found
 	// strict makes unknown types and parameters errors, for a PoolPolicy.
 	strict bool

@@ -10,7 +10,7 @@ import (
 // effect, or makes a document invalid.
 type upstreamKind struct {
 	role Role
-	as   string // the type that this type works like
+	as   string
 	why  string
 	fix  string
 	// invalid: without the plugin, requests could go to wrong servers.

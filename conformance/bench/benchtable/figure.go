@@ -56,8 +56,8 @@ func parseObject(line string) (figure, error) {
 	return with.figure, nil
 }
 
-// parseLine parses "BenchmarkName-2 1000 812 ns/op 48 B/op 1000 limit-ns/op": a name, a count of
-// iterations, then pairs of value and unit. It returns nil for other lines.
+// parseLine parses "BenchmarkName-2 1000 812 ns/op 48 B/op": a name, a count of iterations, then
+// pairs of value and unit. It returns nil for other lines.
 func parseLine(line string) []figure {
 	words := strings.Fields(line)
 	if len(words) < 4 || len(words)%2 != 0 || !strings.HasPrefix(words[0], "Benchmark") {

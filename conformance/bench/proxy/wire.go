@@ -56,7 +56,7 @@ type Response struct {
 	Items   []Item
 	Removed []string
 	Size    int
-	At      time.Time // when the last byte arrived
+	At      time.Time // of the last byte
 }
 
 // Numbers of fields in DeltaDiscoveryResponse, its Resource, Any, and DeltaDiscoveryRequest.

@@ -17,7 +17,6 @@ rules: [{level: Metadata}]
 
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
-// kubernetes returns the program that the file kubernetes runs under the given name.
 func (c *Cluster) kubernetes(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(c.Tools, "kubernetes"), args: args}
 }

@@ -24,7 +24,6 @@ func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c
 // The network namespace is not new: it is the pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// start returns when the program runs or could not start.
 func (s *Server) start(c *container) error {
 	for _, dir := range []string{s.root(c), s.layer(c)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -141,7 +141,6 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	return m, nil
 }
 
-// The Service's address is unknown before the installation, so the chart's values have placeholder.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
 func (m *Member) shown(ctx context.Context) (string, error) {

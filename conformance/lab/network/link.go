@@ -98,7 +98,7 @@ func (d *Direction) filter(f Fault) error {
 	})
 }
 
-// gateway and src (the source address) may be invalid.
+// gateway and src may be invalid.
 func newRoute(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

@@ -56,9 +56,8 @@ func settings() error {
 		// all.
 		"ipv4/ip_unprivileged_port_start": "0",
 		// The replies of a Service may arrive on another interface than the routes have.
-		"ipv4/conf/all/rp_filter":     "0",
-		"ipv4/conf/default/rp_filter": "0",
-		// Pods have IPv4 addresses only.
+		"ipv4/conf/all/rp_filter":      "0",
+		"ipv4/conf/default/rp_filter":  "0",
 		"ipv6/conf/default/accept_dad": "0",
 	} {
 		if err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {

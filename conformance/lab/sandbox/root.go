@@ -48,7 +48,7 @@ func enter(spec Spec) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	// From here on paths, including symbolic links, are the container's own.
+	// Paths and symbolic links now resolve inside the container.
 	for _, step := range []func(Spec) error{system, etc, program, mounts} {
 		if err := step(spec); err != nil {
 			return err

@@ -119,7 +119,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 			out = append(out, Difference{all[i].form, "the page has " + all[i].explained.way(), e.way(), e.Answer})
 		}
 	}
-	if err := r.up.Stop(process.Limit); err != nil { // Envoy writes its access log now
+	if err := r.up.Stop(process.Limit); err != nil { // Envoy now writes its access log
 		return nil, err
 	}
 	routes, err := r.routes()
@@ -227,8 +227,7 @@ func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	return e, json.Unmarshal(out, &e)
 }
 
-// routes reads the name of each request's route from Envoy's access log, without the suffixes that
-// Penstock adds for parts of a route.
+// routes removes the suffixes that Penstock adds to names for parts of a route.
 func (r *rig) routes() (map[string]string, error) {
 	text, err := os.ReadFile(r.log())
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// slope returns the growth of values over time by a linear fit, and its standard error. Both are in
-// % of the mean per hour. The standard error is computed for fewer samples, by the correlation of
-// successive deviations from the fit, because memory follows the configuration.
+// slope returns the growth of values by a linear fit, and its standard error, both in % of the mean
+// per hour. The error allows for the correlation of successive deviations.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -66,8 +65,7 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart removes the dependence on the size of the configuration and on the number of endpoints. A
-// quarter of the heap is the decisions about each endpoint in each pool's last picks.
+// apart removes the dependence on the size of the configuration and on the number of endpoints.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
@@ -90,8 +88,7 @@ func (s Slope) String() string {
 		s.Limit)
 }
 
-// Shortest is the shortest soak whose slopes are compared with their limits. A process grows for
-// some minutes after its start.
+// Shortest is the shortest soak whose slopes are compared with their limits.
 const Shortest = 30 * time.Minute
 
 // judged is in hours. It is less than half of Shortest, because samples begin some time after the

@@ -116,9 +116,8 @@ func (s *Samples) write(out io.Writer) error {
 
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads a process's live heap, its goroutines, and the endpoints of its picker's pools from
-// its metrics. The live heap is half of the heap size that starts the next collection. (A heap
-// profile would itself take memory.)
+// live reads /metrics, because a heap profile would itself take memory. The live heap is half of
+// the heap size that starts the next collection.
 func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {

@@ -20,7 +20,7 @@ import (
 
 const (
 	eventEvery = 100 * time.Millisecond
-	// settled is how long after a change an answer may still follow the old configuration.
+	// After a change, an answer may still follow the old configuration for the time settled.
 	settled        = 10 * time.Second
 	requestTimeout = 20 * time.Second
 	smallBody      = 200

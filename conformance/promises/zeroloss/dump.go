@@ -24,8 +24,8 @@ import (
 // Keys are "type name". Values lack the marks that differ between Envoys.
 type resources map[string]string
 
-// sections are the lists in a configuration dump that hold resources from ADS: where an element has
-// the resource, and which field is the resource's name.
+// sections are the lists in a configuration dump that hold resources from ADS, with the fields that
+// hold an element's resource and its name.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},

@@ -16,7 +16,7 @@ import (
 // In a soak, the ModelServers of namedFleet have a host name instead of an address.
 const namedFleet = "f1"
 
-// namedAddresses are the addresses to which the host name of namedFleet resolves, in turn.
+// The host name of namedFleet resolves to these addresses, in turn.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
 func (r *run) resolver() []string {

@@ -15,7 +15,6 @@ import (
 // The change of a step depends only on the seed, the step's number, and the world after the steps
 // before it. So any subset of the steps is a sequence.
 
-// parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(part, "-")

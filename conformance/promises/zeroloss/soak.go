@@ -14,7 +14,7 @@ import (
 
 const (
 	faultInterval = 45 * time.Second
-	// In this time the first control plane's records of picks fill, before its memory is measured.
+	// In this time the control plane's records of picks fill.
 	warming   = 10 * time.Minute
 	diskFault = 10 * time.Second
 )

@@ -20,8 +20,7 @@ import (
 //go:embed ownpicker.yaml
 var ownPickerYAML []byte
 
-// needPicker lists the tests of the inference extension that need the suite's picker: they choose
-// its pod by a header, check its headers, or name a Service that does not exist.
+// needPicker lists the tests that need the suite's own picker.
 const needPicker = "EppUnAvailableFailOpen,GatewayDestinationEndpointServed,GatewayFollowingEPPRouting," +
 	"GatewayFollowingEPPRoutingWithDataParallelism,GatewayWeightedAcrossTwoInferencePools,InferencePoolAppProtocol,InferencePoolInvalidEPPService"
 

@@ -26,8 +26,7 @@ type suite struct {
 	pinned   string // folder of the go.mod that names the CRDs' releases; empty: conformance
 	profiles string
 	core     string
-	// picker replaces the image of the suite's endpoint picker by penstock picker.
-	picker bool
+	picker   bool
 	// prepare changes a cluster before the suite runs. skip lists the tests, comma-separated, that
 	// prove nothing after prepare. A run with skip writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error

@@ -21,7 +21,7 @@ type exporter struct {
 	picker  *picker
 	servers []netip.AddrPort
 	port    int
-	// release, once closed, ends streamed responses.
+	// closed to end streamed responses
 	release chan struct{}
 
 	mu   sync.Mutex

@@ -58,7 +58,7 @@ func (r *run) enter() *entrance {
 	return e
 }
 
-// Backends are imports, each given as "NAME" or "NAME=WEIGHT".
+// An import is given as "NAME" or "NAME=WEIGHT".
 func (e *entrance) route(to ...string) {
 	e.create(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: " +

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// A distribution of binaries must contain the files with these names.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
 // A module without a license file is an error.

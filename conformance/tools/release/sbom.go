@@ -22,7 +22,7 @@ type about struct {
 	revision         string // "" if unknown; with "-modified" if the tree had changes
 	time             time.Time
 	sum              string
-	parts            []cyclonedx.Component // components that are published with the program, besides its modules
+	parts            []cyclonedx.Component // published with the program, besides its modules
 }
 
 // version, if not empty, replaces the version of the main module, which names a commit if the

@@ -36,8 +36,8 @@ func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), err
 }
 
-// signImages writes the signature of each image to a file beside its archive, NAME.tar.sig. It
-// signs the payload, which push sends to the registry for cosign verify.
+// signImages writes the signature of each image to NAME.tar.sig, beside its archive. It signs the
+// payload that push sends to the registry for cosign verify.
 func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	for _, tag := range slices.Sorted(maps.Keys(d.digests)) {
 		ref, err := name.ParseReference(tag)

@@ -26,9 +26,9 @@ type state struct {
 	ReleasesOf string `json:"releasesOf,omitempty"`
 	Audit      bool   `json:"audit"`
 	Rootless   bool   `json:"rootless"`
-	Lifeline   bool   `json:"lifeline"`        // the lab ends when lifelineFD reaches EOF
-	Check      bool   `json:"check,omitempty"` // the lab only checks that it could run
-	PID        int    `json:"pid,omitempty"`   // PID of the lab's PID 1 in the namespace of `lab up`
+	Lifeline   bool   `json:"lifeline"` // the lab ends when lifelineFD reaches EOF
+	Check      bool   `json:"check,omitempty"`
+	PID        int    `json:"pid,omitempty"` // PID of the lab's PID 1 in the namespace of `lab up`
 }
 
 const defaultDir = ".lab"

@@ -37,7 +37,6 @@ func newSupervise() *cobra.Command {
 	}
 }
 
-// supervise runs a lab until ctx is done, the lifeline reaches EOF, or a cluster fails.
 func supervise(ctx context.Context, dir string, report io.Writer) error {
 	s, err := load(dir)
 	if err != nil {
