@@ -24,7 +24,7 @@ type measurement struct {
 // figure declares a figure. A figure named "NAME.PART" is a part of the figure NAME.
 type figure struct {
 	name, unit string
-	limit      float64 // the project's own target: the largest acceptable value; none if negative
+	limit      float64 // largest acceptable value; none if negative
 	about      string
 }
 

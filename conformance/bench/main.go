@@ -32,7 +32,7 @@ func main() {
 	flag.StringVar(&c.dist, "dist", "",
 		"folder of a release that make release wrote, for its figures; empty omits them")
 	flag.Parse()
-	err := os.Setenv("ENVOY", c.envoy) // penstock up reads this variable
+	err := os.Setenv("ENVOY", c.envoy)
 	if err == nil {
 		err = measure(ctx, *run, c)
 	}

@@ -33,7 +33,7 @@ func measureUploads(ctx context.Context, c config, out report) error {
 		}
 		defer u.close()
 	}
-	for range uploadsRequests / 10 { // warms both
+	for range uploadsRequests / 10 {
 		attacked.request(ctx)
 		calm.request(ctx)
 	}

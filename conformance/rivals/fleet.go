@@ -18,7 +18,7 @@ import (
 type fleet struct {
 	contender
 	url     string
-	direct  string // URL of a server
+	direct  string
 	client  *http.Client
 	router  *process.Process
 	servers []*process.Process

@@ -50,8 +50,8 @@ type added struct {
 type target struct {
 	name, url    string
 	client       *http.Client
-	pid          int    // 0: no process
-	times        series // by round
+	pid          int
+	times        series
 	control, cpu time.Duration
 	rates        []float64
 }

@@ -23,8 +23,8 @@ type outcome struct {
 	contender
 	samples       []sample // by request
 	failed        int
-	first         error // error of a failed request
-	input, cached int   // tokens of all prompts
+	first         error
+	input, cached int // tokens of all prompts
 	ttft, end     series
 	cpu           time.Duration // CPU time of the router for one request; 0: unknown
 }

@@ -13,7 +13,7 @@ import (
 )
 
 type sample struct {
-	late          time.Duration // delay of the departure
+	late          time.Duration
 	ttft, end     time.Duration // time since the departure
 	input, cached int           // tokens of the prompt
 	server        string        // the server that answered, if the router shows it

@@ -13,8 +13,8 @@ import (
 )
 
 type request struct {
-	at            time.Duration // since the start
-	input, output int           // tokens
+	at            time.Duration
+	input, output int // tokens
 	// blocks are the numbers of the prompt's blocks of simulation.BlockTokens tokens. Prompts whose
 	// first numbers are equal share a prefix.
 	blocks []uint64

@@ -12,7 +12,7 @@ import (
 )
 
 type figure struct {
-	Name  string   `json:"name"` // without the number of CPUs
+	Name  string   `json:"name"`
 	Value float64  `json:"value"`
 	Unit  string   `json:"unit"`
 	Limit *float64 `json:"limit"` // the largest acceptable value; nil: no limit

@@ -22,7 +22,7 @@ const grace = 5 * time.Second
 type program struct {
 	name string
 	path string
-	args []string // without the program's name
+	args []string
 	env  []string // in addition to PATH
 }
 

@@ -24,7 +24,7 @@ type container struct {
 	image   image.Image
 	created time.Time
 	log     *logFile
-	done    chan struct{} // closed when the process has ended
+	done    chan struct{}
 
 	// Guarded by Server.mu.
 	process  *os.Process

@@ -121,7 +121,7 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	if err != nil {
 		return nil, fmt.Errorf("the lab's API server has no address: %w", err)
 	}
-	m.Outside = node.Next().String() // network.Plan.Outside
+	m.Outside = node.Next().String()
 	if err := Chart(ctx, l, at, "clusterSet.enabled=true,clusterSet.address="+m.placeholder()+
 		",allowedCIDRs={10.128.0.0/9},args={--picker-open,--drain-time=5s}"); err != nil {
 		return nil, err

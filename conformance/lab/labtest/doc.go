@@ -1,7 +1,5 @@
 // Package labtest has the common part of tests that run in a lab: a lab for a package's tests
-// (Main), a namespace for a test with an administrator's clients (Place), waiting for a condition
-// (Until) or a rollout (RolledOut), and requests (Get, Load).
-//
-// It does not depend on Penstock. No function measures time; Timeout only ends a test that hangs.
-// `make test-lab` runs on it.
+// (Main), a namespace for a test (Place), waiting for a condition (Until) or a rollout (RolledOut),
+// and requests (Get, Load). It does not depend on Penstock. No function measures time. `make
+// test-lab` runs on it.
 package labtest

@@ -17,7 +17,7 @@ type Spec struct {
 	Hostname string
 	Files    map[string]string // small files below /etc, by absolute path
 	Mounts   []Mount
-	ReadOnly bool // the root is read-only
+	ReadOnly bool
 
 	Args   []string // the program and its arguments; the program is found in Env's PATH
 	Env    []string

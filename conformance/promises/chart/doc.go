@@ -1,8 +1,8 @@
-// Package chart tests the Helm charts in manifests/charts with the Helm that conformance/tools/helm
-// pins: with any values they render valid objects without unknown fields. With default values
-// Penstock's chart renders manifests/install/penstock.yaml. In a lab, the charts are installed and
-// used. promtool tests the alerts and the queries of the dashboards.
+// Package chart tests the Helm charts in manifests/charts: with any values they render valid
+// objects without unknown fields. With default values Penstock's chart renders
+// manifests/install/penstock.yaml. In a lab, the charts are installed and used. promtool tests the
+// alerts and the queries of the dashboards.
 //
 // Tests: make helm, and go test ./promises/chart; `make golden` rewrites the file. In a lab: make
-// test-lab, or go test -tags lab ./promises/chart. Alerts: make test-alerts.
+// test-lab. Alerts: make test-alerts.
 package chart

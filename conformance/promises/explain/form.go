@@ -106,7 +106,7 @@ func (g *Grammar) spoil(p string) string {
 	at := g.IntN(len(p)) + 1 // most paths keep their first slash
 	insert := func(text string) string { return p[:at] + text + p[at:] }
 	switch g.IntN(10) {
-	case 0, 1: // a byte is encoded
+	case 0, 1:
 		if at < len(p) && p[at] != '%' {
 			hex := pick(g, []string{"%%%02x", "%%%02X"})
 			return p[:at] + fmt.Sprintf(hex, p[at]) + p[at+1:]

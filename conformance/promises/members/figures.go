@@ -11,7 +11,7 @@ type figures struct {
 	mu            sync.Mutex
 	control, data requests
 	longest       time.Duration // longest time from the sending of a request after a loss to the end of its answer
-	ended, failed int           // number of experiments
+	ended, failed int
 }
 
 // Failures that a loss itself may cause count in excepted, not in failed.

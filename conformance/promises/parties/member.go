@@ -39,7 +39,7 @@ func NewPublisher(t testing.TB, name string) *Publisher {
 // Subscriber is the stream of a process that subscribes to a Publisher.
 type Subscriber struct {
 	grpc.ServerStream
-	acked map[string]chan struct{} // by topic
+	acked map[string]chan struct{}
 	nonce int
 }
 

@@ -223,7 +223,7 @@ func (c *Confinement) Check(p *Process) (peak int64, err error) {
 // Release removes the cgroup once its process has ended.
 func (c *Confinement) Release() {
 	for _, dir := range c.dirs {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // to free the last process's pages
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_ = retry.Until(ctx, 10*time.Millisecond, func(context.Context) error { return os.Remove(dir) })
 		cancel()
 	}

@@ -142,7 +142,7 @@ func Peak(ctx context.Context, pid int) func() int64 {
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if bytes, err := RSS(pid); err == nil { // otherwise the process has ended
+			if bytes, err := RSS(pid); err == nil {
 				most = max(most, bytes)
 			}
 			select {

@@ -113,7 +113,7 @@ type failure struct {
 	Step  int // the last step before the failure
 	ID    uint64
 	Host  string
-	What  string // plain, large or stream
+	What  string
 	Took  time.Duration
 	Cause string
 }

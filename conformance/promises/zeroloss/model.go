@@ -96,11 +96,11 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	sum := crc32.NewIEEE()
 	size, err := io.Copy(sum, r.Body)
 	if err != nil {
-		return // the client has disconnected
+		return
 	}
 	text, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()})
 	events := 0
-	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // without events the response is plain
+	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events)
 	if events == 0 {
 		w.Header().Set("content-type", "application/json")
 		_, _ = w.Write(text)

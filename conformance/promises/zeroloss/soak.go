@@ -65,7 +65,7 @@ func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	half := began.Add(r.Soak / 2)
 	go func() {
 		if wait(sampling, time.Until(half)) != nil {
-			sampled <- nil // a fault has failed
+			sampled <- nil
 			return
 		}
 		sampled <- s.Take(sampling, r.planes[0].PID(), filepath.Join(r.planes[0].state, "api.sock"))

@@ -62,7 +62,7 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin),
 			nil)
 		if err != nil {
-			return // impossible for this URL
+			return
 		}
 		asked := time.Now()
 		resp, err := client.Do(req)

@@ -36,8 +36,8 @@ type picker struct {
 	address netip.AddrPort
 
 	mu     sync.Mutex
-	names  netip.AddrPort // the endpoint
-	status int            // status of the immediate response; 0: picker picks
+	names  netip.AddrPort
+	status int // status of the immediate response; 0: picker picks
 	calls  map[string]call
 }
 
@@ -98,7 +98,7 @@ func (p *picker) note(id string, f func(*call)) {
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
 	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
-	var held []byte // a streamed body, until its end
+	var held []byte
 	for {
 		req, err := s.Recv()
 		if err != nil {

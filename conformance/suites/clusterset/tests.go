@@ -22,8 +22,8 @@ type needs uint8
 
 const (
 	wiring needs = 1 << iota // status.clusters
-	third                    // a third cluster
-	second                   // a second address of this machine
+	third
+	second // a second address of this machine
 )
 
 var tests = []Test{

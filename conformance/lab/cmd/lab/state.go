@@ -17,7 +17,7 @@ import (
 )
 
 type state struct {
-	Dir      string   `json:"dir"` // absolute path
+	Dir      string   `json:"dir"`
 	Clusters int      `json:"clusters"`
 	Tools    string   `json:"tools"`
 	CRDs     []string `json:"crds"`
