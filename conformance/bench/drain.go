@@ -44,7 +44,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainStreams {
 		streams.Go(func() {
 			once := sync.OnceFunc(begun.Done)
-			defer once() // also for a stream that fails
+			defer once() // also if the stream fails
 			if err := request(ctx, drainWords, once); err != nil {
 				cut.Add(1)
 				fmt.Fprintln(os.Stderr, err)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Pool same hashes prompts to servers. Pool full has room for one request; it spills other requests
-// to pool spare.
+// The pool same hashes prompts to servers. The pool full has room for one request, and spills other
+// requests to the pool spare.
 var endedPools = []struct {
 	name     string
 	servers  int
@@ -84,7 +84,7 @@ func (g *gateway) same(ctx context.Context, pool string) (by string, err error) 
 	return string(answer), err
 }
 
-// lag returns how long a request to pool any counts as in flight after its client has the whole
+// lag returns how long a request to the pool any counts as in flight after its client has the whole
 // response.
 func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
@@ -118,7 +118,7 @@ func (g *gateway) outcome(ctx context.Context, begin time.Time) (bool, error) {
 }
 
 func (g *gateway) elsewhere(ctx context.Context, pool string, n int) (others int, err error) {
-	time.Sleep(100 * time.Millisecond) // until the pool is idle
+	time.Sleep(100 * time.Millisecond) // the pool becomes idle
 	var first string
 	for i := range n {
 		by, err := g.same(ctx, pool)

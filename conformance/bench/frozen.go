@@ -120,7 +120,7 @@ func measureFrozenWait(ctx context.Context, c config, out report) error {
 	var failed []error
 	for i, s := range list {
 		switch {
-		case s.by == "server-0": // its answer began before the freeze
+		case s.by == "server-0": // server-0 began to answer before the freeze
 		case s.err != nil:
 			failed = append(failed, fmt.Errorf("stream %d of %d: %w", i, len(list), s.err))
 		default:

@@ -155,7 +155,7 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 	half, once := 0.0, 0.0
 	for _, load := range loads[:2] {
 		for _, caches := range []struct {
-			blocks int // in a server's cache; 0 is the default
+			blocks int // blocks in a server's cache; 0 is the default
 			full   float64
 			worst  *float64
 		}{{0, fullLoad[source.Name], &half}, {400, 33.3, &once}} {

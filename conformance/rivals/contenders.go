@@ -205,8 +205,8 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// Of these contenders only the overhead is measured. The external processor at the port echo
-// receives each body. missing has a line if LiteLLM is not installed.
+// parts returns the contenders of which only the overhead is measured. The external processor at
+// the port echo receives each body. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{

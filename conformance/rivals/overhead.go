@@ -33,7 +33,7 @@ var overheads = []struct {
 
 const (
 	requestsOfRound = 25
-	// The first turn of throughput does not count.
+	// The first turn does not count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second

@@ -55,7 +55,7 @@ type played struct {
 	simulated map[string]float64
 }
 
-// In the share warm of the time lasts the caches fill, in the rest there is traffic.
+// The caches fill in the share warm of the time lasts; the rest is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)

@@ -8,8 +8,8 @@ type Latency struct {
 	// output token.
 	TTFTWeight float64 `json:"ttftWeight"`
 	TPOTWeight float64 `json:"tpotWeight"`
-	// HeadroomSelectionStrategy is least (the default: the endpoint that meets the objective most
-	// closely) or most.
+	// HeadroomSelectionStrategy is least or most: of the endpoints that meet the objective, the
+	// endpoint with the least (the default) or the most headroom scores highest.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy"`
 
 	CompositeKVWeight                 *float64 `json:"compositeKVWeight"`

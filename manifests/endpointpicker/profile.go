@@ -14,7 +14,7 @@ import (
 
 const (
 	maxPlugins  = 64
-	maxSelected = 32 // of a profile
+	maxSelected = 32 // maximum number of plugins of a profile
 )
 
 // Profile is the strategy in a document. It is immutable.
@@ -27,7 +27,7 @@ type Profile struct {
 	Pages, Prompts, Sessions bool
 	Latency, Headers         bool
 	// SessionHeaders and SessionCookie name a request's session, in addition to the pool's
-	// settings. AgentHeaders have the fairness ID of requests without the header for it.
+	// settings. AgentHeaders name the fairness ID of requests without a fairness header.
 	SessionHeaders, AgentHeaders []string
 	SessionCookie                string
 	Admission                    Admission

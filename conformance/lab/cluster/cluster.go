@@ -29,7 +29,7 @@ const startTimeout = 3 * time.Minute
 // Config configures a cluster.
 type Config struct {
 	Name    string // also the name of the context in the kubeconfig
-	Dir     string // for the user: kubeconfig, logs
+	Dir     string // folder for the kubeconfig and logs
 	Private string // an empty folder for all other files, best in memory
 	Tools   string
 	Node    *network.Namespace

@@ -21,7 +21,7 @@ type pod struct {
 	config  *runtimeapi.PodSandboxConfig
 	created time.Time
 	ns      *network.Namespace
-	addr    netip.Addr // invalid in the host's network
+	addr    netip.Addr // invalid if the pod is in the host's network
 	stopped bool       // guarded by Server.mu
 }
 

@@ -33,7 +33,7 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 		}
 		u.conns = append(u.conns, conn)
 		u.reads.Go(func() {
-			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // returns when the server answers or closes, or on Close
+			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // until an answer, the connection's end, or Close
 				u.answered.Add(1)
 			}
 		})

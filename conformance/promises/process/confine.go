@@ -109,10 +109,10 @@ func (c *Confinement) prepare(name string) error {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 			return "", err
 		}
-		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // v2; a failure shows below
+		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // cgroup v2 only; a failure shows below
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o700)
-		if errors.Is(err, os.ErrExist) { // both controllers of cgroup v2
+		if errors.Is(err, os.ErrExist) { // cgroup v2 has one folder for both controllers
 			return dir, nil
 		}
 		if err == nil {

@@ -79,7 +79,7 @@ const (
 // Slope is the growth of one figure of a process.
 type Slope struct {
 	Name               string  // heap, goroutines or rss
-	Percent, Deviation float64 // by a linear fit, and its standard error, in % of the mean an hour
+	Percent, Deviation float64 // growth by a linear fit, and its standard error, in % of the mean an hour
 	Limit              int
 }
 

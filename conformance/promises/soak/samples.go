@@ -28,8 +28,8 @@ type Samples struct {
 	Size func() float64
 
 	at                    []float64 // hours
-	heap, goroutines, rss []float64 // bytes of the live heap; number; resident bytes without files
-	size, endpoints       []float64 // of the configuration; of all pools, including recently removed endpoints
+	heap, goroutines, rss []float64 // live bytes; number of goroutines; resident bytes without files
+	size, endpoints       []float64 // size of the configuration; number of endpoints
 }
 
 // Len returns the number of samples.

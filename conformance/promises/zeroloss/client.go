@@ -35,7 +35,7 @@ type target struct {
 	tls  bool
 
 	mu      sync.Mutex
-	fleets  map[string]time.Time // the fleets that may answer, and until when; zero: no limit
+	fleets  map[string]time.Time // fleet that may answer -> end of this time; zero: no end
 	asked   bool
 	waiting int // requests without response headers
 }

@@ -16,7 +16,7 @@ import (
 type server struct {
 	fleet, name string
 	port        int
-	draining    bool // as in the files; only the planning goroutine uses it
+	draining    bool // state in the files; only the planning goroutine uses it
 
 	addresses []string
 	http      *http.Server

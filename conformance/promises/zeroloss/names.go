@@ -91,7 +91,8 @@ func (r *run) looksUp(ctx context.Context) error {
 	})
 }
 
-// soon exceeds the longest time between two lookups of a name, so it only ends a run that hangs.
+// The deadline exceeds the longest time between two lookups of a name, so soon only ends a run that
+// hangs.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -55,7 +55,7 @@ type run struct {
 	edges     []edge
 	picker    *plane
 	dns       *nameserver.Server // in a soak: it resolves the name of namedFleet
-	size      atomic.Int64       // of the configuration, in bytes
+	size      atomic.Int64       // bytes of the configuration
 	named     int                // how often the answer of dns has changed
 	retired   sync.WaitGroup
 

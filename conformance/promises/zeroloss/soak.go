@@ -14,7 +14,8 @@ import (
 
 const (
 	faultInterval = 45 * time.Second
-	// In this time the control plane's records of picks fill.
+	// While a control plane is warming, its records of picks fill. Its memory is measured
+	// afterwards.
 	warming   = 10 * time.Minute
 	diskFault = 10 * time.Second
 )

@@ -32,7 +32,7 @@ const externalFleet = "f0"
 
 type gateway struct {
 	port, tlsPort, extraPort int
-	hostname                 string // of the cleartext listener: "" or "*.test"
+	hostname                 string // hostname of the cleartext listener: "" or "*.test"
 	secure                   map[string]*listener
 	extra                    bool
 }
@@ -64,7 +64,7 @@ type pool struct {
 type imported struct{ members []*member }
 
 type member struct {
-	name, kind, fleet string // declared, relayed or parent
+	name, kind, fleet string // kind is declared, relayed or parent
 	weight            int
 	failClose         bool // only if relayed
 }

@@ -66,7 +66,7 @@ func payload(ref name.Reference, digest string) []byte {
 		"optional": nil,
 	})
 	if err != nil {
-		panic(err) // plain maps
+		panic(err) // cannot fail: plain maps
 	}
 	return text
 }

@@ -153,7 +153,7 @@ func needsNft() error {
 	return nil
 }
 
-// start starts the lab's PID 1. ready receives one report. Closing lifeline ends a lab with
+// start starts the lab's PID 1. ready receives one report. Closing lifeline ends the lab if s has
 // Lifeline. wait receives the exit of PID 1.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
