@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// AccessPolicy requires an API key for requests to its targets. All policies of a route's Gateway,
-// listener, rule and pools and of the route itself apply, and each must let a request in. A request
-// without a valid key is answered with 401, before its body is read. If a policy does not select
-// the key, the answer is 403.
+// AccessPolicy requires an API key for requests to its targets. The policies of a route and of its
+// Gateway, listener, rule and pools all apply, and each must let a request in. A request without a
+// valid key is answered with 401, before its body is read. If a policy does not select the key, the
+// answer is 403.
 //
 // +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
 // +kubebuilder:subresource:status
