@@ -104,7 +104,6 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// catchUp passes the change of a rebuild to the incremental translator.
 func (c *routeChanges) catchUp() error {
 	view := c.store.View()
 	return c.commit(view.Revision(), c.translator.Update(view, store.Everything(view)))

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv makes this program a follower of the control plane at the variable's value.
+// followerEnv makes this program a follower of the control plane at the address in this variable.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
 // follower is a proxy in another process, so that the CPU time of this process is the control

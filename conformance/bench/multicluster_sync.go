@@ -87,7 +87,7 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.D
 
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that each send the same number of bytes over mTLS to another process.
+// plainStreams are servers that each send the same number of bytes over mTLS.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server

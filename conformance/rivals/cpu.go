@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cpu returns the CPU time of a process, and with its descendants. Both are 0 without /proc.
+// cpu returns the CPU time of a process, alone and with its descendants. Both are 0 without /proc.
 func cpu(pid int) (own, total time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, task := range tasks {

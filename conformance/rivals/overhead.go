@@ -187,7 +187,7 @@ func above(direct, router series, q float64) ratio {
 	})
 }
 
-// addedOf subtracts the times of the first target, a server without a router.
+// targets[0] is a server without a router.
 func addedOf(size string, targets []target) (out []added) {
 	direct := targets[0].times
 	none := make(series, len(direct))

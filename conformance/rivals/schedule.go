@@ -13,7 +13,6 @@ type departure struct {
 	contender int
 }
 
-// stagger is the time between the departures of one request to successive contenders.
 const stagger = 5 * time.Millisecond
 
 // The order of contenders rotates with each request.

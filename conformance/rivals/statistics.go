@@ -34,7 +34,7 @@ func sliceOf(at, lasts time.Duration) int {
 
 type statistic func([]float64) float64
 
-// quantile returns the statistic that computes quantile q. The statistic sorts its argument.
+// quantile's statistic sorts its argument.
 func quantile(q float64) statistic {
 	return func(values []float64) float64 {
 		if len(values) == 0 {

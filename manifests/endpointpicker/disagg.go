@@ -200,7 +200,6 @@ func (p *pdParameters) stages() stageNames {
 		prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
 }
 
-// former returns the decider for a document of a release without deciders.
 func (p *pdParameters) former() Decider {
 	if p.Threshold == nil || *p.Threshold == 0 {
 		return Decider{Always: true}

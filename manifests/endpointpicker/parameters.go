@@ -256,17 +256,15 @@ func (p *inFlightLoad) check() (out found) {
 	return out
 }
 
-// found collects the problems of a document, or of parameters, with fields relative to these.
+// Fields of found are relative to the document, or to the parameters.
 type found []Problem
 
-// reject adds an error about a field if wrong is true.
 func (f *found) reject(wrong bool, field, fix, problem string, args ...any) {
 	if wrong {
 		*f = append(*f, invalid(field, fix, problem, args...))
 	}
 }
 
-// noEffect adds a Warning about a field if set is true.
 func (f *found) noEffect(field string, set bool, why string) {
 	if set {
 		*f = append(*f, Problem{Warning: true, Field: field, Problem: "has no effect: " + why, Fix: "remove it"})

@@ -161,7 +161,6 @@ func Catalog() (all []TypeInfo) {
 	return all
 }
 
-// endings map suffixes of type names to roles.
 var endings = []struct {
 	ending string
 	role   Role
@@ -182,7 +181,7 @@ func guessed(name string) Role {
 	return ""
 }
 
-// misspelled returns the known type whose name is nearest to name; "" if no name is near.
+// misspelled returns "" if no name is near.
 func misspelled(name string) string {
 	best, least := "", 3
 	for _, known := range slices.Concat(Types(), keys(upstreamKinds)) {

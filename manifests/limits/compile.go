@@ -44,7 +44,7 @@ type field struct {
 	name     string
 	index    int
 	required bool
-	omits    func(reflect.Value) bool // by omitempty or omitzero in the tag
+	omits    func(reflect.Value) bool // reports whether omitempty or omitzero omits the value
 	node     *node
 }
 

@@ -25,7 +25,6 @@ const (
 	Echo = "echo" // grpc-go with its default codec, which answers every message with an empty one
 )
 
-// These pools of Ours have the same servers.
 const (
 	PoolHeaders = "ns/headers" // picks by headers alone
 	PoolPrompts = "ns/prompts" // reads prompts and knows prefixes

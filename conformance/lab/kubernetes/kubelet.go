@@ -19,8 +19,8 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, which
-// need the machine's control groups. Settings come only from --config.
+// newKubelet replaces the container manager and cadvisor by stubs, because both need the machine's
+// control groups. Settings come only from --config.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{

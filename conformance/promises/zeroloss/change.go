@@ -274,7 +274,6 @@ func rotate(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// Another Secret changes the listener's filter chain.
 func otherSecret(w *world, rng *rand.Rand) (string, error) {
 	name := pick(rng, sortedKeys(w.gateway.secure)...)
 	l := w.gateway.secure[name]

@@ -22,7 +22,7 @@ type world struct {
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// The harness has work with these during this change, besides writing files.
+	// Besides writing files, the harness must handle these lists during this change.
 	late    []*server // listed a while before they serve
 	stopped []*server // left the files
 	retired []string  // hosts that leave the files once their requests have ended
@@ -92,7 +92,6 @@ func (w *world) fresh(kind string) string {
 // sortedKeys gives a fixed order, so that choices depend on the seed alone.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// leads returns the fleets that may answer for a backend.
 func (w *world) leads(b backend, spill bool) []string {
 	switch b.kind {
 	case "service":

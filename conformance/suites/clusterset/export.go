@@ -155,7 +155,6 @@ func endpointWiring(r *run) {
 	}
 }
 
-// wired returns an error unless the entry has an address and the port of the picker's Service.
 func (r *run) wired(entry map[string]any) error {
 	if entry["routingMode"] != "EndpointMode" {
 		return fmt.Errorf("routingMode is %v", entry["routingMode"])

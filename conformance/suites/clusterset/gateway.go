@@ -137,8 +137,7 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits until the response to a chat request has the status and comes from the cluster ("":
-// any).
+// Cluster "" means any cluster.
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

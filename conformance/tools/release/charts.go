@@ -72,7 +72,6 @@ func (d *dist) chart(dir, name string) error {
 	return d.putWithParts(fmt.Sprintf("%s-%s.tgz", name, d.version), packed, images)
 }
 
-// pinValues returns the image of this release that the values name.
 func (d *dist) pinValues(values []byte) ([]byte, []string) {
 	tag := imageLine.FindSubmatch(values)
 	if tag == nil || d.digests[string(tag[1])] == "" {
