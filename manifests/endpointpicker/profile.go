@@ -37,13 +37,13 @@ type Profile struct {
 	// External are the scorers in other processes, in the order of Scorers.
 	External []*External
 	Precise  bool
-	// nil if flow control is off
+	// Flow is nil if flow control is off.
 	Flow *Flow
-	// nil if one server serves each request
+	// Disagg is nil if one server serves each request.
 	Disagg *Disagg
-	// nil if requests do not name Dynamo workers
+	// Dynamo is nil if requests do not name Dynamo workers.
 	Dynamo *Dynamo
-	// nil in a document for pools
+	// Clusters is nil in a document for pools.
 	Clusters *Clusters
 	// MaxEndpoints is maxNumOfEndpoints of the picker plugin, at least 1. Only the profile of the
 	// stage encode uses it.

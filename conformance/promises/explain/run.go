@@ -221,7 +221,7 @@ func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if len(out) == 0 { // exit status 1 is an answer
+	if len(out) == 0 { // with exit status 1 the output is still an answer
 		return e, fmt.Errorf("penstock explain: %w\n%s", err, &stderr)
 	}
 	return e, json.Unmarshal(out, &e)
