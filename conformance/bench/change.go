@@ -39,8 +39,7 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one changes a route by calling how. It returns the time from the store's commit to the last byte
-// at the proxy, and the CPU time of this process until the ACK.
+// one returns the time until the last byte at the proxy, and the CPU time until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // another listener each time
@@ -105,7 +104,6 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// catchUp passes the change of a rebuild to the incremental translator, which rebuild does not use.
 func (c *routeChanges) catchUp() error {
 	view := c.store.View()
 	return c.commit(view.Revision(), c.translator.Update(view, store.Everything(view)))
@@ -125,6 +123,6 @@ func measureCleartext(ctx context.Context, _ config, out report) error {
 	for _, d := range c.cpu {
 		sum += d
 	}
-	out("change_cleartext", "", milliseconds(sum/changes)) // the mean: garbage collection counts
+	out("change_cleartext", "", milliseconds(sum/changes)) // the mean, because garbage collection counts
 	return nil
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// probe is a Secret that no world has. The server answers a proxy's requests in order, so the
-// answer to a subscription to it proves that all earlier requests were answered.
+// probe is a Secret that no world has. Its answer proves that all earlier requests of the proxy
+// were answered, because the server answers requests in order.
 const probe = "secret/default/no-such-secret"
 
 type crowd struct {
 	proxies []*proxy.Proxy
 
-	answered atomic.Int64 // probes
-	resent   atomic.Int64 // resources other than the expected change
+	answered atomic.Int64
+	resent   atomic.Int64
 	ready    chan struct{}
-	at       time.Time // time of the last probe's answer; read after ready
+	at       time.Time // read after ready closes
 
 	mu      sync.Mutex
-	want    string // the expected resource, and the number of proxies that have it
+	want    string
 	left    int
 	arrived chan time.Time
 }
@@ -63,8 +63,6 @@ func (c *crowd) join(ctx context.Context, i int, address string, requests [][]by
 	return nil
 }
 
-// resume gathers n proxies that reconnect with their resources. It returns the time at which the
-// last proxy had all its answers.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
 	c, err := gather(ctx, address, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)))
 	if err != nil {
@@ -89,7 +87,7 @@ func (c *crowd) close() {
 			group.Go(func() error { p.Close(); return nil })
 		}
 	}
-	_ = group.Wait() // Close has no error
+	_ = group.Wait()
 }
 
 func (c *crowd) handle(r proxy.Response) {
@@ -132,7 +130,7 @@ func (c *crowd) errors() error {
 	var all []error
 	for _, p := range c.proxies {
 		if p == nil {
-			continue // it never connected
+			continue
 		}
 		if err := p.Err(); err != nil {
 			all = append(all, err)

@@ -16,8 +16,6 @@ import (
 const (
 	deadPoolServers = 3
 	deadPoolTurns   = 5
-	// deadPoolWarning is the beginning of the Warning that penstock up prints. A turn waits for it
-	// at most deadPoolLimit.
 	deadPoolWarning = "no request can be served"
 	deadPoolLimit   = 20 * time.Second
 )
@@ -64,7 +62,7 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 	if err := serving(deadPoolServers); err != nil {
 		return 0, err
 	}
-	time.Sleep(2 * deadPoolServers * time.Second) // each has answered a probe
+	time.Sleep(2 * deadPoolServers * time.Second) // each server answers a probe meanwhile
 	for _, s := range servers[1:] {
 		s.Signal(signal)
 	}
@@ -101,7 +99,7 @@ func (g *gateway) ask(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			go func() { _, _ = post(ctx, http.DefaultClient, g.url+chatPath, sameChat) }() // it may fail
+			go func() { _, _ = post(ctx, http.DefaultClient, g.url+chatPath, sameChat) }() // the request may fail
 		}
 	}
 }

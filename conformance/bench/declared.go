@@ -10,7 +10,6 @@ func havePenstock(c config) bool      { return c.penstock != "" }
 func haveEnvoy(c config) bool         { return c.penstock != "" && c.envoy != "" }
 func haveDist(c config) bool          { return c.dist != "" }
 
-// measurements lists all measurements in the order in which they run, with their figures.
 var measurements = []measurement{
 	{"one route's change among 100 and among 5,000 routes", nil, measureChange, []figure{
 		{"change_growth", "ratio", 2, "One route changes, from the store's commit to the last byte at a proxy: the " +

@@ -13,8 +13,8 @@ import (
 
 const (
 	drainStreams = 30
-	drainWords   = 100 // tokens of a stream, 50 ms apart
-	drainClients = 8   // that send short requests without a pause
+	drainWords   = 100 // tokens of a stream, sent every 50 ms
+	drainClients = 8
 )
 
 func measureDrain(ctx context.Context, c config, out report) error {
@@ -44,7 +44,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainStreams {
 		streams.Go(func() {
 			once := sync.OnceFunc(begun.Done)
-			defer once() // of a stream that fails, too
+			defer once() // also if the stream fails
 			if err := request(ctx, drainWords, once); err != nil {
 				cut.Add(1)
 				fmt.Fprintln(os.Stderr, err)
@@ -56,7 +56,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainClients {
 		load.Go(func() {
 			for loading.Err() == nil {
-				_ = request(loading, 2, nil) // new connections are refused once it ends
+				_ = request(loading, 2, nil)
 			}
 		})
 	}

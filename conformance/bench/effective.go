@@ -37,7 +37,7 @@ func measureEffective(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer p.stop()
-	const route = 0 // its backend is the one that answers
+	const route = 0
 	v := newVisitor(fmt.Sprintf("https://%s:%d/v1", w.Host(route), size.Port), size.Port)
 	if err := v.served(ctx, p); err != nil {
 		return fmt.Errorf("%w; its output:\n%s", err, p.output())
@@ -57,7 +57,6 @@ func measureEffective(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// answer serves HTTP at the endpoints of the first backend.
 func answer(w *world.World) (stop func(), err error) {
 	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		ReadHeaderTimeout: timeout}
@@ -67,13 +66,11 @@ func answer(w *world.World) (stop func(), err error) {
 			_ = s.Close()
 			return nil, err
 		}
-		go func() { _ = s.Serve(l) }() // ends with stop
+		go func() { _ = s.Serve(l) }()
 	}
 	return func() { _ = s.Close() }, nil
 }
 
-// visitor is a client with one connection to an Envoy. It reads the revision of a route from the
-// header world.RevisionHeader of responses.
 type visitor struct {
 	client http.Client
 	url    string
@@ -87,7 +84,7 @@ func newVisitor(url string, port int32) *visitor {
 			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
 			},
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a temporary certificate
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		},
 	}}
 }
@@ -107,8 +104,6 @@ func (v *visitor) served(ctx context.Context, p *plane) error {
 	})
 }
 
-// effective saves a revision, and sends requests one after the other until a response has it. It
-// returns the time from the save to that response.
 func (v *visitor) effective(ctx context.Context, revision int, save func() error) (time.Duration, error) {
 	begin := time.Now()
 	if err := save(); err != nil {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// endedPools are the measured pools. Pool same sends a prompt to the same server each time. Pool
-// full has room for one request; it spills other requests to pool spare.
+// The pool same hashes prompts to servers. The pool full has room for one request, and spills other
+// requests to the pool spare.
 var endedPools = []struct {
 	name     string
 	servers  int
-	takes    time.Duration // for each request
+	takes    time.Duration
 	requests int
 	policy   string
 }{
@@ -79,14 +79,13 @@ func endedServer(takes time.Duration) *httptest.Server {
 	}))
 }
 
-// same sends the request sameChat to a pool, and returns the address of the server that answered.
 func (g *gateway) same(ctx context.Context, pool string) (by string, err error) {
 	answer, err := post(ctx, http.DefaultClient, g.url+pool, sameChat)
 	return string(answer), err
 }
 
-// lag returns how long a request to pool any counts as in flight after its client has the whole
-// response: until /debug/picks shows that it has ended.
+// lag returns how long a request to the pool any counts as in flight after its client has the whole
+// response.
 func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	if _, err := g.same(ctx, "any"); err != nil {
@@ -101,7 +100,6 @@ func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// outcome reports whether the last pick is later than begin, and its request has ended.
 func (g *gateway) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	page, err := g.page(ctx, "/debug/picks?pool=default/any&last=1")
 	if err != nil {
@@ -119,10 +117,8 @@ func (g *gateway) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	return len(found.Picks) > 0 && found.Picks[0].Outcome.Ended && found.Picks[0].Time.After(begin), nil
 }
 
-// elsewhere sends n requests, one after the other. It counts the requests that are not answered by
-// the server that answered the first request.
 func (g *gateway) elsewhere(ctx context.Context, pool string, n int) (others int, err error) {
-	time.Sleep(100 * time.Millisecond) // the pool is idle
+	time.Sleep(100 * time.Millisecond) // the pool becomes idle
 	var first string
 	for i := range n {
 		by, err := g.same(ctx, pool)

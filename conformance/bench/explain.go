@@ -12,7 +12,6 @@ import (
 
 const explainForms = 20_000
 
-// seedOf returns the seed in an environment variable. Without one, the seed is the day.
 func seedOf(variable string) (uint64, error) {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -25,7 +24,6 @@ func seedOf(variable string) (uint64, error) {
 	return seed, nil
 }
 
-// measureExplain compares penstock explain with Envoy. The seed is $EXPLAIN_SEED, or the day.
 func measureExplain(ctx context.Context, c config, out report) error {
 	seed, err := seedOf("EXPLAIN_SEED")
 	if err != nil {

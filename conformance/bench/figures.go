@@ -15,22 +15,21 @@ import (
 )
 
 type measurement struct {
-	what    string            // for progress
-	needs   func(config) bool // nil: nothing
+	what    string
+	needs   func(config) bool
 	run     func(context.Context, config, report) error
 	figures []figure
 }
 
-// figure is a name with its meaning. "NAME.PART" is a part of the figure NAME.
+// figure declares a figure. A figure named "NAME.PART" is a part of the figure NAME.
 type figure struct {
 	name, unit string
-	limit      float64 // the project's own target, the largest acceptable value; none: negative
+	limit      float64 // largest acceptable value; none if negative
 	about      string
 }
 
 const none = -1
 
-// report receives a figure of a measurement. part may be empty.
 type report func(name, part string, value float64)
 
 func (m measurement) gives(chosen *regexp.Regexp) bool {
@@ -110,7 +109,6 @@ func round(v float64) float64 {
 	return out
 }
 
-// percentile sorts a list and returns its percentile; 0 if the list is empty.
 func percentile[T ~int64 | ~float64](list []T, percent int) T {
 	if len(list) == 0 {
 		return 0
@@ -125,6 +123,6 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func cpuTime() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for invalid arguments only
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // an error means invalid arguments
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -14,21 +14,19 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv is the environment variable that makes this program a follower. Its value is the
-// address of the control plane.
+// followerEnv makes this program a follower of the control plane at the address in this variable.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
 // follower is a proxy in another process, so that the CPU time of this process is the control
-// plane's alone. (A response costs the client as much CPU as the server.)
+// plane's alone.
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival
-	have    atomic.Int64 // resources
+	have    atomic.Int64
 	done    chan struct{}
-	err     error // why it ended; read after done
+	err     error // why the follower ended; read after done closes
 }
 
-// arrival is a response that the follower has read to the last byte, and acknowledged.
 type arrival struct {
 	url  string
 	have int64
@@ -65,7 +63,7 @@ func (f *follower) read(out io.Reader) error {
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // after arrived has it: complete's callers may drop the arrivals of all resources
+		f.have.Store(a.have) // callers of complete may drop the arrivals of all resources
 	}
 	return lines.Err()
 }
@@ -107,7 +105,7 @@ func (f *follower) drop() {
 }
 
 func (f *follower) close() {
-	_ = f.cmd.Process.Kill() // it may have ended
+	_ = f.cmd.Process.Kill() // the process may have ended
 	<-f.done
 }
 

@@ -11,30 +11,27 @@ import (
 	"time"
 )
 
-// The simulated servers tokenize one prompt after the other before they send headers, as engines
-// do. A prompt has 100 KB, which are frozenTokens tokens. Tokenizing it takes 0.1 s.
+// The servers tokenize one prompt after the other before they send headers, as engines do. A prompt
+// of 100 KB has frozenTokens tokens.
 const (
 	frozenServers   = 3
 	frozenTokens    = 11_000
 	frozenTokenizer = 110_000.0 // tokens a second
 	frozenFull      = frozenServers * frozenTokenizer / frozenTokens
-	// frozenLearn is the number of streams that each server gets first. The picker needs fewer to
-	// learn how long headers take.
+	// Each server first gets frozenLearn streams, more than the picker needs to learn how long
+	// headers take.
 	frozenLearn = 130
-	frozenLast  = 20 * time.Second // how long clients send then
-	frozenLate  = 3 * time.Second  // after which a first token is late
+	frozenLast  = 20 * time.Second
+	frozenLate  = 3 * time.Second
 )
 
-// freezing is penstock up and its Envoy, in front of simulated servers.
 type freezing struct {
 	*gateway
 	servers []*program
-	sent    int // prompts so far
+	sent    int
 	stop    func()
 }
 
-// startFreezing starts a freezing with this value of picker.headersTimeout. It returns once the
-// picker has had the streams that it learns from.
 func startFreezing(ctx context.Context, c config, headersTimeout string) (*freezing, error) {
 	servers, ports, stopServers, err := startServers(c, frozenServers, "--tokenizer-rate", fmt.Sprint(frozenTokenizer),
 		"--time-to-first-token", "50ms", "--kv-cache-tokens", "100000000")
@@ -74,8 +71,7 @@ func (f *freezing) one(ctx context.Context, n int) streamed {
 		nil)
 }
 
-// send sends n streams at a constant rate: load 1 is frozenFull streams a second. It calls between
-// before each stream.
+// send sends n streams at a constant rate. Load 1 is frozenFull streams a second.
 func (f *freezing) send(ctx context.Context, load float64, n int, between func(i int)) []streamed {
 	out := make([]streamed, n)
 	var clients sync.WaitGroup
@@ -124,7 +120,7 @@ func measureFrozenWait(ctx context.Context, c config, out report) error {
 	var failed []error
 	for i, s := range list {
 		switch {
-		case s.by == "server-0": // it had begun
+		case s.by == "server-0": // server-0 began to answer before the freeze
 		case s.err != nil:
 			failed = append(failed, fmt.Errorf("stream %d of %d: %w", i, len(list), s.err))
 		default:

@@ -12,11 +12,10 @@ import (
 
 const (
 	heldOutDrawn = 6
-	// heldOutWait is the p90 wait at full load, as for fullLoad.
-	heldOutWait = 5 * time.Second
+	heldOutWait  = 5 * time.Second
 )
 
-// fullLoadOf finds the rate of full load of a source, as fullLoad defines it, to about 2 %.
+// fullLoadOf finds, to about 2 %, the rate that fullLoad would have for a source.
 func fullLoadOf(source simulation.Source) float64 {
 	waits := func(rate float64) bool {
 		var trials []simulation.Trial
@@ -45,8 +44,6 @@ func fullLoadOf(source simulation.Source) float64 {
 	return low
 }
 
-// measureHeldOut compares strategy ours with all rivals on workloads that no strategy was tuned on.
-// Some workloads are drawn at random; their seed is $DRAW_SEED, or the day.
 func measureHeldOut(ctx context.Context, _ config, out report) error {
 	seed, err := seedOf("DRAW_SEED")
 	if err != nil {

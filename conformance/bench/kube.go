@@ -26,7 +26,7 @@ type kubePlane struct {
 	*plane
 	proxy   *proxy.Proxy
 	gateway string
-	arrived chan time.Time // of each response with route configurations
+	arrived chan time.Time
 }
 
 func startKube(ctx context.Context, c config, cluster *cluster, state string) (*kubePlane, error) {
@@ -56,7 +56,7 @@ func (k *kubePlane) note(r proxy.Response) {
 	if r.URL == resource.RouteConfiguration.URL() {
 		select {
 		case k.arrived <- r.At:
-		default: // no receiver
+		default:
 		}
 	}
 }
@@ -85,12 +85,10 @@ func (k *kubePlane) has(ctx context.Context, routes int) error {
 	return err
 }
 
-// informer records when each version of the objects of one kind arrives at a watch, as at any
-// controller.
 type informer struct {
 	watch watch.Interface
 	mu    sync.Mutex
-	seen  map[string]time.Time // resourceVersion -> when
+	seen  map[string]time.Time
 	last  map[string]*unstructured.Unstructured
 }
 
@@ -99,7 +97,6 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	// The API server may end a watch at any time, and a watch with many events sooner: retry.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, o)
@@ -149,7 +146,6 @@ func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count i
 	return count
 }
 
-// kubeSize is world.Routes5000 with a Service for each route.
 var kubeSize = world.Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 443, NoPools: true}
 
 func measureKube(ctx context.Context, c config, out report) error {
@@ -200,10 +196,9 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		return err
 	}
 	defer informer.watch.Stop()
-	// First wait until the statuses of all routes are written.
 	waiting, late := context.WithTimeout(ctx, timeout)
 	defer late()
-	// Do not count more often: each count takes CPU from the control plane.
+	// Do not count more often, because a count takes CPU from the control plane.
 	if err := retry.Until(waiting, 100*time.Millisecond, func(context.Context) error {
 		if n := informer.having(accepted); n < kubeSize.Hosts {
 			return fmt.Errorf("%d routes of %d are accepted", n, kubeSize.Hosts)

@@ -46,7 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab without Penstock. Penstock runs outside of it, where it can be measured.
+// bareCluster starts a lab without Penstock, which runs outside the lab, where it can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
@@ -67,8 +67,6 @@ func bareCluster(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// inLab connects to a cluster of a lab, without a client-side rate limit, and creates the
-// namespace.
 func inLab(ctx context.Context, l *lab.Lab, config *kuberest.Config) (c *cluster, err error) {
 	c = &cluster{lab: l, kubeconfig: l.Kubeconfig(), namespace: "bench"}
 	config.QPS = -1
@@ -108,8 +106,6 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 	return err
 }
 
-// load creates the objects of a world: a GatewayClass, a Gateway with external proxies, and routes,
-// each with a Service and an EndpointSlice.
 func (c *cluster) load(ctx context.Context, w *world.World) error {
 	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
 		"metadata": map[string]any{"name": "penstock"},
@@ -145,11 +141,10 @@ func (c *cluster) load(ctx context.Context, w *world.World) error {
 	return group.Wait()
 }
 
-// clusterService returns Service b without loopback addresses, which the API server does not
-// accept.
+// The API server does not accept loopback addresses.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
-	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so the EndpointSlice is ours
+	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so that our EndpointSlice stays
 	for e := range slice.Endpoints {
 		slice.Endpoints[e].Addresses = []string{fmt.Sprintf("10.%d.%d.%d", 192+b/250, b%250, 1+e)}
 	}

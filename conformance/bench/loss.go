@@ -32,7 +32,6 @@ func measureLoss(ctx context.Context, c config, out report) error {
 	return printed(ctx, exec.Command(harness, "-penstock", penstock), out)
 }
 
-// measureMembers runs the experiments with three clusters. Without a lab there are no figures.
 func measureMembers(ctx context.Context, _ config, out report) error {
 	return printed(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab",
 		"./promises/members", "-figures"), out)
@@ -43,8 +42,7 @@ func measureHostileMembers(ctx context.Context, _ config, out report) error {
 		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), out)
 }
 
-// printed runs a command that prints figures. It copies all other lines to standard error: if
-// requests failed, these lines state how to repeat the run.
+// printed copies lines that are no figures to standard error.
 func printed(ctx context.Context, cmd *exec.Cmd, out report) error {
 	cmd.Stderr, cmd.SysProcAttr = os.Stderr, process.Attributes()
 	pipe, err := cmd.StdoutPipe()

@@ -32,7 +32,7 @@ func main() {
 	flag.StringVar(&c.dist, "dist", "",
 		"folder of a release that make release wrote, for its figures; empty omits them")
 	flag.Parse()
-	err := os.Setenv("ENVOY", c.envoy) // for penstock up
+	err := os.Setenv("ENVOY", c.envoy)
 	if err == nil {
 		err = measure(ctx, *run, c)
 	}
@@ -47,7 +47,6 @@ type config struct {
 	labs, picker, clusters          bool
 }
 
-// measure runs the selected measurements, one after the other. A failure does not stop the others.
 func measure(ctx context.Context, run string, c config) error {
 	chosen, err := regexp.Compile(run)
 	if err != nil {
@@ -70,7 +69,7 @@ func measure(ctx context.Context, run string, c config) error {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", name, err)
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s: done in %s\n", name, time.Since(start).Round(100*time.Millisecond))
-		debug.FreeOSMemory() // memory of one figure must not slow the next
+		debug.FreeOSMemory() // memory of one measurement must not slow the next one
 	}
 	fmt.Fprintf(os.Stderr, "bench: load average before %s, after %s\n", before, load())
 	if failed > 0 {

@@ -28,14 +28,14 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// simulatedMember plays another cluster of the set in this process. It publishes exports over real
-// mTLS streams, and has no Envoys.
+// simulatedMember is another cluster of the set, in this process. It publishes exports over mTLS,
+// and has no Envoys.
 type simulatedMember struct {
 	name       string
 	listener   net.Listener
 	federation *federation.Federation
 	bundle     []byte
-	sent       *atomic.Int64 // bytes to subscribers
+	sent       *atomic.Int64
 	stop       func()
 }
 
@@ -44,7 +44,6 @@ type counted struct {
 	sent *atomic.Int64
 }
 
-// Accept implements net.Listener.
 func (c counted) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	return countedConn{conn, c.sent}, err
@@ -55,15 +54,12 @@ type countedConn struct {
 	sent *atomic.Int64
 }
 
-// Write implements net.Conn.
 func (c countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.sent.Add(int64(n))
 	return n, err
 }
 
-// simulate starts a member that exports this many pools with ten endpoints each. The number
-// determines its names and addresses.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue(m.name, federation.ProcessPath)
@@ -118,7 +114,6 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	return m, nil
 }
 
-// issue returns a certificate for a SPIFFE ID, and the certificate of its CA.
 func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error) {
 	ca, err := pki.NewAuthority(domain, time.Now())
 	if err != nil {
@@ -132,8 +127,6 @@ func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error
 	return &own, ca.Certificate, err
 }
 
-// importer is a penstock serve that imports the exports of simulated members. No route names an
-// import.
 type importer struct {
 	*plane
 	files  string
@@ -142,7 +135,6 @@ type importer struct {
 	stop   func()
 }
 
-// offered is the commit of an Offer (an export of a member) in the importer's store.
 type offered struct {
 	name string
 	at   time.Time
@@ -173,8 +165,6 @@ func newImporter(ctx context.Context, c config) (i *importer, err error) {
 	return i, nil
 }
 
-// identify waits until the importer is ready to be a member, and reads its entry for the
-// ClusterSets of other members.
 func (i *importer) identify(ctx context.Context, state string) error {
 	return eventually(ctx, func() error {
 		raw, err := os.ReadFile(filepath.Join(state, "cluster", "member.yaml"))
@@ -209,7 +199,6 @@ func writeClusterSet(dir, cluster string, members []*simulatedMember) error {
 	return world.Commit(dir, "set.yaml")
 }
 
-// follow reads the Offers that the importer's store commits, from now on.
 func (i *importer) follow(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock/debug/store/Offer?watch", nil)
 	if err != nil {
@@ -247,8 +236,6 @@ func (i *importer) join(members []*simulatedMember) error {
 	return writeClusterSet(i.files, i.self.Name, members)
 }
 
-// wait waits until the importer's store has n different Offers, and returns the time of the last
-// commit.
 func (i *importer) wait(ctx context.Context, n int) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

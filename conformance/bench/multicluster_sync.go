@@ -39,7 +39,7 @@ func measureSync(ctx context.Context, c config, out report) error {
 	var plain *plainStreams
 	defer func() { plain.stop() }()
 	var ours, streams []time.Duration
-	var bytes int64 // that members send
+	var bytes int64
 	for range syncTurns {
 		took, err := syncOnce(ctx, c, members)
 		if err != nil {
@@ -66,8 +66,8 @@ func measureSync(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// syncOnce starts an importer. It returns the time from the ClusterSet with all members to the last
-// endpoint in the importer's store.
+// syncOnce returns the time from the ClusterSet with all members to the last endpoint in the
+// importer's store.
 func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.Duration, error) {
 	i, err := newImporter(ctx, c)
 	if err != nil {
@@ -85,12 +85,9 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.D
 	return at.Sub(start), err
 }
 
-// readerEnv is the environment variable that makes this program read plainStreams. Its value has
-// their addresses.
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers. Each sends the same number of bytes over mTLS to a client in another
-// process.
+// plainStreams are servers that each send the same number of bytes over mTLS.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server
@@ -133,7 +130,6 @@ func (p *plainStreams) stop() {
 	}
 }
 
-// read returns how long another process takes to read all streams.
 func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error) {
 	cmd, err := again(readerEnv + "=" + strings.Join(p.addresses, ","))
 	if err != nil {
@@ -170,7 +166,6 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 	return took, errors.Join(err, cmd.Wait())
 }
 
-// runReader waits for a line on standard input, and then reads the streams of the servers.
 func runReader(addresses string) error {
 	cert, _, err := issue("reader", "/x")
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// neighbour is a penstock up with a small route. Another namespace may have the largest HTTPRoutes
-// there.
+// neighbour is a penstock up with a small route, beside another namespace's largest HTTPRoutes.
 type neighbour struct {
 	*plane
 	files    string
@@ -23,8 +22,8 @@ type neighbour struct {
 }
 
 const (
-	largest          = 100 // HTTPRoutes of the other namespace
-	neighbourChanges = 300 // of the small route in each place
+	largest          = 100
+	neighbourChanges = 300
 )
 
 func measureNeighbour(ctx context.Context, c config, out report) error {
@@ -124,8 +123,7 @@ spec:
 }
 
 // largeRoute returns one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16
-// headers and 16 query parameters each. Every other route has regular expressions. Penstock gives
-// Envoy as many of them as the budgets allow.
+// headers and 16 query parameters each. Every other route has regular expressions.
 func largeRoute(i int, listener string) string {
 	var b strings.Builder
 	kind := []string{"RegularExpression", "Exact"}[i%2]

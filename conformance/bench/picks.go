@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	pickModels      = 10 // model servers of the pool
-	pickConnections = 6  // of clients: enough to keep one worker of Envoy busy
-	pickProcessors  = 2  // that each server of picks may use
+	pickModels      = 10
+	pickConnections = 6 // connections of clients: enough to keep one worker of Envoy busy
+	pickProcessors  = 2 // GOMAXPROCS of each server of picks
 )
 
 type pickers struct {
@@ -120,8 +120,6 @@ func (p *pickers) close() {
 	}
 }
 
-// requests returns one chat completion of size bytes for each connection. The ends of the prompts
-// differ between connections and between turns.
 func requests(route string, size, turn int) (list [][]byte) {
 	for i := range pickConnections {
 		list = append(list, picks.Request(route, picks.Chat(size, turn*pickConnections+i)))
@@ -131,15 +129,14 @@ func requests(route string, size, turn int) (list [][]byte) {
 
 type saturation struct {
 	clients picks.Clients
-	size    int // of a request, in bytes
+	size    int
 	turns   int
-	lasts   time.Duration // a turn
-	settle  time.Duration // after a turn, before the CPU is read
+	lasts   time.Duration
+	settle  time.Duration
 	cpu     func(route string) (used time.Duration, err error)
 }
 
-// costs saturates the Envoy in turns, with requests of one route in each turn. It returns the CPU
-// time of one request of each route, in microseconds.
+// costs returns the CPU time of one request of each route, in microseconds.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
 	used, answered, costs := map[string]time.Duration{}, map[string]int64{}, map[string]float64{}
 	for turn := range s.turns + 1 {
@@ -157,7 +154,7 @@ func (s saturation) costs(ctx context.Context, routes ...string) (map[string]flo
 			if err != nil {
 				return nil, err
 			}
-			if turn > 0 { // the first one warms
+			if turn > 0 { // the first turn warms the caches
 				used[route] += after - before
 				answered[route] += n
 			}

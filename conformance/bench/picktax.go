@@ -61,7 +61,7 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 		size:    1 << 10,
 		// Turns are short, because the speed of a shared core drifts by a third within seconds.
 		turns: 24, lasts: 500 * time.Millisecond,
-		settle: 200 * time.Millisecond, // until Envoy has sent the access log
+		settle: 200 * time.Millisecond, // Envoy sends the access log meanwhile
 	}
 	routes := []string{"headers", "prompts", "service"}
 	if err := g.serves(ctx, func() error {

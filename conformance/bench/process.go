@@ -22,7 +22,6 @@ type program struct {
 	log string
 }
 
-// start runs a program until stop, or until this process ends.
 func start(path string, args ...string) (*program, error) { return startWith(nil, path, args...) }
 
 func startWith(env []string, path string, args ...string) (*program, error) {
@@ -31,7 +30,7 @@ func startWith(env []string, path string, args ...string) (*program, error) {
 		return nil, err
 	}
 	p := &program{log: log.Name()}
-	_ = log.Close() // nothing is written to it
+	_ = log.Close()
 	if p.Process, err = process.Start(filepath.Base(path), p.log, path, env, args...); err != nil {
 		_ = os.Remove(p.log)
 		return nil, err
@@ -49,8 +48,6 @@ func again(variable string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// runIfChild returns at once unless the environment variable is set. Then it runs f with the value
-// and ends this process.
 func runIfChild(variable string, f func(value string) error) {
 	value := os.Getenv(variable)
 	if value == "" {
@@ -64,18 +61,18 @@ func runIfChild(variable string, f func(value string) error) {
 }
 
 func (p *program) output() string {
-	text, _ := os.ReadFile(p.log) // it exists until stop
+	text, _ := os.ReadFile(p.log)
 	return string(text)
 }
 
 func (p *program) stop() {
-	_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+	_ = p.Stop(10 * time.Second)
 	_ = os.Remove(p.log)
 }
 
 func (p *program) cpu() (time.Duration, error) { return cpuOf(p.PID()) }
 
-// cpuOf returns the CPU time of a process so far. /proc counts hundredths of a second.
+// cpuOf returns the CPU time of a process. /proc counts hundredths of a second.
 func cpuOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -119,10 +116,9 @@ func (p *program) rss() (float64, error) {
 
 type plane struct {
 	*program
-	api http.Client // for the socket in the state folder
+	api http.Client
 }
 
-// startPlane starts penstock serve or up and does not wait for it.
 func startPlane(c config, command, files, state string, args ...string) (*plane, error) {
 	args = append([]string{command, "-f", files, "--state", state, "--picker", "127.0.0.1:0", "--log-level", "warn"},
 		args...)

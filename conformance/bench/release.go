@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// releaseArchive returns the archive of this machine's platform, and the version in its name.
 func releaseArchive(dist string) (path, version string, err error) {
 	end := "-" + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-*"+end))
@@ -24,8 +23,6 @@ func releaseArchive(dist string) (path, version string, err error) {
 	return found[0], strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "penstock-"), end), nil
 }
 
-// releasedPlatforms lists the platforms that have an archive, in the form of PLATFORMS for make
-// release.
 func releasedPlatforms(dist, version string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-"+version+"-*.tar.gz"))
 	if err != nil {
@@ -39,8 +36,7 @@ func releasedPlatforms(dist, version string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// measureSame builds the release again, later, in a clone in another folder, with another umask and
-// another time zone. $WHEELS is the folder of Envoy's wheels.
+// measureSame builds the release again in another folder, with another time, umask and time zone.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -85,14 +81,13 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 	return nil
 }
 
-// differingBytes returns the number of bytes in which the files of two folders differ, and the
-// number of files. It ignores signatures. A file that only one folder has differs in all its bytes.
+// differingBytes ignores signatures. A file that only one folder has differs in all its bytes.
 func differingBytes(a, b string) (differing, files int, err error) {
 	names := map[string]bool{}
 	for _, dir := range []string{a, b} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && !strings.HasSuffix(path, ".sig") {
-				name, _ := filepath.Rel(dir, path) // path is below dir
+				name, _ := filepath.Rel(dir, path)
 				names[name] = true
 			}
 			return err
@@ -126,14 +121,14 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart unpacks the archive and runs its demo until the streamed answer. The demo has
-// loopback alone, and finds neither Go, nor another Envoy, nor this user's files.
+// measureStart runs a demo that has loopback alone, and finds neither Go, nor another Envoy, nor
+// this user's files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "rel") // short: sockets are below it
+	dir, err := os.MkdirTemp("", "rel") // paths of sockets have a maximum length
 	if err != nil {
 		return err
 	}
@@ -163,8 +158,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated starts a program that has loopback alone and no Go. It runs in the folder home,
-// outside of source trees, which may have an Envoy.
+// startIsolated runs a program with loopback as its only network, without Go, and outside of source
+// trees, which may have an Envoy.
 func startIsolated(home, program string, args ...string) (*program, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {

@@ -22,14 +22,12 @@ import (
 
 const timeout = 3 * time.Minute
 
-// translation is the configuration of penstock serve, without addresses.
 var translation = translator.Config{
 	Controller: "penstock.dev/gateway-controller", AnyClass: true,
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is the part of a control plane from the store to the ADS server, in this process. It is built
-// as in cmd/penstock/internal/app.
+// rig is the part of a control plane from the store to the ADS server.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -65,7 +63,7 @@ func serve(s *grpc.Server) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() { _ = s.Serve(l) }() // ends when the server is stopped
+	go func() { _ = s.Serve(l) }()
 	return l.Addr().String(), nil
 }
 
@@ -86,7 +84,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild is like change, but translates everything. The cache finds the differences.
+// rebuild is like change, but translates everything.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {

@@ -10,10 +10,8 @@ import (
 )
 
 const (
-	// rest is the time between the last load on a process and reading its memory.
 	rest    = 5 * time.Second
 	streams = 1000
-	// idleFor is the time over which idle CPU is measured.
 	idleFor = 20 * time.Second
 )
 
@@ -90,7 +88,6 @@ func resourcesOf(size world.Size) (int, error) {
 	return len(r.translator.Resources(world.Gateway)), nil
 }
 
-// coldStart starts penstock serve, and returns when a proxy has want resources.
 func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have,
 	*plane, error) {
 	start := time.Now()
@@ -142,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func idle(ctx context.Context, p *plane, out report) error {
-	rss, err := memoryAtRest(ctx, p) // memory of the storm is returned first
+	rss, err := memoryAtRest(ctx, p) // memoryAtRest waits until memory of the storm is returned
 	if err != nil {
 		return err
 	}

@@ -16,32 +16,27 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// The figures sim_* compare picking strategies by simulation (package picker/simulation) in virtual
-// time, independent of the machine. Each is a mean of drawings of a workload; all strategies get
-// the same arrivals.
+// The figures sim_* compare picking strategies in virtual time (package picker/simulation). Each
+// figure is a mean of drawings of a workload; all strategies get the same arrivals.
 
 const (
 	drawings = 5
-	// requestsDrawn is the number of requests in a drawing. The first fifth of its time only fills
-	// the caches.
+	// The first fifth of a drawing's time only fills the caches.
 	requestsDrawn = 8000
 	requestsTrace = 6000
 	ours          = "load"
-	// reference is strategy load with exact knowledge of the servers. The tables show it, but it is
-	// not a rival.
+	// reference is strategy load with exact knowledge of the servers. It is not a rival.
 	reference = "reference"
 )
 
 // fullLoad is 100 % load of 8 servers by workload, in requests a second. At this rate, with
-// strategy reference, a server begins 90 % of the requests within 5 s of their arrival (mean of 5
+// strategy reference, servers begin 90 % of the requests within 5 s of their arrival (mean of 5
 // drawings).
 var fullLoad = map[string]float64{
 	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61,
 	"conversation-spread": 5.61,
 }
 
-// sources returns the generated workloads, the trace, and the trace with the requests of each
-// timestamp spread until the next timestamp.
 func sources() ([]simulation.Source, error) {
 	trace, err := readTrace()
 	if err != nil {
@@ -64,7 +59,7 @@ func readTrace() (*simulation.Workload, error) {
 	return simulation.ReadTrace("mooncake_conversation.jsonl", lines)
 }
 
-// means are the results of one strategy, each a mean of the drawings. Times are in seconds.
+// means are one strategy's means of the drawings. Times are in seconds.
 type means struct{ p50, p90, endToEnd, hits float64 }
 
 func meansOf(summaries []simulation.Summary) (m means) {
@@ -90,7 +85,6 @@ func strategy(name string) simulation.Strategy {
 	return s[0]
 }
 
-// plays simulates drawings of a source in each scenario, and returns each scenario's means.
 func plays(source simulation.Source, rate float64, scenarios ...simulation.Scenario) []means {
 	var trials []simulation.Trial
 	drawn := simulation.Drawings(simulation.Scenario{}, source, rate, drawings)
@@ -108,7 +102,6 @@ func plays(source simulation.Source, rate float64, scenarios ...simulation.Scena
 	return out
 }
 
-// playAll simulates drawings of a source with each named strategy, on equal servers.
 func playAll(source simulation.Source, rate float64, server simulation.ServerConfig, names ...string,
 ) map[string]means {
 	var scenarios []simulation.Scenario
@@ -151,9 +144,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureDocs compares strategy ours with rivals that read prefixes, for prompts about shared
-// documents. First each cache has room for half of the documents, then all caches together for each
-// document once.
+// In measureDocs, first each cache has room for half of the documents, then all caches together for
+// each document once.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {
@@ -163,7 +155,7 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 	half, once := 0.0, 0.0
 	for _, load := range loads[:2] {
 		for _, caches := range []struct {
-			blocks int // of a server; 0: the default
+			blocks int // blocks in a server's cache; 0 is the default
 			full   float64
 			worst  *float64
 		}{{0, fullLoad[source.Name], &half}, {400, 33.3, &once}} {

@@ -24,8 +24,6 @@ func speedSources() ([]simulation.Source, error) {
 	}), err
 }
 
-// measureSpeeds compares the rates that the picker learns with the servers' rates. It also compares
-// TTFT with learned rates and with known rates.
 func measureSpeeds(ctx context.Context, _ config, out report) error {
 	all, err := speedSources()
 	if err != nil {
@@ -53,8 +51,7 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// rateError returns the median error of the learned rates in all drawings, in percent. A rate that
-// was not learned counts as an error of 100 %.
+// rateError is a median in percent. A rate that was not learned counts as 100 %.
 func rateError(s simulation.Scenario, source simulation.Source, rate float64) float64 {
 	learned := make([][]float64, drawings)
 	drawn := simulation.Drawings(s, source, rate, drawings)

@@ -16,12 +16,11 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// gateway is penstock up and its Envoy, with a Gateway of one HTTP listener and further objects.
 type gateway struct {
 	*plane
 	files string
 	port  int32
-	url   string // of the listener, with a slash at its end
+	url   string // ends with a slash
 	close func()
 }
 
@@ -34,8 +33,7 @@ spec:
   listeners: [{name: http, port: %d, protocol: HTTP}]
 `
 
-// startGateway starts penstock up with objects, each of which begins with "---". It does not wait
-// until the gateway serves.
+// startGateway does not wait until the gateway serves. Each of the objects begins with "---".
 func startGateway(c config, objects string, args ...string) (*gateway, error) {
 	port, err := freePort()
 	if err != nil {
@@ -134,7 +132,6 @@ func freePort() (int32, error) {
 	return int32(port), err
 }
 
-// exchange sends a request and reads the response. A status of 400 or more is an error.
 func exchange(client *http.Client, req *http.Request) (header http.Header, body []byte, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -179,13 +176,13 @@ const (
 )
 
 type streamed struct {
-	first time.Duration // until the first byte of the body
-	by    string        // the simulated server that sent headers
+	first time.Duration
+	by    string // the simulated server that sent headers
 	err   error
 }
 
-// stream sends a streamed chat completion with the given fields to the gateway at a URL. begun, if
-// not nil, is called at the first event.
+// stream sends a streamed chat completion with the JSON members fields. It calls begun at the first
+// event.
 func stream(ctx context.Context, url, fields string, begun func()) (s streamed) {
 	req, err := jsonRequest(ctx, url+chatPath, `{"model": "sim-model", "stream": true, `+fields+`}`)
 	if err != nil {
@@ -211,7 +208,7 @@ func stream(ctx context.Context, url, fields string, begun func()) (s streamed) 
 			}
 		}
 		if lines.Text() == "data: [DONE]" {
-			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection can be used again
+			_, _ = io.Copy(io.Discard, resp.Body)
 			return s
 		}
 	}

@@ -16,8 +16,6 @@ import (
 
 const uploadsRequests = 3000
 
-// uploaded is a penstock up with two routes to different pools. One route holds bodies until the
-// name of the model is known.
 type uploaded struct {
 	*gateway
 	client http.Client
@@ -35,7 +33,7 @@ func measureUploads(ctx context.Context, c config, out report) error {
 		}
 		defer u.close()
 	}
-	for range uploadsRequests / 10 { // warms both
+	for range uploadsRequests / 10 {
 		attacked.request(ctx)
 		calm.request(ctx)
 	}

@@ -28,17 +28,14 @@ metadata: {name: clients}
 spec: {targetRefs: [{kind: Gateway, name: gw}], apiKeys: {}}
 `
 
-// metered is a Gateway that demands API keys, in front of simulated servers, which count tokens
-// themselves.
 type metered struct {
 	*gateway
 	c     config
 	ports []int
 }
 
-// measureUsage compares the tokens in the rows of penstock usage with the servers' counters: for
-// streams that report no usage, then for answers that report it and so correct the estimates, then
-// again for streams that report none.
+// measureUsage sends streams without reported usage, then requests with reports, which correct the
+// estimates, then streams without reports again.
 func measureUsage(ctx context.Context, c config, out report) error {
 	_, ports, stop, err := startServers(c, 2, "--prefix-caching", "--model", "llama")
 	if err != nil {
@@ -54,7 +51,7 @@ func measureUsage(ctx context.Context, c config, out report) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, part := range []struct {
 		owner, name, rows string
-		kinds             []string // members of the bodies, in turns
+		kinds             []string // JSON members of the bodies, used in turn
 	}{
 		{"estimated", "estimated", "estimated_rows", []string{`"stream": true, `}},
 		{"reported", "", "rows", []string{"", `"stream": true, "stream_options": {"include_usage": true}, `}},
@@ -70,8 +67,6 @@ func measureUsage(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// measure sends requests of an owner. It returns the tokens in the owner's rows, divided by the
-// tokens that the servers counted.
 func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds []string) (float64, error) {
 	made, err := exec.CommandContext(ctx, m.c.penstock, "keys", "create", owner, "-f", m.files).Output()
 	if err != nil {
@@ -128,8 +123,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 	return tokens / (last - first), err
 }
 
-// words returns n words of 4.3 bytes on average, with the space, like tokens of English text. The
-// simulated servers count words as tokens.
+// A word and its space have 4.3 bytes on average, like a token of English text. The simulated
+// servers count words as tokens.
 func words(r *rand.Rand, n int) string {
 	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
 		"one had by model request server answer which token")

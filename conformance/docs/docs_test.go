@@ -60,7 +60,7 @@ func TestDocs_PagesAreShort(t *testing.T) {
 
 func TestDocs_PagesHaveTheirSections(t *testing.T) {
 	for _, p := range tasks(t) {
-		if looked(p) || p.Name == "why-errors" { // why-errors is one table of errors
+		if looked(p) || p.Name == "why-errors" { // why-errors consists of one table
 			continue
 		}
 		for _, want := range []string{"Steps", "Check", "When it goes wrong", "Limits", "See also"} {
@@ -153,7 +153,7 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	anchors := map[string][]string{} // by path from the root
+	anchors := map[string][]string{} // keys are paths from the root
 	for _, p := range pages {
 		anchors[p.Name+".md"] = slugs(p.Headings)
 	}

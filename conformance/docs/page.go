@@ -13,7 +13,7 @@ import (
 
 // Page is one Markdown file.
 type Page struct {
-	Name     string // of the file, without .md
+	Name     string // file name without .md
 	Text     string
 	Blocks   []Block
 	Prose    []string // paragraphs and items of lists; neither headings nor tables
@@ -22,7 +22,7 @@ type Page struct {
 
 // Block is one fenced block of a page.
 type Block struct {
-	Line int // of its first fence
+	Line int // line of the first fence
 	Lang string
 	Tag  string // test, lab, engines or shown
 	Arg  string // the file's name, or (reason)
@@ -32,7 +32,7 @@ type Block struct {
 // Root is the path of the repository from the folder of a package in conformance.
 const Root = "../.."
 
-// Pages reads the folder docs, in the order of names.
+// Pages reads the pages of the folder docs, sorted by name.
 func Pages() ([]Page, error) {
 	files, err := filepath.Glob(filepath.Join(Root, "docs", "*.md"))
 	if err == nil && len(files) == 0 {
@@ -52,8 +52,8 @@ func Pages() ([]Page, error) {
 	return pages, nil
 }
 
-// All reads every page for users: the folders docs and docs/reference, the pages at the root, and
-// conformance/README.md. Their names are paths from the root, without .md.
+// All reads every page for users: docs, docs/reference, the root, and conformance/README.md. Names
+// are paths from the root, without .md.
 func All() ([]Page, error) {
 	var pages []Page
 	for _, folder := range []string{"docs", "docs/reference", ".", "conformance"} {
@@ -78,7 +78,7 @@ var (
 	item    = regexp.MustCompile(`^ *([-*]|\d+\.) `)
 )
 
-// Parse reads the text of a page. A fence is a line that begins with three backquotes.
+// Parse parses a page. A fence is a line that begins with three backquotes.
 func Parse(name, text string) Page {
 	p := Page{Name: name, Text: text}
 	var block *Block
@@ -136,7 +136,7 @@ func Match(shown, output string) bool {
 		quoted := regexp.QuoteMeta(strings.TrimRight(line, " \r\n"))
 		pattern.WriteString(strings.ReplaceAll(quoted, `\.\.\.`, ".*") + ` *\n`)
 	}
-	output = strings.TrimSpace(strings.ReplaceAll(output, "\r\n", "\n")) + "\n" // curl -D prints headers as they are
+	output = strings.TrimSpace(strings.ReplaceAll(output, "\r\n", "\n")) + "\n" // curl -D prints headers with \r\n
 	matched, err := regexp.MatchString(`\A`+pattern.String()+`\z`, output)
 	return err == nil && matched
 }

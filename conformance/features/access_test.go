@@ -181,7 +181,7 @@ func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.path, got, c.want)
 		}
 	}
-	s.write("access.yaml", with("pool")) // every route to the pool
+	s.write("access.yaml", with("pool")) // the policy for the pool gates every route to it
 	s.Eventually("the team's policy is gone", func() error {
 		got := s.outcome("/team", bearer(bob)...)
 		return because(got == "200", got)

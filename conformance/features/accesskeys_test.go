@@ -124,7 +124,7 @@ func TestAccessKeys_NoOtherModelByHeaderOrBody(t *testing.T) {
 			t.Errorf("explain %v: %s", args, got)
 		}
 	}
-	s.write("accesskeys.yaml", with("gate")) // a policy that does not read models
+	s.write("accesskeys.yaml", with("gate")) // the policy does not read models
 	s.becomes("a policy without byModel", "403 model_not_permitted",
 		func() string { return s.result("/", llama, secret("narrow")...) })
 }
@@ -199,7 +199,7 @@ func TestAccessKeys_NoOtherPoolBySpillImportServiceOrListenerSet(t *testing.T) {
 		{"//other", "chat", denied}, {"/./other", "chat", denied}, {"/%6fther", "chat", denied},
 	} {
 		if c.path == "/redirect" {
-			continue // the client follows it
+			continue // the client follows the redirect
 		}
 		if got := s.result(c.path, question, secret(c.key)...); got != c.want {
 			t.Errorf("%s with key %s: %s, want %s", c.path, c.key, got, c.want)
@@ -255,7 +255,7 @@ func TestAccessKeys_UploadIsDeniedBeforeItsBody(t *testing.T) {
 			return fmt.Sprint(got.status, " ", got.header.Get("access-control-allow-origin")) + errorText(err)
 		})
 		body := strings.Replace(preflight, "Connection: close", "Content-Length: 31457280", 1)
-		got, err := s.raw(strings.Replace(body, "/other", "", 1)) // a route without CORS
+		got, err := s.raw(strings.Replace(body, "/other", "", 1)) // this path has a route without CORS
 		if err != nil || got.status != http.StatusUnauthorized {
 			t.Errorf("an upload as preflight with %s: %d %v", part, got.status, err)
 		}

@@ -34,7 +34,7 @@ func TestDashboards_EachQueryHasData(t *testing.T) {
 		s.ports[name] = east.ports[name]
 	}
 	s.backend("broken", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet { // its health and its metrics are well
+		if r.Method != http.MethodGet { // health and metrics pages always answer
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
@@ -57,7 +57,7 @@ func TestDashboards_EachQueryHasData(t *testing.T) {
 	changes := 0
 	s.Eventually("each query has data", func() error {
 		var missing []string
-		changes++ // each is delivered to Envoy
+		changes++ // Envoy receives each change
 		s.write("dashboards.yaml", swap("/changed", fmt.Sprint("/changed-", changes)))
 		for _, d := range monitoring.Dashboards() {
 			for _, panel := range d.Panels {

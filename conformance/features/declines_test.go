@@ -152,7 +152,7 @@ func (s *site) fill(waiting float64) (free func()) {
 			return nil
 		}
 		sent++
-		all.Go(func() { _ = s.stream(ctx, "/", strings.Repeat("word ", 3000), func(string) {}) }) // it ends with ctx
+		all.Go(func() { _ = s.stream(ctx, "/", strings.Repeat("word ", 3000), func(string) {}) }) // until ctx is done
 		return fmt.Errorf("%g requests wait, want %g", now, waiting)
 	})
 	return free

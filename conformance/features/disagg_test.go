@@ -44,7 +44,7 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	prefill := s.address("prefill")
 	served(prompt("short", 8), "")
 	served(prompt("long", 400), prefill)
-	served(prompt("long", 400), "") // decode has it now
+	served(prompt("long", 400), "") // the server decode has now cached the prompt
 	// The last pick had no prefill, the one before has. Sampled picks show verdicts, which name
 	// servers too: only the label counts.
 	label := regexp.MustCompile(`(?m)^  prefill +` + regexp.QuoteMeta(prefill) + `$`)

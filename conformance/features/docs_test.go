@@ -114,11 +114,11 @@ func runPage(t *testing.T, page docs.Page, prefix []string) {
 			if next := page.Blocks[i+1:]; len(next) > 0 && next[0].Lang == "text" && next[0].Tag == "test" {
 				shown = next[0].Text
 			}
-			if shown != "" && strings.HasSuffix(strings.TrimSpace(b.Text), "&") { // it prints other lines, too
+			if shown != "" && strings.HasSuffix(strings.TrimSpace(b.Text), "&") { // such a command prints more lines
 				shown = "...\n" + shown + "...\n"
 			}
 			s.run(at, b.Text, shown)
-		case "text": // run has compared it
+		case "text": // run has compared the text
 		default:
 			s.write(at, b.Arg, b.Text)
 		}
@@ -127,11 +127,11 @@ func runPage(t *testing.T, page docs.Page, prefix []string) {
 
 type shell struct {
 	testing.TB
-	page  string // the page's folder
-	files string // where commands and outputs are
+	page  string
+	files string // folder of commands and outputs
 	input io.WriteCloser
 	ended chan struct{}
-	count int // of commands
+	count int // number of commands
 }
 
 // newShell starts a bash that ends with the test, together with everything that the page started.

@@ -20,7 +20,7 @@ import (
 type counting struct {
 	proxy *httputil.ReverseProxy
 	given atomic.Int64
-	stuck atomic.Int64 // in flight
+	stuck atomic.Int64 // requests in flight
 }
 
 func newCounting(s *site, e *engine) *counting {
@@ -121,7 +121,7 @@ func TestEngines_VLLMHung(t *testing.T) {
 				sent, failed := s.chats(ctx, c.stream, c.limit)
 				ended <- [2]int64{sent, failed}
 			}()
-			at := func(d time.Duration) { // which the measurement is defined by
+			at := func(d time.Duration) { // waits until a time of the measurement
 				select {
 				case <-time.After(d):
 				case <-ctx.Done():

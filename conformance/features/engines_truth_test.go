@@ -19,8 +19,8 @@ import (
 
 const (
 	truthRequests = 200
-	truthLoad     = 0.5 // of what the server computes, by its calibration
-	truthLone     = 0.3 // the same by lone requests, for the workload of the calibration
+	truthLoad     = 0.5 // share of the server's capacity, by its calibration
+	truthLone     = 0.3 // the same share for lone requests of the calibration
 	truthLate     = 20 * time.Millisecond
 	truthNoise    = 1.15 // the ratio of two real runs above which sim_truth has no limit
 	truthLimit    = 1.25 // 0.8 in the other direction
@@ -79,7 +79,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	for range 5 {
 		ask(fresh(512), 8)
 	}
-	pace := func(n int) time.Duration { // between two tokens, of n answers side by side
+	pace := func(n int) time.Duration { // time between two tokens of n concurrent answers
 		var paces []time.Duration
 		for range 5 {
 			var all sync.WaitGroup
@@ -136,7 +136,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 // shape describes a workload of questions about documents. tail and output are mean tokens.
 type shape struct {
 	seed            uint64
-	documents, most int // and the most blocks of a document
+	documents, most int // number of documents, and largest number of blocks of a document
 	tail, output    float64
 	load            float64
 }

@@ -341,7 +341,7 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 				})
 				for n, want := range []float64{end, headers, first} {
 					got, _ := strconv.ParseFloat(found[n+1], 64)
-					if got < want*0.9-0.01 || got > want*1.1+0.01 { // what the pick takes, beside 10 %
+					if got < want*0.9-0.01 || got > want*1.1+0.01 { // 10 %, and the time of the pick
 						return fmt.Errorf("got %v, want %v, of end, headers and first byte (%.2f, %.2f, %.2f):\n%s",
 							got, want, end, headers, first, text)
 					}

@@ -37,7 +37,7 @@ func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 	branches := []struct {
 		name, router, tokens, member string
 		routed                       bool
-		from                         string // where the worker has the token IDs from
+		from                         string // source of the worker's token IDs
 	}{
 		{"routed-key", choices, store, `,"route":true`, true, "store"},
 		{"routed-value", choices, "", `,"route":true`, true, "body"},

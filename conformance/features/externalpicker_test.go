@@ -23,8 +23,8 @@ type referencePicker struct {
 	acknowledges bool
 
 	mu     sync.Mutex
-	paths  []string // of requests that it picked for
-	served []string // the endpoints that served, from the headers of responses
+	paths  []string // paths of the requests with a pick
+	served []string // endpoints that served, by response headers
 }
 
 func (p *referencePicker) record(list *[]string, text string) {
@@ -141,7 +141,7 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	if out := s.status(); !strings.Contains(out, report) {
 		t.Errorf("the status does not report it:\n%s", out)
 	}
-	stop() // A newer release takes its place.
+	stop() // A newer release replaces the picker.
 	serving(t, s.address("epp"), &referencePicker{pick: s.address("pod-1")})
 	s.Eventually("the status does not report it any more", func() error {
 		out := s.status()
@@ -225,7 +225,7 @@ func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.server("pod-1", "--time-to-first-token", "7s") // longer than a cluster outlives its routes
+	s.server("pod-1", "--time-to-first-token", "7s") // longer than Envoy keeps a cluster without routes
 	s.exporter("externalpicker.yaml", with("own", "one"))
 	s.ports["epp"] = s.ports["exporter.picker"]
 	s.up("externalpicker.yaml", with("one", "external", "selector"))
@@ -244,13 +244,13 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 // call Envoy begins would get a 503.
 func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // of the sequential requests
+	const few = 100 // number of sequential requests
 	s := newSite(t)
 	here := s.cluster("pod-1")
 	s.ports["epp"] = s.ports["pod-1.picker"]
 	s.up("externalpicker.yaml", with("one", "external", "selector"), swap("FailClose", "FailOpen"))
 	s.answers("/", http.StatusOK)
-	s.logged("external picker answered its probe") // so that it is connected to it
+	s.logged("external picker answered its probe") // Penstock is then connected to the picker
 
 	requests := s.traffic("/")
 	requests.flows(20)

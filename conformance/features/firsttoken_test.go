@@ -74,7 +74,7 @@ func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 			})
 			end, headers, first := times[0], times[1], times[2]
 			if first < read || end < first || stream == (headers >= read) {
-				return fmt.Errorf("%s", text) // of a stream, another process may have had the CPU for so long
+				return fmt.Errorf("%s", text) // another process may have used the CPU so long
 			}
 			return nil
 		})

@@ -28,7 +28,7 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 			return nil
 		})
 	}
-	waits("saturation 0.00") // the request before is reported as ended
+	waits("saturation 0.00") // the previous request is reported as ended
 	go send("first")
 	waits("saturation 1.00")
 	for i := range 3 {

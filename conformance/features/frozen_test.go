@@ -16,11 +16,11 @@ import (
 type freezing struct {
 	name           string
 	frozen         atomic.Bool
-	headers, reads atomic.Int64 // how long the headers take, and then the prompt
+	headers, reads atomic.Int64 // time until headers, and then until the prompt is read
 	got            atomic.Int64 // requests
 
 	mu    sync.Mutex
-	limit string // a header of a request that is for Envoy alone
+	limit string // a request header that only Envoy reads
 }
 
 func (f *freezing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +157,7 @@ func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	switch {
 	case servers[0].got.Load() == before:
 		t.Error("the frozen server got no stream")
-	case slow > 10*time.Second: // without a limit of its own it is 20 s
+	case slow > 10*time.Second: // the default limit is 20 s
 		t.Errorf("a stream has waited for %v", slow)
 	}
 }

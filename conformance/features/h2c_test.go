@@ -29,7 +29,7 @@ func TestH2C_SilentServerServesAgain(t *testing.T) {
 			return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
 		})
 	}
-	for range 10 { // what first tokens take is learned
+	for range 10 { // the picker learns the time to first tokens
 		both()
 	}
 	if text := s.explain(s.url("/")); strings.Contains(text, "metrics page") {
@@ -37,7 +37,7 @@ func TestH2C_SilentServerServesAgain(t *testing.T) {
 	}
 	hangs.hangs.Store(true)
 	s.Eventually("the server is silent", func() error {
-		go func() { _, _ = s.token(time.Second) }() // half of them get no answer
+		go func() { _, _ = s.token(time.Second) }() // half of the requests get no answer
 		n := s.series(`penstock_picker_silent_endpoints{pool="default/chat"}`)
 		return because(n == 1, fmt.Sprint(n, " silent endpoints"))
 	})

@@ -144,7 +144,7 @@ func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	} {
 		change.Store(int64(i + 1))
 		s.write("import.yaml", with(fmt.Sprint("change-", i+1)))
-		for round := range 2 { // requests of the second are by the new wiring alone
+		for round := range 2 { // requests of the second round use only the new wiring
 			for _, c := range []*cluster{east, north, west} {
 				c.reset()
 			}

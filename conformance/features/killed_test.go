@@ -17,7 +17,7 @@ type mortal struct {
 	name   string
 	fails  atomic.Pointer[func(http.ResponseWriter)] // how requests fail; nil: they are served
 	health atomic.Int32                              // the status of /health; 0: 200
-	served atomic.Int32                              // requests, failed ones included
+	served atomic.Int32                              // requests, including failed requests
 }
 
 func (s *site) mortal(name string) *mortal {
@@ -242,7 +242,7 @@ type askers struct {
 	done  sync.WaitGroup
 
 	mu            sync.Mutex
-	served, begun int // begun: streams that failed after their headers, as they must
+	served, begun int // begun counts streams that failed after their headers, as they must
 	failed        []string
 }
 

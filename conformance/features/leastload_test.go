@@ -94,7 +94,7 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	for _, name := range []string{"east", "west"} {
 		exporter, more := newSite(t), ""
 		exporter.server(name+"-1", "--inter-token-latency", "200ms")
-		if name == "west" { // through its gateway
+		if name == "west" { // the request goes through the gateway of west
 			more = exporter.peerListener()
 		}
 		exporter.member(name, more, "leastload.yaml", with(name))
@@ -114,7 +114,7 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 		by[send(here, "hello")] = true
 		return because(by["east-1"] && by["west-1"], by, "; status:\n", here.status())
 	})
-	for name, exporter := range exporters { // each counts what it is sent
+	for name, exporter := range exporters { // each exporter counts its requests
 		sent := 0
 		here.Eventually(name+" counts a request", func() error {
 			before := exporter.arrived()
@@ -174,7 +174,7 @@ func busyClusterGetsNone(t *testing.T, here, east *site, send func(at *site, con
 	for range 60 {
 		streams.Go(func() {
 			for busy.Err() == nil {
-				_ = east.stream(busy, "/", strings.Repeat("go on ", 50), func(string) {}) // it ends with busy
+				_ = east.stream(busy, "/", strings.Repeat("go on ", 50), func(string) {}) // the stream ends with busy
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	s.up("ended.yaml")
 	s.answers("/", http.StatusOK)
 	var all sync.WaitGroup
-	for _, size := range []int{0, 20_000} { // larger ones are counted as uploads
+	for _, size := range []int{0, 20_000} { // larger bodies are counted as uploads
 		all.Go(func() {
 			body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"slow"}],"user":%q}`,
 				strings.Repeat("x", size))

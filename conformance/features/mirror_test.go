@@ -20,7 +20,7 @@ func TestMirror_CopiesHaveNoHeadersOfPickersAndMembers(t *testing.T) {
 		var last received
 		s.Eventually("the mirror has the copy", func() error {
 			got, err := s.get("http://" + s.address("mirror") + "/debug/last")
-			if err != nil || got.status != http.StatusOK { // before the first request
+			if err != nil || got.status != http.StatusOK { // no request has arrived yet
 				return because(false, got.status, err)
 			}
 			last = s.last("mirror")

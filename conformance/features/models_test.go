@@ -26,7 +26,7 @@ func modelNames(text string) (names []string, err error) {
 		return nil, fmt.Errorf("%w: %s", err, text)
 	}
 	for _, m := range list.Data {
-		if m.OwnedBy == "" && m.Created == 0 { // no server has it
+		if m.OwnedBy == "" && m.Created == 0 { // no server lists the model
 			names = append(names, m.ID+", replaced")
 			continue
 		}
@@ -58,7 +58,7 @@ func (s *site) lists(path string, want ...string) {
 				err))
 	}
 	s.Eventually(path+" lists models", list)
-	for range 6 { // each of the rule's shares
+	for range 6 { // enough requests for each backend of the rule
 		if err := list(); err != nil {
 			s.Error(err)
 		}
@@ -74,7 +74,7 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	for name, model := range map[string]string{"c": "mistral", "d": "phi", "e": "gemma"} {
 		s.server(name, "--model", model)
 	}
-	s.backend("silent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // penstock sim has a list
+	s.backend("silent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // penstock sim answers a list
 		http.Error(w, "no list here", http.StatusNotFound)
 	}))
 	s.exporter("models.yaml", with("exporter"))
@@ -112,7 +112,7 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	}
 	s.closed("silent")
 	s.exporter("models.yaml", with("exporter", "named"))
-	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // else it takes requests for any host
+	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // otherwise the route takes any host
 	s.up("models.yaml", with("pools", "rewrites", "by-model"), swap(chat, chat+"  hostnames: [chat.example]\n"))
 	s.lists("/spill", "best, replaced", "gemma", "phi")
 	s.lists("/far", "public, replaced", "qwen")
@@ -159,7 +159,7 @@ func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	here.lists("/ring", "llama", "qwen")
 	here.lists("/gone", "llama")
 	got := map[int]bool{}
-	for range 40 { // no other request is answered by the picker: one of the two clusters has the model
+	for range 40 { // the picker answers no other request, because one of the two clusters has the model
 		a, err := here.ask("/both", strings.Replace(question, "llama", "qwen", 1))
 		if err != nil {
 			t.Fatal(err)

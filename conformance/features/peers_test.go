@@ -83,7 +83,7 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	first := c.round(s.kill) + c.round(nothing)
 	s.serve()
 	s.logged("connected to a peer")
-	second := c.round(other.kill) + c.round(nothing) // what was sent before is known by the snapshot alone
+	second := c.round(other.kill) + c.round(nothing) // earlier requests are known only by the snapshot
 	for _, err := range c.lost {
 		t.Error(err)
 	}

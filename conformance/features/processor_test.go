@@ -74,7 +74,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	s.server("b")
 	p := s.processor("processor")
 	s.up("processor.yaml", with("two", "answers"))
-	s.answers("/", http.StatusOK) // without the Service, too
+	s.answers("/", http.StatusOK) // requests are answered without the Service, too
 	s.reports("spec.picker.processor: there is no Service default/processor")
 	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidProcessorRef") {
 		t.Errorf("status:\n%s", text)
@@ -90,7 +90,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	for _, tt := range []struct {
 		sent, answer  string
 		status        int
-		by, body, key string // by "": any
+		by, body, key string // by "" means any server
 		stays         bool   // all requests go to one server
 	}{
 		{unrouted, `{"token_key":"k1"}`, 200, "", unrouted, "k1", false},

@@ -20,7 +20,7 @@ type heldPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	names  string
 	called chan struct{} // receives a value for each request
-	may    chan struct{} // closed when it may answer
+	may    chan struct{} // closed when the picker may answer
 }
 
 func (p *heldPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
@@ -115,7 +115,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	if out := s.status(); strings.Contains(out, "cannot be asked") {
 		t.Errorf("a resolved problem is still reported:\n%s", out)
 	}
-	s.Eventually("the pick is recorded", func() error { // of picks within 20 ms one is recorded
+	s.Eventually("the pick is recorded", func() error { // only one of the picks within 20 ms is recorded
 		_, _ = s.ask("/far", question)
 		page := s.page("/debug/picks?pool=default/far@west")
 		return because(strings.Contains(page, `"relay_out_of_range"`) && strings.Contains(page, pod), page)
@@ -144,7 +144,7 @@ func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	var calls atomic.Int64
 	moved, _ := serving(t, "127.0.0.2:0", east, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream,
 		info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if info.FullMethod != extprocv3.ExternalProcessor_Process_FullMethodName { // the check of its health
+		if info.FullMethod != extprocv3.ExternalProcessor_Process_FullMethodName { // the other calls check health
 			time.Sleep(250 * time.Millisecond)
 			return status.Error(codes.Unimplemented, "no health here")
 		}

@@ -68,7 +68,7 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("v1")
 	s.write("rewrite.yaml", with("chat", "model"), swap("weight: 1", "weight: 0"))
 	s.logged("spec.targetModels[0].weight: must be at least 1, is 0")
-	becomes("v1") // the last good one
+	becomes("v1") // the last valid document
 	s.write("rewrite.yaml", with("chat"))
 	becomes("public")
 }

@@ -30,16 +30,16 @@ type cluster struct {
 	pickers *grpc.Server
 
 	mu            sync.Mutex
-	declines      typev3.StatusCode // what the picker answers; 0: it names the server
+	declines      typev3.StatusCode // status of the picker's answers; 0: the picker names the server
 	down          bool              // the picker names an address where nothing listens
-	status        int               // of the server's answers; 0: 200
-	delay         time.Duration     // before the server's answers
+	status        int               // status of the server's answers; 0: 200
+	delay         time.Duration     // delay of the server's answers
 	marks         bool              // the server's answers have the mark of a hop
 	asked, served int
-	host          string // of the last request that the server got
-	sender        string // penstock-peer-sender of some request that it got
+	host          string // host of the last request to the server
+	sender        string // penstock-peer-sender of a request to the server
 	token         string // x-session-token of the last request
-	size          int    // of its body
+	size          int    // body size of the last request
 }
 
 func (s *site) cluster(name string) *cluster {
@@ -67,14 +67,14 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	delay := c.delay
 	c.mu.Unlock()
-	time.Sleep(delay) // as a server does that computes
+	time.Sleep(delay) // like a server that computes
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served, c.host, c.size = c.served+1, r.Host, len(body)
 	c.sender += r.Header.Get("penstock-peer-sender")
 	w.Header().Set("x-served-by", c.name)
 	c.token = r.Header.Get("x-session-token")
-	if r.Header.Get("x-session-id") == "" { // as a picker there that keeps sessions
+	if r.Header.Get("x-session-id") == "" { // like a picker that keeps sessions
 		w.Header().Set("x-session-token", "at-"+c.name)
 	}
 	if c.marks {

@@ -49,7 +49,7 @@ func (s *site) write(name string, edits ...edit) {
 	}
 	out = s.expanded(out)
 	for document := range strings.SplitSeq("---\n"+out, "\n---") {
-		_, text, _ := strings.Cut(document, "\n") // the rest of the line ---
+		_, text, _ := strings.Cut(document, "\n") // the first line is the rest of the line ---
 		if err := yaml.Unmarshal([]byte(text), new(map[string]any)); err != nil {
 			s.Fatalf("%s: %v in\n%s", name, err, document)
 		}

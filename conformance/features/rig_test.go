@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
-	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // tests wait, most of the time
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // tests mostly wait
 		_ = n.Value.Set(fmt.Sprint(2 * runtime.GOMAXPROCS(0)))
 	}
 	dir, err := os.MkdirTemp("", "features")
@@ -52,11 +52,11 @@ func run(m *testing.M) int {
 type site struct {
 	processtest.Rig
 	state    string
-	ports    map[string]int // by name in the YAML
-	env      []string       // of penstock, in addition to this process's
-	prompts  int            // that the test has made
-	flags    []string       // of penstock up or serve
-	binary   string         // the penstock that runs here; "": the one of this tree
+	ports    map[string]int // by their names in the YAML
+	env      []string       // variables of penstock, in addition to this process's variables
+	prompts  int            // number of prompts that the test has made
+	flags    []string       // flags of penstock up or serve
+	binary   string         // path of penstock; "": built from this tree
 	penstock *process.Process
 	log      string // the file of penstock's output
 }
@@ -219,7 +219,7 @@ func (s *site) killEnvoy() {
 		s.Fatal("no Envoy has been started")
 	}
 	pid, _ := strconv.Atoi(all[len(all)-1][1])
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // an earlier call has
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // already killed
 		s.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	s.ports["scorer"] = int(at.Port())
 	s.closed("nothing")
 	s.up("scorer.yaml")
-	s.answers("/", http.StatusOK) // without the scorer, too
+	s.answers("/", http.StatusOK) // requests are answered without the scorer, too
 	s.reports("external-scorer: there is no Service default/scorer")
 	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidScorerRef") {
 		t.Errorf("status:\n%s", text)

@@ -45,7 +45,7 @@ func (s *site) lines(text string) int { return strings.Count(s.output(), text) }
 type broken struct {
 	mortal
 	down   atomic.Bool
-	health bool // it answers 200 to GET /health all the same
+	health bool // GET /health still answers 200
 }
 
 func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 				a.Signal(syscall.SIGCONT)
 			}
 			s.counts(1)
-			b.Signal(syscall.SIGCONT) // else requests may wait there
+			b.Signal(syscall.SIGCONT) // otherwise requests may wait at b
 			s.answers("/", http.StatusOK)
 			s.logged("all errors and warnings are resolved")
 			if n := s.lines(unserved); n != 1 {

@@ -138,8 +138,8 @@ type session struct {
 	s      *site
 	path   string
 	client *http.Client
-	header string // of the last response that had one
-	at     string // the server of its first request
+	header string // session header of the last response that had one
+	at     string // server of the session's first request
 	asked  int
 }
 

@@ -104,7 +104,7 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 					return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
 				})
 			}
-			for range 10 { // what first tokens take is learned
+			for range 10 { // the picker learns the time to first tokens
 				both()
 			}
 			hangs.hangs.Store(true)
@@ -113,7 +113,7 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 				limit = time.Minute
 			}
 			s.Eventually("explain names the reason", func() error {
-				go func() { _, _ = s.token(limit) }() // half of them get no answer
+				go func() { _, _ = s.token(limit) }() // half of the requests get no answer
 				text := s.explain(s.url("/"))
 				return because(strings.Contains(text, "headers only since"), text)
 			})

@@ -21,7 +21,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			s := newSite(t)
 			s.server("pod-east")
 			s.server("pod-west")
-			parts, end := []string{"both", "own", "policy"}, "picker: {failureMode: FailOpen}" // of the pool's policy
+			parts, end := []string{"both", "own", "policy"}, "picker: {failureMode: FailOpen}" // the pool's failureMode
 			if picker == "" {
 				s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
 				parts, end = []string{"both", "external", "names"}, "subsetNamespace: subsets}"
@@ -38,7 +38,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			for range 40 {
 				served[s.answers("/both", http.StatusOK).by()]++
 			}
-			if served["pod-east"] == 0 || served["pod-west"] == 0 { // 1 in 500 billion
+			if served["pod-east"] == 0 || served["pod-west"] == 0 { // by chance this happens once in 500 billion runs
 				t.Errorf("50:50 went to %v", served)
 			}
 			got := s.answers("/north", http.StatusServiceUnavailable)

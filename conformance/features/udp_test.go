@@ -118,7 +118,7 @@ type steadyFlows struct {
 	all     sync.WaitGroup
 	sent    atomic.Int64
 	mu      sync.Mutex
-	servers map[string]int // that have answered
+	servers map[string]int // servers that have answered
 	lost    []error
 }
 
@@ -137,7 +137,7 @@ func (s *site) steady(flows int) *steadyFlows {
 					out.lost = append(out.lost, err)
 				}
 				out.mu.Unlock()
-				time.Sleep(time.Millisecond) // the rate of a client, and no wait for anything
+				time.Sleep(time.Millisecond) // this is the rate of a client, not a wait
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 		_, _ = conn.Write([]byte("x"))
 		_ = conn.Close()
 		if i%50 == 0 {
-			time.Sleep(10 * time.Millisecond) // else the socket's buffer drops them
+			time.Sleep(10 * time.Millisecond) // otherwise the socket's buffer drops packets
 		}
 	}
 	s.Eventually("a new session is dropped", func() error {

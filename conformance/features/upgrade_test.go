@@ -106,7 +106,7 @@ func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 			s.answers("/far", http.StatusOK)
 			load := s.traffic("/far")
 			load.flows(50)
-			s.stop() // the importer is replaced; its Envoy is too
+			s.stop() // the importer and its Envoy are replaced
 			load.stop()
 			s.binary = versions[0]
 			s.run("up", append([]string{"--concurrency", "1"}, s.flags...)...)

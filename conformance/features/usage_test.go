@@ -79,7 +79,7 @@ func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 		"failed", "default/chat")
 	for _, c := range []struct {
 		code   int32
-		counts float64 // against the server
+		counts float64 // 1: the status counts against the server
 	}{{400, 0}, {500, 1}} {
 		code.Store(c.code)
 		before, against := total("failed"), s.series(byServer)

@@ -51,7 +51,7 @@ func TestVia_NamesGatewaysToOthersAlone(t *testing.T) {
 			t.Errorf("after %q the gateway gets %q, and the client %q", sent, got.body, got.header.Get("via"))
 		}
 	}
-	for range 20 { // half would go to the other cluster
+	for range 20 { // half of the requests would go to the other cluster
 		if by := s.served("/half", "via", "1.1 penstock, 1.1 penstock,2 theirs,1.1 penstock,1.1 penstock"); by !=
 			"here-1" {
 			t.Errorf(`a request that has passed through 4 gateways is served by %q, want "here-1"`, by)

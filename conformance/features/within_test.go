@@ -19,7 +19,7 @@ func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 			t.Fatalf(`a request goes to %s, want "west"`, by)
 		}
 	}
-	s.answers("/east", http.StatusInternalServerError) // a backend that does not exist
+	s.answers("/east", http.StatusInternalServerError) // the backend does not exist
 	if err := west.Stop(process.Limit); err != nil {
 		t.Fatal(err)
 	}

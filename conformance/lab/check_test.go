@@ -41,7 +41,7 @@ func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	if !sandbox.Users() {
 		return // no user namespace: TestLab_CheckPassesWhereALabRuns covers this
 	}
-	dir, err := os.MkdirTemp("", "lab-rootless") // t.TempDir is for its owner only
+	dir, err := os.MkdirTemp("", "lab-rootless") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 // up prints a line for the shell, and down leaves nothing.
 func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
-	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test fails before its own
+	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test fails before it runs down
 	up := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin")
 	out, err := up.Output()
 	if err != nil {

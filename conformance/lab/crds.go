@@ -12,16 +12,13 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// releases are the modules with CRDs, and the CRDs' folders in them: Gateway API's experimental
-// channel, which contains the standard channel, and the inference extension.
 var releases = []struct{ module, folder string }{
 	{"sigs.k8s.io/gateway-api", "config/crd/experimental"},
 	{"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases"},
 }
 
-// CRDs returns the folders with all CustomResourceDefinitions that Penstock uses: Gateway API's
-// experimental channel, the inference extension, and our own kinds, which it writes below dir. The
-// go.mod of the folder releasesOf names the modules' versions; "" is the working directory.
+// CRDs returns the folders with all CustomResourceDefinitions that Penstock uses. It writes our own
+// kinds below dir. The go.mod in releasesOf ("": the working directory) names the other releases.
 func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {

@@ -27,15 +27,15 @@ type Config struct {
 	Clusters int
 	// CRDs are files and folders to apply; nil means the result of the function CRDs.
 	CRDs []string
-	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference
-	// extension; empty means the working directory.
+	// ReleasesOf is a folder whose go.mod names the CRDs' releases; empty means the working
+	// directory.
 	ReleasesOf string
 	// Audit makes each API server log all requests to the file AuditLog.
 	Audit bool
-	// Images are loaded in addition to the predefined ones.
+	// Images are loaded in addition to the predefined images.
 	Images []image.Image
-	// Root is the repository, with the programs of `make labs` in bin and .tools/bin; empty means
-	// the repository of the working directory.
+	// Root is the repository, with the programs of `make labs`; empty means the working directory's
+	// repository.
 	Root string
 }
 
@@ -48,10 +48,7 @@ type Lab struct {
 }
 
 // Start starts a lab and returns when it is ready. The lab ends with Down, or with this process.
-// ctx only limits the start.
-//
-// As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it
-// cannot, and Start fails; `unshare --map-root-user --net` provides a namespace where Start works.
+// ctx only limits the start. Start needs root; `unshare --map-root-user --net` suffices.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil,
@@ -102,8 +99,7 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	return l, nil
 }
 
-// Kubeconfig returns the path of a file with a context for each cluster. The current context is
-// lab1.
+// Kubeconfig returns the path of a file with a context for each cluster. Context lab1 is current.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.config.Dir, "kubeconfig") }
 
 // Contexts returns the names of the clusters' contexts, which are also the clusters' names.
@@ -115,8 +111,7 @@ func (l *Lab) Contexts() []string {
 	return names
 }
 
-// AuditLog returns the path of the file to which the API server of a cluster logs requests, as JSON
-// lines of audit.k8s.io/v1 Events. See Config.Audit.
+// AuditLog returns the path of a cluster's audit log: JSON lines of audit.k8s.io/v1 Events.
 func (l *Lab) AuditLog(context string) string {
 	return filepath.Join(l.config.Dir, context, "audit.log")
 }

@@ -17,17 +17,16 @@ type Link struct {
 	// From and To are names of clusters, as in Contexts.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// OneWay limits the Fault to packets from From to To, which include replies to requests from
-	// To.
+	// OneWay limits the Fault to packets from From to To. They include replies to requests from To.
 	OneWay bool `json:"oneWay,omitempty"`
 	network.Fault
 }
 
-// Controls is the socket in a lab's folder on which the lab receives Links, as JSON, one for each
-// connection. The response is the text of an error, or empty.
+// Controls is the socket in a lab's folder on which the lab receives Links as JSON, one for each
+// connection. The response is an error's text, or empty.
 const Controls = "links.sock"
 
-// SetLink sends a Link to the lab in a folder, and returns once it is in effect.
+// SetLink sends a Link to the lab in a folder, and returns once the Link is in effect.
 func SetLink(ctx context.Context, dir string, l Link) (err error) {
 	if err := l.Check(); err != nil {
 		return err

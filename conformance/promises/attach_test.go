@@ -217,7 +217,7 @@ func (p place) forward(to string) *forwarder {
 			f.mu.Unlock()
 			for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 				running.Go(func() {
-					_, _ = io.Copy(way[0], way[1]) // until one of them is closed
+					_, _ = io.Copy(way[0], way[1]) // until one of the connections is closed
 					_ = way[0].Close()
 				})
 			}

@@ -46,7 +46,7 @@ func newPlace(t *testing.T) place {
 	if p.dynamic, err = dynamic.NewForConfig(p.REST); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // its proxies would use the CPU of the next tests
+	t.Cleanup(func() { // proxies would use the CPU of the next tests
 		if t.Failed() {
 			p.logPods()
 		}

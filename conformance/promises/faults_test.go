@@ -31,7 +31,7 @@ import (
 
 type fault struct {
 	name string
-	ends bool // it ends the processes
+	ends bool // the fault ends the processes
 	test func(*site)
 }
 
@@ -56,11 +56,11 @@ type site struct {
 	proxy   corev1.Pod
 	clients *client       // signs the certificates of external proxies
 	elapsed time.Duration // how far the processes' elapsed time is ahead
-	changes int           // so far
+	changes int           // number of changes so far
 	sent    int64         // requests so far
 
-	credential string    // the token of an external proxy
-	received   time.Time // when it was
+	credential string    // token of an external proxy
+	received   time.Time // when the credential was received
 }
 
 // withFaults replaces Penstock by the test build. Its clocks follow files in a volume of its pods.
@@ -351,7 +351,7 @@ func (p place) apiServer() int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		line, _ := os.ReadFile(file) // most are other processes, or have ended
+		line, _ := os.ReadFile(file) // most processes are others, or have ended
 		if bytes.HasPrefix(line, []byte("kube-apiserver\x00")) &&
 			bytes.Contains(line, []byte("="+running.AuditLog("lab1")+"\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -55,7 +55,7 @@ func TestKubernetes_Promises(t *testing.T) {
 	t.Run("attacks", func(t *testing.T) { alone(t, ofAttacks) })
 	t.Run("alone", func(t *testing.T) { alone(t, ofProcesses) })
 	t.Run("last", func(t *testing.T) { alone(t, ofAll) })
-	t.Run("faults", underFaults) // of a test build of Penstock
+	t.Run("faults", underFaults) // the faults need a test build of Penstock
 }
 
 func alone(t *testing.T, tests []promise) {

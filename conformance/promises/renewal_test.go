@@ -59,7 +59,7 @@ func (s *successor) aged(p place, age time.Duration) []byte {
 	made := time.Now().Add(-age)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(made.UnixNano()), Subject: pkix.Name{CommonName: "penstock successor"},
-		NotBefore: made.Add(-time.Hour), NotAfter: made.AddDate(1, 0, 0), // an hour for differing clocks
+		NotBefore: made.Add(-time.Hour), NotAfter: made.AddDate(1, 0, 0), // clocks may differ by an hour
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}

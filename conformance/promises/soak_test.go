@@ -54,7 +54,7 @@ func (s *site) withstands(name string, open bool, test func(*site)) {
 		defer func() { s.T = all }()
 		if open {
 			s.apply(failOpen)
-			s.goesOn() // with it
+			s.goesOn() // requests go on with the fault
 			defer func() {
 				s.apply(strings.ReplaceAll(failOpen, "FailOpen", "FailClose"))
 			}()

@@ -39,7 +39,7 @@ func junkTokens(p place) {
 	if err := attacks.JunkTokens(p.Context(), conn, 1000); err != nil {
 		p.Error(err)
 	}
-	if n := p.reviews() - before; n > 50 { // other tests have some, too
+	if n := p.reviews() - before; n > 50 { // other tests cause reviews, too
 		p.Errorf("the API server reviewed %d of 1,000 tokens, want at most 50", n)
 	}
 	if _, err := p.ask(address, mine, resource.Cluster); err != nil {

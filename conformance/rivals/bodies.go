@@ -9,8 +9,7 @@ import (
 
 const model = "llama"
 
-// vocabulary has the words of prompts. penstock sim counts a word as one token. A word and its
-// space have four or five characters.
+// penstock sim counts a word as one token. With its space a word has four or five characters.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {
@@ -24,7 +23,6 @@ var vocabulary = func() (words []string) {
 	return words
 }()
 
-// appendBlock appends the first n words of a block. Equal block numbers give equal text.
 func appendBlock(text []byte, block uint64, n int) []byte {
 	random := rand.New(rand.NewPCG(block, 1))
 	for range n {
@@ -44,7 +42,7 @@ func (r *request) body() []byte {
 		"messages": []any{map[string]string{"role": "user", "content": string(text)}},
 	})
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot fail: strings and numbers
 	}
 	return out
 }

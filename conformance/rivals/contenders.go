@@ -9,28 +9,27 @@ import (
 )
 
 const (
-	// penstockName and secondName are two instances of Penstock: one is compared with the other.
+	// One of two instances of Penstock is compared with the other.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
-	// smgName is the rival in added_1k, the ratio of Penstock's overhead to this rival's.
-	smgName = "smg"
+	smgName      = "smg"
 )
 
 type contender struct {
 	name string
 	// command is the program and its arguments; empty: penstock up. {workers} stands for the URLs
 	// of the servers as separate words, and {commas} for these URLs joined by commas. The router
-	// serves at {port}; {port2} is another free port. {config} is the path of a file.
+	// serves at {port}; {port2} is another free port. {config} is the path of a file with the text
+	// of config.
 	command []string
-	config  func(port int, servers []int) string // what that file, or a file of penstock up, has
+	config  func(port int, servers []int) string // returns the text of the file {config}, or the objects of penstock up
 	env     []string
 }
 
-// rivals are routers of Python's packages. best has the settings that the documentation of both
-// routers recommends for prefix caches:
-// https://docs.sglang.io/advanced_features/sgl_model_gateway.html, and smg's
-// docs/getting-started/load-balancing.md (bursts: lower thresholds). The default strategy of both
-// is cache_aware.
+// rivals are routers of Python's packages. best has the settings that their documentation
+// recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
+// and smg's docs/getting-started/load-balancing.md (bursts: lower thresholds). Their default
+// strategy is cache_aware.
 var rivals = []struct {
 	name, pkg string
 	best      []string
@@ -52,8 +51,8 @@ const (
 	ourFolder         = "routers"
 )
 
-// contenders returns Penstock twice, the rivals that are installed in a folder, and the user's
-// rivals in own (NAME=command). missing has a line for each rival that is not installed.
+// contenders returns Penstock twice, the installed rivals, and the user's rivals own
+// (NAME=command). missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
 	folder = filepath.Join(folder, ourFolder)
@@ -127,7 +126,6 @@ func (c *contender) arguments(workers []string, port, port2 int, config string) 
 	return words
 }
 
-// objects has the configuration of Penstock: a Gateway, a route, a pool, and a Service.
 const objects = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -195,13 +193,10 @@ func pool(port int, servers []int) string { return written(port, servers, toPool
 
 func poolByHeaders(port int, servers []int) string { return written(port, servers, toPool) + policy }
 
-// service returns the configuration with a route to a Service of the same servers, without a
-// picker.
 func service(port int, servers []int) string {
 	return written(port, servers, "{name: model, port: 80}")
 }
 
-// These are the names of the contenders that parts returns.
 const (
 	plainName   = "plain Envoy"
 	echoName    = "plain Envoy, echo"
@@ -210,10 +205,8 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders of which only the overhead is measured: a plain Envoy; the same with
-// an external processor at the port echo, which receives each body; Penstock without a picker;
-// Penstock with a picker that reads no prompts; and LiteLLM's proxy. missing has a line if LiteLLM
-// is not installed.
+// parts returns the contenders of which only the overhead is measured. The external processor at
+// the port echo receives each body. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
@@ -236,8 +229,7 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}), nil
 }
 
-// plainEnvoy returns the configuration of an Envoy that sends requests to the servers in turn. If
-// echo is not 0, it first calls the external processor at that port.
+// If echo is not 0, the Envoy first calls the external processor at that port.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string

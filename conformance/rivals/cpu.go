@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// cpu returns the CPU time of a process so far, and the CPU time of the process and its
-// descendants. Both are 0 without /proc.
+// cpu returns the CPU time of a process, alone and with its descendants. Both are 0 without /proc.
 func cpu(pid int) (own, total time.Duration) {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, task := range tasks {
-		if fields := words(task, "schedstat"); len(fields) > 0 { // the first is nanoseconds on a CPU
+		if fields := words(task, "schedstat"); len(fields) > 0 { // the first field is nanoseconds on a CPU
 			ns, _ := strconv.ParseInt(fields[0], 10, 64)
 			own += time.Duration(ns)
 		}

@@ -18,21 +18,20 @@ import (
 type fleet struct {
 	contender
 	url     string
-	direct  string // the URL of a server
+	direct  string
 	client  *http.Client
 	router  *process.Process
 	servers []*process.Process
-	names   []string // of the servers
+	names   []string
 }
 
 type programs struct {
 	penstock, envoy string
 	ports           *process.Ports
-	folder          string // for files and logs
+	folder          string
 }
 
-// start starts a contender with n servers. It returns once each server has answered a request
-// through the contender.
+// start returns once each server has answered a request through the contender.
 func (p *programs) start(ctx context.Context, c contender, n int, speed []string) (*fleet, error) {
 	f := &fleet{contender: c, client: newClient()}
 	if err := p.launch(ctx, f, n, speed); err != nil {
@@ -92,8 +91,8 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	return f.ready(ctx)
 }
 
-// startNice starts a program of a contender with a lower priority than this process, because its
-// load generator must be on time. All contenders have the same priority.
+// startNice gives all contenders the same priority, below the load generator, which must be on
+// time.
 func startNice(name, log string, env, command []string) (*process.Process, error) {
 	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
 }
@@ -105,8 +104,7 @@ func fileName(r rune) rune {
 	return '_'
 }
 
-// ready sends short requests until each server has answered one. A router that hides the servers'
-// names needs only one answer.
+// A router that hides the servers' names needs only one answer.
 func (f *fleet) ready(ctx context.Context) error {
 	var lock sync.Mutex
 	served, round := map[string]bool{}, uint64(0)
@@ -143,14 +141,11 @@ func (f *fleet) ready(ctx context.Context) error {
 }
 
 const (
-	// filling is the number of requests in flight to a fleet while its caches fill.
 	filling = 2 * serversOfFleet
-	// maxFill bounds the time of filling, as a share of the workload's time.
 	maxFill = 0.3
 )
 
-// fill sends requests for answers of one token, as fast as the fleet reads them. It ignores errors:
-// only failures in the traffic count.
+// fill ignores errors, because only failures in the traffic count.
 func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -177,7 +172,7 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {
-			_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+			_ = p.Stop(10 * time.Second)
 		}
 	}
 	f.client.CloseIdleConnections()

@@ -15,8 +15,6 @@ import (
 	"time"
 )
 
-// around is the time that a workload takes in addition to its traffic: fleets start, and the last
-// answers end.
 const around = time.Minute
 
 const leastTraffic = 20 * time.Second
@@ -60,8 +58,6 @@ func (c *config) scenarios() []scenario {
 	return all
 }
 
-// compareRivals plays the chosen workloads, one after the other. It writes figures to out, and
-// tables to progress.
 func compareRivals(ctx context.Context, c config, out, progress io.Writer) error {
 	chosen, err := regexp.Compile(c.workload)
 	if err != nil {
@@ -158,8 +154,7 @@ func announce(
 		strings.Join(names, ", "), serversOfFleet)
 }
 
-// traffic returns how long each of n workloads has traffic, if all workloads together take so many
-// minutes.
+// traffic divides the minutes of all workloads among n workloads.
 func traffic(minutes float64, n int) time.Duration {
 	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(max(n, 1))-around)
 }

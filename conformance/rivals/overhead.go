@@ -23,19 +23,17 @@ const overheadName = "overhead"
 
 const directName = "direct"
 
-// overheads are the sizes of requests whose overhead is measured. Requests go one after the other.
-// In each round every router gets the same number, so that noise hits all alike.
+// Requests go one after the other. In each round every router gets the same number of requests, so
+// that noise affects all equally.
 var overheads = []struct {
 	name   string
 	bytes  int
-	rounds int // the first does not count
+	rounds int // the first round does not count
 }{{"1k", 1 << 10, 60}, {"100k", 100 << 10, 20}}
 
 const (
-	// requestsOfRound is how many requests a router gets in a row.
 	requestsOfRound = 25
-	// Throughput is measured with throughputClients, in turns of throughputTurn. The first turn
-	// does not count.
+	// The first turn does not count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second
@@ -43,23 +41,23 @@ const (
 
 type added struct {
 	size, router string
-	p50, p99     ratio         // seconds above a server without a router; of directName the times themselves
-	control, cpu time.Duration // of the router's first process, and of all of them, for one request
-	rate         float64       // requests a second at most; 0: not measured
-	overSMG      *ratio        // of p50 to smg; nil for others than Penstock, or without smg
+	p50, p99     ratio         // seconds above a server without a router; for directName the times themselves
+	control, cpu time.Duration // CPU time for one request: of the router's first process, and of all its processes
+	rate         float64       // largest rate in requests a second; 0: not measured
+	overSMG      *ratio        // ratio of p50 to smg's p50; nil for others than Penstock, or without smg
 }
 
 type target struct {
 	name, url    string
 	client       *http.Client
-	pid          int    // 0: none
-	times        series // by round
+	pid          int
+	times        series
 	control, cpu time.Duration
 	rates        []float64
 }
 
 // overhead measures the time that each contender adds to a request whose server answers at once.
-// The error names contenders that did not start; overhead measures the others.
+// The error names contenders that did not start.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {
@@ -107,7 +105,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 			}
 		}
 	}
-	for i, t := range targets { // the first size is of small requests
+	for i, t := range targets { // the first size has small requests
 		out[i].rate = quantile(0.5)(t.rates)
 	}
 	return out, errors.Join(failures...)
@@ -166,7 +164,7 @@ func plain(size int, number uint64) []byte {
 		"messages": []any{map[string]string{"role": "user", "content": string(text[:min(len(text), size)])}},
 	})
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot fail: strings and numbers
 	}
 	return out
 }
@@ -180,7 +178,8 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// above returns quantile q of the times with a router minus quantile q of the times without one.
+// above returns quantile q of the times with a router minus quantile q of the times without a
+// router.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
@@ -188,8 +187,7 @@ func above(direct, router series, q float64) ratio {
 	})
 }
 
-// addedOf returns the times that routers add to the times of the first target, a server without a
-// router.
+// targets[0] is a server without a router.
 func addedOf(size string, targets []target) (out []added) {
 	direct := targets[0].times
 	none := make(series, len(direct))

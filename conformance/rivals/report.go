@@ -29,11 +29,10 @@ func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from
 
 type comparison struct {
 	*played
-	ratios map[string][]ratio // by contender; only compared ones
+	ratios map[string][]ratio // compared contenders only
 }
 
-// compareAll compares Penstock, the first contender, with the others. A void workload has no
-// ratios.
+// A void workload has no ratios.
 func compareAll(p *played) comparison {
 	c := comparison{played: p, ratios: map[string][]ratio{}}
 	if p.void() || !p.outcomes[0].compared() {
@@ -50,7 +49,7 @@ func compareAll(p *played) comparison {
 				ratios = append(ratios, r)
 			}
 		}
-		if len(ratios) == len(measures) { // else no request counts
+		if len(ratios) == len(measures) {
 			c.ratios[o.name] = ratios
 		}
 	}

@@ -14,8 +14,7 @@ import (
 // settings.
 var restated = map[string]string{penstockName: "load", "sglang-router": "sglang", smgName: "smg"}
 
-// simulate plays requests to these strategies, with servers as penstock sim plays them. It returns
-// Penstock's TTFT p90 divided by each rival's, by contender.
+// simulate returns Penstock's TTFT p90 divided by each rival's, by contender.
 func (w *workload) simulate(requests []request, lasts time.Duration) (map[string]float64, error) {
 	var lines strings.Builder
 	for _, r := range requests {

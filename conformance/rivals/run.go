@@ -23,15 +23,15 @@ type outcome struct {
 	contender
 	samples       []sample // by request
 	failed        int
-	first         error // error of a failed request
-	input, cached int   // tokens of all prompts
+	first         error
+	input, cached int // tokens of all prompts
 	ttft, end     series
-	cpu           time.Duration // of the router for one request; 0: unknown
+	cpu           time.Duration // CPU time of the router for one request; 0: unknown
 }
 
 type scenario struct {
 	rivals setting
-	load   float64 // the share of full load
+	load   float64 // share of full load
 }
 
 // usual is the scenario whose figures have limits.
@@ -50,14 +50,12 @@ func (s scenario) suffix() string {
 
 type played struct {
 	workload
-	outcomes []outcome
-	late     time.Duration // 99th percentile
-	// simulated is the result of workload.simulate.
+	outcomes  []outcome
+	late      time.Duration // 99th percentile
 	simulated map[string]float64
 }
 
-// run plays a workload to all contenders at the same time. lasts is its time: the share warm fills
-// the caches, the rest is traffic.
+// The caches fill in the share warm of the time lasts; the rest is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -95,7 +93,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	}
 	filled.Wait()
 	lasts -= time.Duration(warm * float64(lasts))
-	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // the requests that are cut then have failed
+	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // a request that this timeout cuts has failed
 	defer cancel()
 	for i, f := range fleets {
 		_, used := cpu(f.router.PID())
@@ -122,7 +120,6 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	return result, ctx.Err()
 }
 
-// split returns the requests before a time, and the later requests, with times relative to it.
 func split(all []request, at time.Duration) (early, rest []request) {
 	for _, r := range all {
 		if r.at < at {
@@ -135,10 +132,9 @@ func split(all []request, at time.Duration) (early, rest []request) {
 	return early, rest
 }
 
-// bodyCache has the bodies of requests that some contenders have not received yet.
 type bodyCache struct {
 	requests []request
-	uses     int // of each body
+	uses     int
 	bodies   map[int]*usedBody
 }
 

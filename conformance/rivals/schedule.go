@@ -8,16 +8,14 @@ import (
 )
 
 type departure struct {
-	at        time.Duration // since the start
+	at        time.Duration
 	request   int
 	contender int
 }
 
-// stagger is the time between the departures of one request to successive contenders.
 const stagger = 5 * time.Millisecond
 
-// departures plans each request for each contender. The order of contenders rotates from one
-// request to the next.
+// The order of contenders rotates with each request.
 func departures(requests []request, contenders int) []departure {
 	var all []departure
 	for i, r := range requests {
@@ -31,9 +29,8 @@ func departures(requests []request, contenders int) []departure {
 
 type sending func(ctx context.Context, late time.Duration)
 
-// play starts each departure at its time, even if earlier requests have no answer. Before that time
-// it calls prepare, in order. Then it calls the returned function in a goroutine, with the delay.
-// play returns once all these functions have returned. When ctx ends, no other departure leaves.
+// play calls prepare before a departure's time. At its time it calls the returned function in a
+// goroutine, with the delay, even if earlier requests have no answer.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	slicesOfRun = 32   // of the time that counts
-	resamples   = 1000 // of an interval
-	// warm is the share of a workload's requests that fill the caches before its traffic; settle is
+	slicesOfRun = 32
+	resamples   = 1000
+	// warm is the share of a workload's requests that fill the caches before its traffic. settle is
 	// the share of its traffic in which queues grow to their usual length. Neither counts.
 	warm, settle = 0.2, 0.1
-	// maxLate is the 99th percentile of lateness above which a workload is void; maxFailed is the
-	// share of failed requests above which a contender is not compared.
+	// A workload is void if the 99th percentile of lateness exceeds maxLate. A contender is not
+	// compared if its share of failed requests exceeds maxFailed.
 	maxLate   = 5 * time.Millisecond
 	maxFailed = 0.01
 )
@@ -34,7 +34,7 @@ func sliceOf(at, lasts time.Duration) int {
 
 type statistic func([]float64) float64
 
-// quantile returns the statistic that computes quantile q. It sorts its argument.
+// quantile's statistic sorts its argument.
 func quantile(q float64) statistic {
 	return func(values []float64) float64 {
 		if len(values) == 0 {
@@ -53,11 +53,10 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// ratio is a value, such as the ratio of a statistic of two series, and the bounds of the middle 95
-// % of the values for resampled slices.
+// ratio is a value, with the bounds of the middle 95 % of the values for resampled slices.
 type ratio struct{ value, low, high float64 }
 
-// compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.
+// compare resamples the same slices of both series.
 func compare(a, b series, stat statistic) ratio {
 	return resampled(len(a), func(drawn []int) float64 { return stat(a.pooled(drawn)) / stat(b.pooled(drawn)) })
 }
@@ -90,8 +89,8 @@ func resampled(n int, stat func(drawn []int) float64) ratio {
 	return r
 }
 
-// noise returns the largest ratio, or inverse of a ratio, in the interval of Penstock compared with
-// itself.
+// noise returns the largest ratio, or inverse of a ratio, in r, the interval of Penstock compared
+// with itself.
 func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
 
 func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

@@ -13,11 +13,11 @@ import (
 )
 
 type sample struct {
-	late          time.Duration // how much after its time it was sent
-	ttft, end     time.Duration // since it was sent
+	late          time.Duration
+	ttft, end     time.Duration // time since the departure
 	input, cached int           // tokens of the prompt
-	server        string        // that answered, if the router shows it
-	err           error         // it failed
+	server        string        // the server that answered, if the router shows it
+	err           error
 }
 
 const maxLine = 1 << 20
@@ -40,8 +40,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// complete sends a request for a streamed completion and reads the answer, which must have this
-// number of tokens.
+// The answer must have this number of tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {

@@ -13,8 +13,8 @@ import (
 )
 
 type request struct {
-	at            time.Duration // since the start
-	input, output int           // tokens
+	at            time.Duration
+	input, output int // tokens
 	// blocks are the numbers of the prompt's blocks of simulation.BlockTokens tokens. Prompts whose
 	// first numbers are equal share a prefix.
 	blocks []uint64
@@ -33,9 +33,8 @@ type workload struct {
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads returns all workloads. Their rates of full load for one server are fullLoad of
-// conformance/bench, which is for 8 servers, divided by 8. For uniform it is 95 % of the rate that
-// a server can read.
+// The full load of one server is fullLoad of conformance/bench divided by its 8 servers; for
+// uniform, 95 % of the rate that a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}
@@ -118,8 +117,6 @@ func uniform(rate float64, lasts time.Duration) ([]request, error) {
 	return all, nil
 }
 
-// plan returns the requests for the time lasts at the share load of full load, for this number of
-// servers, with slow and thin applied.
 func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]request, error) {
 	all, err := w.draw(w.full*float64(servers)*load*float64(w.thin), time.Duration(float64(lasts)/w.slow))
 	prefixes := map[uint64]int{}
@@ -135,8 +132,6 @@ func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]reque
 	return all, err
 }
 
-// speed returns the flags of penstock sim for the workload's servers: the speeds of
-// picker/simulation, divided by slow.
 func (w *workload) speed() []string {
 	const step = float64(20 * time.Millisecond)
 	return []string{

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// ClusterName is the name of the ClusterProperty whose value is its cluster's name in the cluster
+// ClusterName is the name of the ClusterProperty whose value is the cluster's name in the cluster
 // set.
 const ClusterName = "cluster.clusterset.k8s.io"
 

@@ -1,5 +1,5 @@
 // Package about holds the kind ClusterProperty of about.k8s.io (KEP-2149), which names a cluster.
-// It has the fields of that project's schema that Penstock reads. Penstock never installs its CRD.
+// It has the fields of the schema that Penstock reads. Penstock never installs its CRD.
 //
 // +groupName=about.k8s.io
 // +versionName=v1alpha1

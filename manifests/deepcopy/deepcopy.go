@@ -16,7 +16,6 @@ func Of[T any](v *T) *T {
 	return &out
 }
 
-// copyInto replaces the memory that v, a shallow copy, shares with its original.
 func copyInto(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:

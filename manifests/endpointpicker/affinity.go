@@ -8,13 +8,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Parameters of plugins that keep requests together: by prefixes, sessions, images, and labels.
-
 // ByLabel keeps the endpoints whose Label has one of these values.
 type ByLabel struct {
 	Label         string   `json:"label"`
 	ValidValues   []string `json:"validValues"`
-	AllowsNoLabel bool     `json:"allowsNoLabel"` // endpoints without the label stay
+	AllowsNoLabel bool     `json:"allowsNoLabel"`
 }
 
 func (p *ByLabel) check() found {
@@ -40,13 +38,13 @@ type PrefixAffinity struct {
 	AffinityThreshold float64 `json:"affinityThreshold"`
 	// ExplorationProbability is the share of requests, from 0 to 1, for which all endpoints stay.
 	ExplorationProbability float64 `json:"explorationProbability"`
-	// MaxTTFTPenaltyMs is how much longer the first token may take at the kept endpoints, in ms; 0
-	// for no limit.
+	// MaxTTFTPenaltyMs is how much longer the first token may take at the kept endpoints, in ms; 0:
+	// no limit.
 	MaxTTFTPenaltyMs float64 `json:"maxTTFTPenaltyMs"`
-	// TTFTSource selects the estimate of that time: prefillThroughput (the default) or
+	// TTFTSource selects the estimate of this time: prefillThroughput (the default) or
 	// latencyPredictor.
 	TTFTSource string `json:"ttftSource"`
-	// PeakPrefillThroughput is the throughput for prefillThroughput, in tokens per second.
+	// PeakPrefillThroughput is in tokens per second.
 	PeakPrefillThroughput float64 `json:"peakPrefillThroughput"`
 
 	PrefixMatchInfoProducerName       string  `json:"prefixMatchInfoProducerName"`
@@ -59,7 +57,6 @@ const (
 	byPrediction = "latencyPredictor"
 )
 
-// Predicts reports whether the filter uses predicted times.
 func (p *PrefixAffinity) Predicts() bool {
 	return p.TTFTSource == byPrediction && p.MaxTTFTPenaltyMs > 0
 }
@@ -88,10 +85,8 @@ func part(field string, v float64) []Problem {
 	return []Problem{invalid(field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)}
 }
 
-// NoHitLRU prefers the endpoints that have least recently received a prompt of which no part was
-// cached.
+// NoHitLRU prefers the endpoints that have least recently received a prompt without a cached part.
 type NoHitLRU struct {
-	// LRUSize bounds the remembered endpoints.
 	LRUSize int `json:"lruSize"`
 
 	PrefixPluginType            *string `json:"prefixPluginType"`
@@ -113,7 +108,7 @@ func (p *NoHitLRU) producer() (field, name, kind string) {
 type ContextLength struct {
 	// Label has the range, in tokens, such as 0-2048.
 	Label string `json:"label"`
-	// EnableFiltering also drops the endpoints whose range excludes the prompt's length.
+	// EnableFiltering drops the endpoints whose range excludes the prompt's length.
 	EnableFiltering bool `json:"enableFiltering"`
 }
 
@@ -174,10 +169,8 @@ func (p *agentIdentity) check() (out found) {
 	return out
 }
 
-// agentHeaders are the session headers of well-known agents.
 var agentHeaders = []string{"x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"}
 
-// agentAttribute names the source of session IDs that AgentIdentity provides.
 const agentAttribute = "agent-identity"
 
 func (r *resolver) identities(p *Profile) {
@@ -216,7 +209,7 @@ func lower(names []string) []string {
 	return out
 }
 
-// preciseScorer are the parameters of precise-prefix-cache-scorer, which includes a producer.
+// precise-prefix-cache-scorer includes a producer.
 type preciseScorer struct{ precisePrefix }
 
 func (p *preciseScorer) converted() parameters {

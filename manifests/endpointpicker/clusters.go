@@ -20,13 +20,12 @@ const (
 )
 
 // Clusters configures the choice among the clusters of an import. Penstock compares clusters by one
-// cost in seconds, which includes waiting requests and cached prefixes. Weights of scorers have no
-// effect.
+// cost in seconds, so weights of scorers have no effect.
 type Clusters struct {
 	// Prefix: a scorer reads how much of a prompt clusters have cached. Session: sessions stay in a
 	// cluster.
 	Prefix, Session bool
-	prefixField     string // field of the plugin that sets Prefix
+	prefixField     string // the field of the plugin that sets Prefix
 }
 
 type clusterPrefix struct {
@@ -63,7 +62,6 @@ func (r *resolver) warn(field, problem, fix string) {
 	r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: problem, Fix: fix})
 }
 
-// alone reports the parts of a document for clusters that work only for model servers.
 func (r *resolver) alone(p *Profile) {
 	c := p.Clusters
 	if c == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Documents have the apiVersion Group/Version or Group/NextVersion (llm-d's documentation), or
-// FormerGroup/Version (releases before 0.7). A folder accepts only documents of Version.
+// FormerGroup/Version (releases before 0.7). A folder accepts only Version.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
@@ -17,26 +17,24 @@ const (
 	Kind        = "EndpointPickerConfig"
 )
 
-// EndpointPickerConfig configures how a picker selects an endpoint. llm-d's router reads it from a
-// file. Penstock reads it as a named object in a folder, or from a ConfigMap.
+// EndpointPickerConfig configures how a picker selects an endpoint, in the format of llm-d's
+// router. Penstock reads it as a named object in a folder, or from a ConfigMap.
 type EndpointPickerConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Plugins that profiles refer to, at most 64.
 	Plugins []Plugin `json:"plugins,omitempty"`
 	// SchedulingProfiles select plugins. Without a profile, all filters, scorers and pickers of
 	// Plugins are used, with weight 1.
 	SchedulingProfiles []SchedulingProfile `json:"schedulingProfiles,omitempty"`
 
-	// FeatureGates enables flowControl.
 	FeatureGates []string `json:"featureGates,omitempty"`
 	// FlowControl requires the feature gate flowControl. Older documents have SaturationDetector
 	// beside it.
 	FlowControl        *FlowControl `json:"flowControl,omitempty"`
 	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
 
-	// The settings below have no effect in Penstock. A Warning states why.
+	// These settings have no effect in Penstock. A Warning states why.
 	DataLayer      *runtime.RawExtension `json:"dataLayer,omitempty"`
 	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`
@@ -47,7 +45,7 @@ func (in *EndpointPickerConfig) DeepCopyObject() runtime.Object { return deepcop
 
 // Plugin is an instance of a type of plugins.
 type Plugin struct {
-	// Name by which profiles refer to the plugin. Defaults to Type.
+	// Name defaults to Type.
 	Name       string                `json:"name,omitempty"`
 	Type       string                `json:"type,omitempty"`
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
@@ -62,6 +60,6 @@ type SchedulingProfile struct {
 // SchedulingPlugin refers to a plugin.
 type SchedulingPlugin struct {
 	PluginRef string `json:"pluginRef,omitempty"`
-	// Weight of a scorer, at least 0. Defaults to 1.
+	// Weight of a scorer. Defaults to 1.
 	Weight *float64 `json:"weight,omitempty"`
 }

@@ -21,12 +21,12 @@ const (
 	AlwaysMultimodalDecider = "always-disagg-multimodal-decider"
 )
 
-// RoleLabel is the label, on a server's pod or ModelServers entry, that has the server's roles.
+// RoleLabel is the label of a server's pod or ModelServers entry that has its roles.
 const RoleLabel = "llm-d.ai/role"
 
 type roleFilter struct {
 	roles     []string
-	unlabeled bool // servers without the label pass, too
+	unlabeled bool // servers without the label pass
 }
 
 var roleFilters = map[string]roleFilter{
@@ -43,10 +43,10 @@ func HasRole(filter string, labels map[string]string) bool {
 }
 
 // Disagg adds servers to a request: some encode its images, and one reads its prompt (prefill). The
-// enclosing Profile chooses the server that receives the request and writes the answer (decode).
+// enclosing Profile chooses the server that writes the answer (decode).
 type Disagg struct {
 	Handler, HandlerType string // the profile handler
-	Prefill, Encode      *Stage // nil: no such stage
+	Prefill, Encode      *Stage // nil if the stage is off
 	// PrimaryPort is the port at which a pod receives requests for all of its data-parallel ranks;
 	// 0: each rank has a separate port.
 	PrimaryPort uint16
@@ -66,12 +66,11 @@ type Decider struct {
 	// NonCachedTokens is the minimum number of prompt tokens that the decode server has not cached;
 	// 0: no request uses the stage.
 	NonCachedTokens int
-	// PromptTokens is the minimum length of the prompt.
-	PromptTokens int
+	PromptTokens    int
 }
 
-// Wants reports whether a request uses the stage. tokens is the length of its prompt. cached is how
-// many of these tokens the decode server has cached.
+// Wants reports whether a request uses the stage. tokens is the length of its prompt, of which the
+// decode server has cached this many tokens.
 func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	switch {
 	case d.Always:
@@ -104,15 +103,13 @@ type handlerParameters interface {
 }
 
 type stageNames struct {
-	decode, prefill, encode       string // profiles
+	decode, prefill, encode       string // names of profiles
 	prefillDecider, encodeDecider string // "": the stage is off
 	prefillFirst                  bool   // each request uses the stage prefill
 	primaryPort                   int
-	field                         string // field of the deciders in the parameters
+	field                         string
 }
 
-// disaggParameters are the parameters of disagg-profile-handler, in the present form and the former
-// one.
 type disaggParameters struct {
 	StageOrder string `json:"stageOrder"`
 	Profiles   struct {
@@ -174,7 +171,7 @@ func (p *disaggParameters) stages() stageNames {
 	}
 }
 
-// pdParameters are the parameters of pd-profile-handler, the predecessor of disagg-profile-handler.
+// pd-profile-handler is the predecessor of disagg-profile-handler.
 type pdParameters struct {
 	DecodeProfile     string `json:"decodeProfile"`
 	PrefillProfile    string `json:"prefillProfile"`
@@ -203,7 +200,6 @@ func (p *pdParameters) stages() stageNames {
 		prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
 }
 
-// former returns the decider for a document of a release without deciders.
 func (p *pdParameters) former() Decider {
 	if p.Threshold == nil || *p.Threshold == 0 {
 		return Decider{Always: true}
@@ -211,8 +207,6 @@ func (p *pdParameters) former() Decider {
 	return Decider{NonCachedTokens: max(1, int(*p.Threshold))}
 }
 
-// dataParallelParameters are the parameters of data-parallel-profile-handler, which has one
-// profile.
 type dataParallelParameters struct {
 	PrimaryPort int `json:"primaryPort"`
 }
@@ -227,7 +221,6 @@ func checkPrimaryPort(port int) (out found) {
 	return out
 }
 
-// handler returns the document's profile handler for several profiles, or nil.
 func (r *resolver) handler() *instance {
 	var first *instance
 	for _, name := range r.names {
@@ -253,7 +246,7 @@ func (r *resolver) handler() *instance {
 func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	names := in.Parameters.(handlerParameters).stages()
 	d := &Disagg{Handler: in.Name, HandlerType: in.Type, PrimaryPort: uint16(names.primaryPort)}
-	if names.decode == "" { // one profile, of any name
+	if names.decode == "" { // the only profile, of any name
 		p := r.single(c, in.Type)
 		p.Disagg = d
 		return p
@@ -292,7 +285,6 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	return decode
 }
 
-// stage resolves the profile and the decider of a stage. It returns nil if the stage is off.
 func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, decider, field string, always bool,
 	at func(string) int) *Stage {
 	i := at(profile)

@@ -3,17 +3,14 @@
 // request (disagg.go). headers.go lists the headers that name the chosen servers. Translation and
 // discovery/file validate documents with it; picker/schedule implements the plugins.
 //
-// A plugin has a row in plugins.go with its parameters, a row in picker/schedule, and a row in
-// notes.go, with its formula for the reference. upstream.go has the types of llm-d's router that
-// work like another type or have no effect. The reference lists both tables.
+// A plugin has a row in plugins.go, in picker/schedule, and in notes.go, with its formula for the
+// reference. upstream.go has the types of llm-d's router that work like another type or have no
+// effect.
 //
-// Invariants:
-//   - A Profile is complete: defaults are filled in, and all parameters are valid.
-//   - Every unsupported part of a document is a Problem. It is a Warning if requests cannot go to
-//     wrong servers without the part, so that documents of llm-d and of later releases work.
-//   - Resolve has no state: equal documents give equal profiles.
-//
-// Tests: go test ./manifests/endpointpicker
+// Every unsupported part of a document is a Problem. It is a Warning if requests cannot go to wrong
+// servers without the part, so that documents of llm-d and of later releases work. A Profile is
+// complete: defaults are filled in, and all parameters are valid. Tests: go test
+// ./manifests/endpointpicker
 //
 // +groupName=llm-d.ai
 package endpointpicker

@@ -4,8 +4,8 @@ package endpointpicker
 // chosen Dynamo workers.
 const DynamoHeaders = "dynamo-headers"
 
-// DynamoIDLabel is the label, on a server's pod or ModelServers entry, that has the number of its
-// Dynamo worker. Without the label, the number is derived from the pod's name.
+// DynamoIDLabel is the label, on a server's pod or ModelServers entry, with the number of its
+// Dynamo worker. The default number is derived from the pod's name.
 const DynamoIDLabel = "penstock.dev/dynamo-instance-id"
 
 const (

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// flowControlGate is the feature gate that enables a document's flowControl.
 const flowControlGate = "flowControl"
 
 // maxTTL bounds a request's wait. It is below Envoy's timeout for a picker.
@@ -35,30 +34,28 @@ type FlowControl struct {
 	MaxRequests *resource.Quantity `json:"maxRequests,omitempty"`
 	// DefaultRequestTTL limits a request's wait; NoEndpointRequestTTL limits it while the pool has
 	// no endpoint.
-	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
-	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
-	// DefaultPriorityBand limits each priority.
-	DefaultPriorityBand         *PriorityBand  `json:"defaultPriorityBand,omitempty"`
-	DefaultNegativePriorityBand *PriorityBand  `json:"defaultNegativePriorityBand,omitempty"`
-	PriorityBands               []PriorityBand `json:"priorityBands,omitempty"`
-	UsageLimitPolicyPluginRef   string         `json:"usageLimitPolicyPluginRef,omitempty"`
-	SaturationDetector          *Ref           `json:"saturationDetector,omitempty"`
-	EnableEviction              bool           `json:"enableEviction,omitempty"`
+	DefaultRequestTTL           *metav1.Duration `json:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL        *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
+	DefaultPriorityBand         *PriorityBand    `json:"defaultPriorityBand,omitempty"`
+	DefaultNegativePriorityBand *PriorityBand    `json:"defaultNegativePriorityBand,omitempty"`
+	PriorityBands               []PriorityBand   `json:"priorityBands,omitempty"`
+	UsageLimitPolicyPluginRef   string           `json:"usageLimitPolicyPluginRef,omitempty"`
+	SaturationDetector          *Ref             `json:"saturationDetector,omitempty"`
+	EnableEviction              bool             `json:"enableEviction,omitempty"`
 }
 
 // PriorityBand limits one priority.
 type PriorityBand struct {
-	Priority          int                `json:"priority,omitempty"`
-	MaxBytes          *resource.Quantity `json:"maxBytes,omitempty"`
-	MaxRequests       *resource.Quantity `json:"maxRequests,omitempty"`
-	FairnessPolicyRef string             `json:"fairnessPolicyRef,omitempty"`
-	OrderingPolicyRef string             `json:"orderingPolicyRef,omitempty"`
-	// DefaultRequestTTL limits the wait of this priority's requests.
-	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
-	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
+	Priority             int                `json:"priority,omitempty"`
+	MaxBytes             *resource.Quantity `json:"maxBytes,omitempty"`
+	MaxRequests          *resource.Quantity `json:"maxRequests,omitempty"`
+	FairnessPolicyRef    string             `json:"fairnessPolicyRef,omitempty"`
+	OrderingPolicyRef    string             `json:"orderingPolicyRef,omitempty"`
+	DefaultRequestTTL    *metav1.Duration   `json:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL *metav1.Duration   `json:"noEndpointRequestTTL,omitempty"`
 }
 
-// Ref names a plugin. In older releases the saturation detector was not a plugin; then Ref has the
+// Ref names a plugin. In older releases the saturation detector was not a plugin, and Ref has the
 // detector's thresholds.
 type Ref struct {
 	PluginRef string `json:"pluginRef,omitempty"`
@@ -85,12 +82,12 @@ func (r *Ref) thresholds() *Utilization {
 // Flow is the flow control of a document. Zero values select the picker's defaults.
 type Flow struct {
 	Requests      int64         // limit of waiting requests of each priority
-	Bytes         int64         // limit of the bodies of these requests, in bytes
+	Bytes         int64         // limit of the bodies of waiting requests, in bytes
 	TTL, EmptyTTL time.Duration // limits of a request's wait; EmptyTTL while the pool has no endpoint
 	Deadlines     bool          // requests with the nearest deadline go first
 	Queue, KV     float64       // waiting requests, and use of the KV cache from 0 to 1, at which a server is saturated
 	InFlight      int64         // requests in flight at which a server is saturated; 0: no limit
-	TTLs          []BandTTL     // for single priorities, sorted by priority
+	TTLs          []BandTTL     // sorted by priority
 }
 
 // BandTTL limits the wait of one priority's requests.
@@ -151,7 +148,6 @@ func (r *resolver) gates(list []string) (flow bool) {
 	return flow
 }
 
-// flow resolves the flow control of a document. It returns nil if flow control is off.
 func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	on, spec := r.gates(c.FeatureGates), c.FlowControl
 	if spec != nil && !on {
@@ -287,8 +283,7 @@ func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	}
 }
 
-// wait returns the limit of a request's wait; 0 if d is nil. A 0 in a document means no limit,
-// which is maxTTL.
+// wait returns 0 if d is nil. A 0 in a document means no limit, which is maxTTL.
 func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	switch {
 	case d == nil:
@@ -303,14 +298,14 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name: the document's, or the implicit one of the type with this
-// name. Its type must be in types. It returns nil if there is no such plugin.
+// named returns the plugin with a name, or the implicit plugin of the type with this name. The
+// plugin's type must be in types. It returns nil if there is no such plugin.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil
 	}
 	in := r.instances[name]
-	if in == nil && slices.Contains(types, name) { // llm-d's router makes such a plugin by itself
+	if in == nil && slices.Contains(types, name) {
 		in = &instance{Instance: Instance{Name: name, Type: name}, kind: kinds[name]}
 		if in.kind.parameters != nil {
 			in.Parameters = in.kind.parameters()

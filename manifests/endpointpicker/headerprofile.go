@@ -14,14 +14,12 @@ func (p *headerProfile) check() found { return headerProblem("headerName", p.Hea
 
 // ByHeader chooses a profile by a request header.
 type ByHeader struct {
-	Header string // in lower case
-	// Default is the profile of requests without the header.
+	Header   string // in lower case
 	Default  string
 	Profiles map[string]*Profile
 }
 
-// byHeader resolves a document with header-profile-handler. The returned profile reads all that any
-// of the profiles reads.
+// byHeader's profile reads everything that one of the profiles reads.
 func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	if len(c.SchedulingProfiles) < 2 {
 		return r.single(c, in.Type)

@@ -1,17 +1,17 @@
 package endpointpicker
 
-// Headers that name additional servers of a request, or data stored elsewhere. Pickers set them; a
-// client's are removed.
+// These headers name additional servers of a request, or data stored elsewhere. Pickers set them; a
+// client's headers are removed.
 const (
-	// Headers for llm-d's routing sidecar. They hold, as host:port, the prefill server, the encode
-	// servers, the data-parallel rank, and the server whose cache is read.
+	// These headers are for llm-d's routing sidecar. They hold, as host:port, the prefill server,
+	// the encode servers, the data-parallel rank, and the server whose cache is read.
 	HeaderPrefill      = "x-prefiller-host-port"
 	HeaderEncode       = "x-encoder-hosts-ports"
 	HeaderDataParallel = "x-data-parallel-host-port"
 	headerCacheSource  = "x-kv-cache-source-host-port"
 
-	// Headers of Dynamo's frontend, sent with the prefix x- or x-dynamo-: the numbers of workers
-	// and of their data-parallel ranks.
+	// These headers are for Dynamo's frontend, with the prefix x- or x-dynamo-. They hold the
+	// numbers of workers and of their data-parallel ranks.
 	HeaderWorkerID    = "worker-instance-id"
 	HeaderPrefillID   = "prefill-instance-id"
 	HeaderRank        = "dp-rank"
@@ -24,7 +24,7 @@ const (
 	HeaderTokensKey = "x-req-tokens-key"
 )
 
-// RoutingHeaders lists all names of these headers.
+// RoutingHeaders lists the full names of these headers.
 func RoutingHeaders() []string {
 	all := []string{HeaderPrefill, HeaderEncode, HeaderDataParallel, headerCacheSource, HeaderRoutingMode,
 		HeaderTokensKey, "x-data-parallel-rank"}

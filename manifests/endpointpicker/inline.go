@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// choices maps a PoolPolicy's names of pickers to their types.
 var choices = map[string]string{"max-score": MaxScorePicker, "weighted-random": WeightedRandomPicker,
 	"power-of-two": PowerOfTwoPicker, "random": RandomPicker}
 

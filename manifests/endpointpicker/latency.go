@@ -2,16 +2,14 @@ package endpointpicker
 
 import "math"
 
-// Parameters of plugins that use latency, and of admitters.
-
 // Latency scores by the difference between predicted latency and the request's objective.
 type Latency struct {
 	// TTFTWeight and TPOTWeight are the weights of the time to the first token and of the time per
 	// output token.
 	TTFTWeight float64 `json:"ttftWeight"`
 	TPOTWeight float64 `json:"tpotWeight"`
-	// HeadroomSelectionStrategy is least (the default: the endpoint that meets the objective most
-	// closely) or most.
+	// HeadroomSelectionStrategy is least or most: of the endpoints that meet the objective, the
+	// endpoint with the least (the default) or the most headroom scores highest.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy"`
 
 	CompositeKVWeight                 *float64 `json:"compositeKVWeight"`
@@ -47,7 +45,7 @@ func (p *Latency) producer() (field, name, kind string) {
 
 // HeadroomTier keeps the endpoints that are predicted to meet the request's objective.
 type HeadroomTier struct {
-	// EpsilonExploreNeg is the share of requests, from 0 to 1, for which it keeps the other
+	// EpsilonExploreNeg is the share of requests, from 0 to 1, for which the filter keeps the other
 	// endpoints instead.
 	EpsilonExploreNeg float64 `json:"epsilonExploreNeg"`
 
@@ -59,7 +57,6 @@ func (p *HeadroomTier) check() found { return part("epsilonExploreNeg", p.Epsilo
 // Probabilistic rejects sheddable requests with a probability that grows with the pool's
 // saturation.
 type Probabilistic struct {
-	// QueueDepthThreshold and KVCacheUtilThreshold are the values at which a server is saturated.
 	QueueDepthThreshold  float64 `json:"queueDepthThreshold"`
 	KVCacheUtilThreshold float64 `json:"kvCacheUtilThreshold"`
 	// The probability is K times the saturation to the power of Power.
@@ -82,12 +79,10 @@ func (p *Probabilistic) check() (out found) {
 // Admission configures which sheddable requests are rejected. The zero value rejects no request.
 type Admission struct {
 	// Latency rejects a request that no server is predicted to serve within its objective.
-	Latency bool
-	// Probabilistic is nil without the plugin.
+	Latency       bool
 	Probabilistic *Probabilistic
 }
 
-// admission adds all admitters of the document, in profiles or not.
 func (r *resolver) admission(p *Profile) {
 	for _, name := range r.names {
 		in := r.instances[name]

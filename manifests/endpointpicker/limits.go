@@ -7,13 +7,10 @@ import (
 	"strings"
 )
 
-// Parameters of filters that drop loaded endpoints, and of metrics pages.
-
 // UtilizationLimits keeps the endpoints that are within all limits.
 type UtilizationLimits struct {
-	Conditions []UtilizationLimit `json:"conditions"`
-	// FallbackOnEmpty keeps all endpoints if none is within the limits.
-	FallbackOnEmpty bool `json:"fallbackOnEmpty"`
+	Conditions      []UtilizationLimit `json:"conditions"`
+	FallbackOnEmpty bool               `json:"fallbackOnEmpty"`
 
 	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
 }
@@ -50,7 +47,7 @@ func (p *UtilizationLimits) check() (out found) {
 // Concurrency are the parameters of ConcurrencyDetector.
 type Concurrency struct {
 	// MaxConcurrency is the number of requests in flight at which a server is saturated. The filter
-	// of this type keeps a server with up to MaxConcurrency x (1 + Headroom) requests.
+	// keeps a server with up to MaxConcurrency x (1 + Headroom) requests.
 	MaxConcurrency int64   `json:"maxConcurrency"`
 	Headroom       float64 `json:"headroom"`
 	// ConcurrencyMode is requests, tokens or hybrid.
@@ -80,7 +77,7 @@ func (p *Concurrency) check() (out found) {
 	return out
 }
 
-// Requests returns the number of requests in flight at which a server is saturated; 0 for no limit.
+// Requests returns the number of requests in flight at which a server is saturated; 0: no limit.
 func (p *Concurrency) Requests() int64 {
 	if p.ConcurrencyMode == "tokens" {
 		return 0
@@ -88,8 +85,6 @@ func (p *Concurrency) Requests() int64 {
 	return p.MaxConcurrency
 }
 
-// attributeFilter has the parameters of endpoint-attribute-filter that decide about endpoints
-// without the attribute.
 type attributeFilter struct {
 	Attribute       string          `json:"attribute"`
 	OnMissing       string          `json:"onMissing"`

@@ -2,8 +2,7 @@ package endpointpicker
 
 const ownPredictions = "Penstock predicts latency by what it has measured of each server; there is no prediction server"
 
-// notes describe the types in kinds for the reference: their effect, their parameters with
-// defaults, and differences from llm-d's router. A type whose name explains it has no row.
+// notes describe the types in kinds for the reference. A type whose name explains it has no row.
 var notes = map[string]string{
 	QueueScorer: "1 for the fewest waiting requests, 0 for the most, in proportion between; 1 for all if they " +
 		"are equal",

@@ -12,8 +12,7 @@ import (
 // parameters are the decoded parameters of one type of plugins. Most pointer fields are parameters
 // that are accepted and have no effect.
 type parameters interface {
-	// check returns the problems of decoded parameters; their fields are relative to the
-	// parameters.
+	// check returns problems whose fields are relative to the parameters.
 	check() found
 }
 
@@ -90,7 +89,7 @@ type PrefixCache struct {
 	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match. The rest is
 	// by the match's share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
-	// MatchLengthScaleTokens is the length of a match, in tokens, at which that share is full.
+	// MatchLengthScaleTokens is the length of a match, in tokens, at which the first share is full.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
@@ -104,8 +103,7 @@ type PrefixCache struct {
 	MaxPrefixTokensToMatch *int  `json:"maxPrefixTokensToMatch"`
 	LRUCapacityPerServer   *int  `json:"lruCapacityPerServer"`
 
-	// Precise means that prefixes come from KV events. It is not in documents, which name a
-	// producer instead.
+	// Precise means that prefixes come from KV events. Documents name a producer instead.
 	Precise bool `json:"-"`
 }
 
@@ -126,8 +124,8 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by sessions like strategy session: by a token that the picker sets, or
-// else by an ID.
+// sessionAffinity scores by sessions like strategy session: by a token that the picker sets,
+// otherwise by an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
 	EncodedEndpointHeaderConfig struct {
@@ -175,7 +173,7 @@ func (p *sessionAffinity) check() (out found) {
 // External scores in another process, over the gRPC service penstock.scoring.v1.Scorer
 // (picker/scoring/scoring.proto).
 type External struct {
-	// Service in the namespace of the pool.
+	// Port is configured for TLS like the port of an endpoint picker.
 	Service string `json:"service"`
 	// Port of the Service. TLS is configured like TLS of an endpoint picker.
 	Port int32 `json:"port"`
@@ -258,17 +256,15 @@ func (p *inFlightLoad) check() (out found) {
 	return out
 }
 
-// found collects the problems of a document, or of parameters, with fields relative to these.
+// Fields of found are relative to the document, or to the parameters.
 type found []Problem
 
-// reject adds an error about a field if wrong is true.
 func (f *found) reject(wrong bool, field, fix, problem string, args ...any) {
 	if wrong {
 		*f = append(*f, invalid(field, fix, problem, args...))
 	}
 }
 
-// noEffect adds a Warning about a field if set is true.
 func (f *found) noEffect(field string, set bool, why string) {
 	if set {
 		*f = append(*f, Problem{Warning: true, Field: field, Problem: "has no effect: " + why, Fix: "remove it"})

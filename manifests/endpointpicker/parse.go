@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxText bounds a document, in bytes.
 const maxText = 256 << 10
 
 // Parse reads and resolves a document in YAML or JSON.
@@ -61,10 +60,9 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 	return &c, problems
 }
 
-// maxUnknown bounds the unknown fields that one document reports.
 const maxUnknown = 8
 
-// decode reads the first document of a text. An unknown field is an error with its path.
+// decode returns an error with the path of an unknown field.
 func decode(text string, to *EndpointPickerConfig) error {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 // Role is the function of a plugin.
 type Role string
 
-// The roles. Producers have no settings in Penstock.
+// Producers have no settings in Penstock.
 const (
 	Filter   Role = "filter"
 	Scorer   Role = "scorer"
@@ -69,20 +69,18 @@ const (
 
 type kind struct {
 	role Role
-	// parameters returns a pointer to the default parameters; nil if the type has none.
+	// parameters returns a pointer to the default parameters; nil if the type has no parameters.
 	parameters func() parameters
 	// pages, prompts, sessions: the type reads metrics pages, prompts (with model names), or
 	// sessions.
 	pages, prompts, sessions bool
-	// latency: the type reads predictions of servers' latency.
-	latency bool
-	// unknown: no table has the type, and the end of its name suggests the role. silent: the plugin
+	latency                  bool
+	// unknown: no table has the type; the end of its name suggests the role. silent: the plugin
 	// already has a Warning.
 	unknown, silent bool
 }
 
-// kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in
-// picker/schedule.
+// kinds is the table of plugins. A new plugin also needs a row in picker/schedule.
 var kinds = map[string]kind{
 	LabelSelectorFilter: {role: Filter, parameters: zero[LabelSelector]},
 	ByLabelFilter:       {role: Filter, parameters: zero[ByLabel]},
@@ -179,7 +177,7 @@ func zero[T any, P interface {
 	return P(new(T))
 }
 
-// Types returns the types of plugins with one of roles, sorted; all types if no role is given.
+// Types returns the types of plugins with one of roles, sorted; without roles, all types.
 func Types(roles ...Role) []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for name := range maps.Keys(kinds) {

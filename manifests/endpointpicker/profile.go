@@ -14,37 +14,36 @@ import (
 
 const (
 	maxPlugins  = 64
-	maxSelected = 32 // plugins of a profile
+	maxSelected = 32 // maximum number of plugins of a profile
 )
 
 // Profile is the strategy in a document. It is immutable.
 type Profile struct {
-	Filters []Instance // in this order
+	Filters []Instance
 	Scorers []Instance
-	Picker  string // a type
+	Picker  string // type of the picker
 	// Pages, Prompts, Sessions, Latency and Headers: a plugin reads metrics pages, prompts,
 	// sessions, predictions of latency, or request headers.
 	Pages, Prompts, Sessions bool
 	Latency, Headers         bool
 	// SessionHeaders and SessionCookie name a request's session, in addition to the pool's
-	// settings. AgentHeaders have the fairness ID of requests without the header for it.
+	// settings. AgentHeaders name the fairness ID of requests without a fairness header.
 	SessionHeaders, AgentHeaders []string
 	SessionCookie                string
 	Admission                    Admission
 	Source                       PageSource
-	// ByHeader chooses among several profiles; nil if there is only one.
+	// ByHeader is nil if there is only one profile.
 	ByHeader *ByHeader
 	// External are the scorers in other processes, in the order of Scorers.
 	External []*External
-	// Precise means that prefixes come from KV events.
-	Precise bool
-	// nil if flow control is off
+	Precise  bool
+	// Flow is nil if flow control is off.
 	Flow *Flow
-	// nil if one server serves each request
+	// Disagg is nil if one server serves each request.
 	Disagg *Disagg
-	// nil if requests do not name Dynamo workers
+	// Dynamo is nil if requests do not name Dynamo workers.
 	Dynamo *Dynamo
-	// nil in a document for pools
+	// Clusters is nil in a document for pools.
 	Clusters *Clusters
 	// MaxEndpoints is maxNumOfEndpoints of the picker plugin, at least 1. Only the profile of the
 	// stage encode uses it.
@@ -54,14 +53,14 @@ type Profile struct {
 // Instance is a plugin with its parameters.
 type Instance struct {
 	Name, Type string
-	Weight     float64 // of a scorer
-	Parameters any     // such as *LabelSelector; nil for a type without parameters
+	Weight     float64
+	Parameters any // such as *LabelSelector; nil for a type without parameters
 }
 
 // Problem is an error or a Warning about a document.
 type Problem struct {
-	Warning bool   // the document works without the field
-	Field   string // its path in the document
+	Warning bool
+	Field   string
 	Problem string
 	Fix     string
 }
@@ -82,8 +81,8 @@ func Invalid(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// Resolve returns the profile of a document, or nil if it is invalid, and the problems, sorted by
-// field.
+// Resolve returns the profile of a document, or nil if the document is invalid, and the problems,
+// sorted by field.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
 	r.unsupported(c)
@@ -105,10 +104,9 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 
 type resolver struct {
 	instances map[string]*instance
-	names     []string // names of instances, in the document's order
+	names     []string // in the document's order
 	problems  found
-	// strict makes unknown types and parameters errors, for a PoolPolicy, which is Penstock's own
-	// API.
+	// strict makes unknown types and parameters errors, for a PoolPolicy.
 	strict bool
 	// all: the document has no profile, so each filter, scorer and picker applies.
 	all bool
@@ -186,7 +184,7 @@ func (r *resolver) upstream(in *instance, u *upstreamKind, raw *runtime.RawExten
 		in.Type, in.kind = u.as, kinds[u.as]
 		if u.parameters != nil {
 			in.kind.parameters = u.parameters
-		} else if in.kind.role != Filter { // its parameters differ
+		} else if in.kind.role != Filter { // the parameters of the types differ
 			raw = nil
 		}
 	default:
@@ -208,8 +206,8 @@ func as(name string) string {
 	return "use " + name
 }
 
-// unknown resolves a type in no table, which a newer release of llm-d's router may have. It has no
-// effect; add decides whether the document is valid without it.
+// unknown resolves a type in no table, which a newer release of llm-d's router may have. The plugin
+// has no effect; add decides whether the document is valid without it.
 func (r *resolver) unknown(in *instance) {
 	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
 	near := misspelled(in.Type)
@@ -226,7 +224,6 @@ func (r *resolver) unknown(in *instance) {
 	}
 }
 
-// parameters decodes a plugin's parameters over the defaults.
 func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 	field := in.field + ".parameters"
 	empty := raw == nil || len(raw.Raw) == 0 || string(raw.Raw) == "null" || string(raw.Raw) == "{}"
@@ -266,8 +263,8 @@ func unknownField(err error) (name string, ok bool) {
 }
 
 // newer reports whether an unknown parameter may belong to a newer release of llm-d's router, and
-// is not a misspelled one. It is false for filters: without the parameter, requests could go to
-// wrong servers.
+// is not misspelled. It is false for filters: without the parameter, requests could go to wrong
+// servers.
 func (r *resolver) newer(in *instance, name string) bool {
 	if r.strict || in.kind.role == Filter {
 		return false
@@ -339,8 +336,7 @@ func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	return r.choice(p)
 }
 
-// scored reports a profile in which no scorer has an effect: it would send requests to random
-// servers.
+// A profile in which no scorer has an effect would send requests to random servers.
 func (r *resolver) scored(p *Profile, names []string, field string) {
 	if len(p.Scorers) > 0 || p.Clusters != nil {
 		return
@@ -397,7 +393,6 @@ func (r *resolver) choice(p *Profile) *Profile {
 	return p
 }
 
-// onlyPicker returns the type of the document's first picker, or "".
 func (r *resolver) onlyPicker() string {
 	for _, name := range r.names {
 		if in := r.instances[name]; in.kind.role == Picker && !in.kind.unknown {
@@ -447,7 +442,7 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 		if named, ok := in.Parameters.(*pickerParameters); ok && named.MaxNumOfEndpoints != nil {
 			p.MaxEndpoints = *named.MaxNumOfEndpoints
 		}
-	case Admitter: // admission adds it, listed or not
+	case Admitter: // admission adds the plugin
 	case Policy:
 		if c, ok := in.Parameters.(*Concurrency); ok && c.Requests() > 0 {
 			p.Filters = append(p.Filters, in.Instance)

@@ -10,12 +10,12 @@ import (
 // effect, or makes a document invalid.
 type upstreamKind struct {
 	role Role
-	as   string // the type that it works like
-	why  string // why Penstock treats it so
+	as   string
+	why  string
 	fix  string
 	// invalid: without the plugin, requests could go to wrong servers.
 	invalid bool
-	// parameters of this type; nil: a filter has the parameters of as, another plugin none.
+	// nil: a filter has the parameters of as, another plugin none
 	parameters func() parameters
 }
 
@@ -34,7 +34,7 @@ const (
 	ownChanges    = "Penstock follows the cluster's objects by itself"
 )
 
-// upstreamKinds are the types of llm-d's router 0.10 that are not in kinds, and some types of other
+// upstreamKinds has the types of llm-d's router 0.10 that are not in kinds, and some types of other
 // releases.
 var upstreamKinds = map[string]upstreamKind{
 	"by-label-selector": {role: Filter, as: LabelSelectorFilter, why: "it is the former name"},
@@ -161,7 +161,6 @@ func Catalog() (all []TypeInfo) {
 	return all
 }
 
-// endings map suffixes of type names to roles.
 var endings = []struct {
 	ending string
 	role   Role
@@ -173,7 +172,6 @@ var endings = []struct {
 	{"-handler", Other}, {"-reporter", Other}, {"-syncer", Source},
 }
 
-// guessed returns the role that a type's name suggests, or "".
 func guessed(name string) Role {
 	for _, e := range endings {
 		if strings.HasSuffix(name, e.ending) {
@@ -183,7 +181,7 @@ func guessed(name string) Role {
 	return ""
 }
 
-// misspelled returns the known type whose name is nearest to name; "" if no name is near.
+// misspelled returns "" if no name is near.
 func misspelled(name string) string {
 	best, least := "", 3
 	for _, known := range slices.Concat(Types(), keys(upstreamKinds)) {

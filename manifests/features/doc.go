@@ -1,10 +1,7 @@
-// Package features lists the Gateway API features that Penstock supports. The status of a
-// GatewayClass reports them, and the conformance suites test them. The names come from
-// sigs.k8s.io/gateway-api/pkg/features.
-//
-// To add a feature, insert a line in alphabetical order after its tests in the suite pass.
-//
-// Tests: go test ./manifests/features
+// Package features lists the Gateway API features that Penstock supports, by their names in
+// sigs.k8s.io/gateway-api/pkg/features. The status of a GatewayClass reports them, and the
+// conformance suites test them. To add a feature, insert a line in alphabetical order after its
+// tests in the suite pass. Tests: go test ./manifests/features
 package features
 
 import (

@@ -10,15 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClustersCondition is the type of a controller's conditions that carry status.clusters if the
-// installed CRD of InferencePoolImport is upstream's, which lacks the field. Their concatenated
-// messages are its JSON. Writing them takes only the permission to write the status.
+// ClustersCondition is the type of conditions whose concatenated messages are the JSON of
+// status.clusters, if the installed CRD of InferencePoolImport is upstream's CRD, which lacks the
+// field.
 const ClustersCondition = "penstock.dev/Clusters"
 
 const (
 	carriedReason  = "CRDOfAnotherProject"
-	longestMessage = 32 << 10 // of a condition, in bytes; the schema counts characters
-	mostCarried    = 4        // of the 8 conditions that a controller may have
+	longestMessage = 32 << 10 // bytes of a condition's message; the schema counts characters
+	mostCarried    = 4        // a controller may have 8 conditions
 )
 
 // MaxClusters is the maximum number of exporting clusters of an import.
@@ -32,8 +32,8 @@ const (
 )
 
 // Fit returns the clusters for which an import has room, in their order, and the reason for each
-// cluster that is left out. The largest clusters are left out first, so that the fewest are. If
-// more than MaxClusters remain, the clusters in stay take precedence.
+// cluster that is left out. It leaves out the largest clusters first, so that as few as possible
+// are left out. If more than MaxClusters remain, the clusters in stay take precedence.
 func Fit(clusters []ImportedCluster, room int, stay []string) (kept []ImportedCluster, left map[string]string) {
 	sizes, total := make([]int, len(clusters)), len("[]")-len(",")
 	order := make([]int, len(clusters))
@@ -104,8 +104,8 @@ func carried(n int) string {
 	return fmt.Sprintf("%s-%d", ClustersCondition, n)
 }
 
-// Carried returns the clusters in conditions. Each is decoded and validated separately, and invalid
-// ones are skipped. If two have one name, the first is used.
+// Carried returns the clusters in conditions. Each cluster is decoded and validated separately;
+// invalid clusters are skipped. If two clusters have the same name, the first is used.
 func Carried(conditions []metav1.Condition) (out []ImportedCluster) {
 	var text strings.Builder
 	for n := 1; n <= mostCarried; n++ {

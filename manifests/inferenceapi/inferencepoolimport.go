@@ -74,10 +74,10 @@ type InferencePoolImportStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions of the controller that writes clusters, which is Penstock
-	// (penstock.dev/multicluster-controller) or another one: Accepted and Ready. While a condition
-	// of another controller is False, its clusters take no new requests. The same applies to
-	// conditions of an entry of controllers that lists the cluster.
+	// Conditions of the controller that writes clusters: Accepted and Ready. While a condition of a
+	// controller other than Penstock (penstock.dev/multicluster-controller) is False, its clusters
+	// take no new requests. The same applies to conditions of an entry of controllers that lists
+	// the cluster.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -120,8 +120,7 @@ type ImportedCluster struct {
 	// +listType=atomic
 	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
 	// PodCIDRs are the ranges of the pods' addresses. The remote picker may return only addresses
-	// in these ranges. The operator of Penstock and the import's PoolPolicy may narrow them
-	// further.
+	// in these ranges. The operator of Penstock and the import's PoolPolicy may narrow the ranges.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -154,9 +153,9 @@ type ImportedCluster struct {
 	//
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
-	// Local reports that this is the cluster with the import itself. Requests for it go to the
-	// local InferencePool with the import's name. The other fields serve controllers that do not
-	// read this one.
+	// Local reports that the exporting cluster is the cluster with the import itself. Requests go
+	// to the local InferencePool with the import's name. The other fields are for controllers that
+	// do not read local.
 	Local bool `json:"local,omitempty"`
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is
 	// False takes no new requests.
@@ -178,8 +177,8 @@ type Port struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// AppProtocol, as in a Service's port. A picker is called over TLS unless it is
-	// kubernetes.io/h2c. A parent is reached in cleartext unless it is https.
+	// AppProtocol, as in a Service's port. A picker is called over TLS unless its port has
+	// kubernetes.io/h2c. A parent is reached in cleartext unless its port has https.
 	//
 	// +kubebuilder:validation:MaxLength=317
 	AppProtocol string `json:"appProtocol,omitempty"`
@@ -212,8 +211,7 @@ type EndpointPickerImport struct {
 	// object instead of a list.
 	Service ServiceImports `json:"service"`
 	// Pool is the pool's name as NAMESPACE/NAME, for a picker that serves several pools, as
-	// Penstock's own pickers do. It is sent in the gRPC metadata x-penstock-pool. If empty, no name
-	// is sent.
+	// Penstock's own pickers do. It is sent in the gRPC metadata x-penstock-pool.
 	//
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
@@ -222,13 +220,13 @@ type EndpointPickerImport struct {
 	// over mTLS, like peer listeners. The server name is POOL.NAMESPACE.CLUSTER.pool.penstock.
 	Peer bool `json:"peer,omitempty"`
 	// Health is the port at which the picker serves gRPC health, at the addresses of Service.
-	// Without a secretRef it is called in cleartext. While it reports NOT_SERVING at all addresses,
-	// the cluster's condition EPPReady is False.
+	// Without a secretRef the port is called in cleartext. While the picker reports NOT_SERVING at
+	// all addresses, the cluster's condition EPPReady is False.
 	Health *EndpointImport `json:"health,omitempty"`
 	// Metrics is the port at which the picker serves /metrics, at the addresses of Service. Without
-	// a secretRef it is read over HTTP. LeastLoad reads the number of the cluster's servers there
-	// (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports its
-	// load.
+	// a secretRef the page is read over HTTP. LeastLoad reads the number of the cluster's servers
+	// there (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports
+	// its load.
 	Metrics *EndpointImport `json:"metrics,omitempty"`
 }
 
@@ -241,10 +239,11 @@ type EndpointImport struct {
 	Port int32 `json:"port"`
 	// SecretRef names a Secret of this cluster with the credential for the port: token, sent as
 	// Authorization: Bearer; or username and password, sent as Basic; and tls.crt with tls.key,
-	// presented as client certificate. It is sent only over TLS that a BackendTLSPolicy verifies,
-	// for the import, the cluster, or its section CLUSTER.picker. Otherwise the port is not called,
-	// and ResolvedRefs states why. The namespace defaults to the import's; a ReferenceGrant allows
-	// another. A secretRef that a member of the cluster set exports is ignored.
+	// presented as client certificate. The credential is sent only over TLS that a BackendTLSPolicy
+	// verifies, for the import, the cluster, or its section CLUSTER.picker. Otherwise the port is
+	// not called, and ResolvedRefs states why. The namespace defaults to the import's namespace; a
+	// ReferenceGrant allows another namespace. A secretRef that a member of the cluster set exports
+	// is ignored.
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import (
 
 // UnmarshalJSON also accepts a single object instead of the list: the multi-cluster proposal has a
 // list in its Go types and an object in its examples. Otherwise one such object would prevent
-// reading all others of a cluster.
+// reading all imports of a cluster.
 func (s *ServiceImports) UnmarshalJSON(text []byte) error {
 	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) {
 		return json.Unmarshal(text, (*[]ServiceImport)(s))

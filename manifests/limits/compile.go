@@ -27,7 +27,6 @@ const (
 	integer
 )
 
-// node is a schema and the Go type of its values.
 type node struct {
 	kind             kind
 	fields           []field
@@ -45,7 +44,7 @@ type field struct {
 	name     string
 	index    int
 	required bool
-	omits    func(reflect.Value) bool // by omitempty or omitzero in the tag
+	omits    func(reflect.Value) bool // reports whether omitempty or omitzero omits the value
 	node     *node
 }
 
@@ -91,7 +90,7 @@ func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *n
 	}
 	n = &node{}
 	switch {
-	case s.Type == "array" && t.Kind() == reflect.Slice: // before encodesItself: some slices decode other forms, too
+	case s.Type == "array" && t.Kind() == reflect.Slice: // some slices also decode other forms
 		err = c.array(n, t, s)
 	case encodesItself(t), s.Type == "boolean", s.Type == "number":
 	case s.Type == "object" && t.Kind() == reflect.Struct:
@@ -106,7 +105,6 @@ func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *n
 	return n, err
 }
 
-// encodesItself reports whether a type, such as metav1.Time, has its own JSON form.
 func encodesItself(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
 }
@@ -122,7 +120,7 @@ func known(s *apiextensionsv1.JSONSchemaProps) error {
 	if !reflect.DeepEqual(plain, apiextensionsv1.JSONSchemaProps{}) {
 		return fmt.Errorf("a keyword of %+v is unknown", plain)
 	}
-	formats := []string{"", "int32", "int64", "date-time"} // the Go types ensure them
+	formats := []string{"", "int32", "int64", "date-time"} // the Go types ensure these formats
 	if !slices.Contains(formats, s.Format) {
 		return fmt.Errorf("format %s is unknown", s.Format)
 	}
@@ -179,7 +177,7 @@ func omits(options string) func(reflect.Value) bool {
 	return never
 }
 
-// omitted reports whether the JSON form lacks the field. A null counts as absent.
+// A null counts as absent.
 func (f *field) omitted(v reflect.Value) bool {
 	return f.omits(v) || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && v.IsNil()
 }

@@ -9,7 +9,7 @@ import (
 
 // Violation names a field and its fault.
 type Violation struct {
-	Field   string // its path in the value, such as targetPorts[0].number; "" for the value itself
+	Field   string // path in the value, such as targetPorts[0].number; "" for the value itself
 	Problem string // a phrase such as "is 70000, at most 65535"; less than 600 bytes
 }
 
@@ -24,8 +24,8 @@ func (v *Violation) Error() string {
 // Schema checks values of one Go type.
 type Schema struct{ root *node }
 
-// Check returns the first violation of a value, and an upper bound of the value's JSON form in
-// bytes. value is a pointer to the schema's type. If there is a violation, size is incomplete.
+// Check returns the first violation of a value, and an upper bound in bytes of the value's JSON
+// form, which is incomplete after a violation. value is a pointer to the schema's type.
 func (s *Schema) Check(value any) (size int, bad *Violation) {
 	c := checking{}
 	c.value(s.root, reflect.ValueOf(value).Elem())
@@ -51,7 +51,7 @@ func (c *checking) within(step string) bool {
 	return false
 }
 
-// value checks a present value. It returns false at the first violation.
+// value returns false at the first violation.
 func (c *checking) value(n *node, v reflect.Value) bool {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()

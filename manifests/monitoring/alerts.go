@@ -6,10 +6,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pages is the URL of the folder docs.
 const pages = "https://github.com/penstock-project/penstock/blob/main/docs/"
 
-// Severities of alerts: a critical alert wakes a person, a warning waits until morning.
+// A critical alert wakes a person, a warning waits until morning.
 const (
 	critical = "critical"
 	warning  = "warning"
@@ -26,8 +25,7 @@ type Alert struct {
 }
 
 // installation are the labels that processes of one installation share: Prometheus sets namespace
-// and job for a PodMonitor, and an operator of several clusters sets cluster. PromQL ignores a
-// label that no series has.
+// and job for a PodMonitor, and an operator of several clusters sets cluster.
 const installation = "cluster, namespace, job"
 
 // Alerts returns the alert rules, the most urgent first.
@@ -106,7 +104,7 @@ func Rules() []byte {
 	}
 	text, err := yaml.Marshal(ruleFile{Groups: []ruleGroup{group}})
 	if err != nil {
-		panic(err) // plain structs of strings
+		panic(err) // cannot fail: plain structs of strings
 	}
 	return append([]byte("# Alerts of Penstock for Prometheus: penstock metrics alerts prints them.\n"),
 		bytes.TrimLeft(text, "\n")...)

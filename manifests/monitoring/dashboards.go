@@ -5,7 +5,6 @@ import (
 	"fmt"
 )
 
-// Units of Grafana.
 const (
 	number    = "short"
 	perSecond = "reqps"
@@ -23,8 +22,8 @@ type Panel struct {
 // Query is one family of lines: PromQL, and the text of each line with {{LABEL}}.
 type Query struct{ Expr, Legend string }
 
-// Dashboard is one page of Grafana. Variable is a label that filters it, and a metric that has the
-// label; empty: no filter.
+// Dashboard is one page of Grafana. Variable is a label that filters the page, and Metric is a
+// metric with the label; empty: no filter.
 type Dashboard struct {
 	Name, Title      string
 	Variable, Metric string
@@ -33,7 +32,6 @@ type Dashboard struct {
 
 func one(title, unit, expr, legend string) Panel { return Panel{title, unit, []Query{{expr, legend}}} }
 
-// quantiles returns a panel with the median and the 99th percentile of a histogram.
 func quantiles(title, metric, by string) Panel {
 	q := func(p string) Query {
 		return Query{fmt.Sprintf("histogram_quantile(%s, sum by (le, %s) (rate(%s_bucket[5m])))", p, by, metric),
@@ -131,7 +129,7 @@ func (d Dashboard) JSON() []byte {
 		"time": object{"from": "now-1h", "to": "now"}, "templating": object{"list": variables}, "panels": panels,
 	}, "", " ")
 	if err != nil {
-		panic(err) // plain maps
+		panic(err) // cannot fail: plain maps
 	}
 	return append(text, '\n')
 }

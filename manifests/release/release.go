@@ -6,7 +6,7 @@ import "runtime/debug"
 // github.com/penstock-project/penstock/manifests/release.version=v0.1.0
 var version string
 
-// Modules of the APIs that Penstock implements.
+// These are the modules of the APIs that Penstock implements.
 const (
 	GatewayAPI         = "sigs.k8s.io/gateway-api"
 	InferenceExtension = "sigs.k8s.io/gateway-api-inference-extension"

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// AccessPolicy requires an API key for requests to its targets. All policies above a route apply
-// (those of its Gateway, listener, route, rule and pools), and each must let a request in. A
-// request without a valid key is answered with 401, one whose key some policy does not select with
-// 403, before its body is read.
+// AccessPolicy requires an API key for requests to its targets. The policies of a route and of its
+// Gateway, listener, rule and pools all apply, and each must let a request in. A request without a
+// valid key is answered with 401, before its body is read. If a policy does not select the key, the
+// answer is 403.
 //
 // +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
 // +kubebuilder:subresource:status
@@ -33,8 +33,8 @@ func (in *AccessPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(in)
 
 // AccessPolicyStatus is the status of an AccessPolicy.
 type AccessPolicyStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
-	// the first. Tools such as kstatus wait until it is the generation of the object.
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions.
 	//
 	// +optional
 	// +kubebuilder:default=-1
@@ -57,9 +57,9 @@ type AccessPolicyStatus struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.except) || self.targetRefs.all(t, t.kind == 'Gateway')",message="only a policy for Gateways opens routes: remove except, or the other targets"
 type AccessPolicySpec struct {
-	// TargetRefs are the gated objects, in the policy's namespace. If several policies have one
-	// target, the oldest is in force there, then the first by name; the others have the condition
-	// Accepted False.
+	// TargetRefs are the gated objects, in the policy's namespace. If several policies have the
+	// same target, the oldest is in force there, then the first by name; the others have the
+	// condition Accepted False.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -67,30 +67,31 @@ type AccessPolicySpec struct {
 	TargetRefs []AccessTarget `json:"targetRefs"`
 	// APIKeys selects the API keys that are let in.
 	APIKeys *AccessKeys `json:"apiKeys"`
-	// ByModel reads the model in the bodies of requests, as keys with models need: bodies are held
-	// until they are complete, up to 32 MiB. Requests whose body is encoded, or names models twice
-	// or by a key such as Model, are answered with 400 on hosts with such a policy.
+	// ByModel makes Envoy hold each body, up to 32 MiB, until it is complete and its model is
+	// known, as keys with models need. On hosts with such a policy, a request is answered with 400
+	// if its body is encoded, or names the model twice or by a key such as Model.
 	//
 	// +optional
 	ByModel bool `json:"byModel,omitempty"`
 	// Except are routes that the policy leaves open. Only a policy for Gateways may have it. Other
-	// policies of such a route still apply.
+	// policies still apply to these routes.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	Except []AccessException `json:"except,omitempty"`
-	// Ungated is Allow to accept routes of TCP, UDP and TLS at a gated Gateway or listener,
-	// although no gate can read their connections. By default they are not accepted there.
+	// Ungated is Allow if a gated Gateway or listener accepts routes of TCP, UDP and TLS, although
+	// no gate can read their connections. By default it does not accept them.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Allow;Deny
 	// +kubebuilder:default=Deny
 	Ungated UngatedRoutes `json:"ungated,omitempty"`
-	// Usage is Exact to set stream_options.include_usage in the bodies of streams of OpenAI's chat
-	// completions and completions, so that servers report their tokens. The stream then has one
-	// more chunk, whose choices are empty: some clients fail on it. It needs a pool whose picker is
-	// ours. By default streams without such a report are estimated.
+	// Usage is the source of the tokens of streams of OpenAI's chat completions and completions.
+	// Exact sets stream_options.include_usage in their bodies, so that servers report the tokens.
+	// The stream then has one more chunk, with empty choices, on which some clients fail. Exact
+	// needs a pool with Penstock's own picker. Estimate estimates the tokens of streams without a
+	// report.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Exact;Estimate
@@ -121,13 +122,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.group) || (self.kind == 'InferencePool') == (self.group == 'inference.networking.k8s.io')",message="the kind belongs to another group: remove group, which defaults to the kind's"
 // +kubebuilder:validation:XValidation:rule="!has(self.sectionName) || self.kind != 'InferencePool'",message="an InferencePool has no sections: remove sectionName"
 type AccessTarget struct {
-	// Group of the kind. Defaults to the kind's.
+	// Group of the kind. Defaults to the kind's own group.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=gateway.networking.k8s.io;inference.networking.k8s.io
 	Group string `json:"group,omitempty"`
-	// Kind is Gateway, HTTPRoute, GRPCRoute or InferencePool. A Gateway's policy also gates its
-	// ListenerSets, an InferencePool's every route that may reach the pool.
+	// Kind is Gateway, HTTPRoute, GRPCRoute or InferencePool. A policy for a Gateway also gates its
+	// ListenerSets. A policy for an InferencePool gates every route that may reach the pool.
 	//
 	// +kubebuilder:validation:Enum=Gateway;HTTPRoute;GRPCRoute;InferencePool
 	Kind string `json:"kind"`
@@ -136,7 +137,8 @@ type AccessTarget struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// SectionName is a listener of a Gateway, or a named rule of a route. By default all are gated.
+	// SectionName is a listener of a Gateway, or a named rule of a route. By default the whole
+	// object is gated.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -152,7 +154,7 @@ type AccessException struct {
 	// +kubebuilder:validation:Enum=HTTPRoute;GRPCRoute
 	// +kubebuilder:default=HTTPRoute
 	Kind string `json:"kind,omitempty"`
-	// Namespace of the route. Defaults to the policy's.
+	// Namespace of the route. Defaults to the policy's namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -167,12 +169,13 @@ type AccessException struct {
 
 // AccessKeys selects APIKeys.
 type AccessKeys struct {
-	// Selector selects APIKeys by their labels. By default all of the namespaces are selected.
+	// Selector selects APIKeys by their labels. By default all APIKeys of the namespaces are
+	// selected.
 	//
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Namespaces of the APIKeys. A user who may write APIKeys there decides who is let in. Defaults
-	// to the policy's namespace.
+	// Namespaces of the APIKeys. A user who may write APIKeys in these namespaces decides which
+	// clients are let in. Defaults to the policy's namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64

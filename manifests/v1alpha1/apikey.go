@@ -10,8 +10,8 @@ import (
 // APIKey is a key with which a client calls gated routes. It holds only hashes of the key:
 // `penstock keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
 //
-// A key is 256 random bits and a checksum, so its hash is no secret. Removing a hash, or the
-// object, is in force within a watch event.
+// A key is 256 random bits and a checksum, so its hash is no secret. When a hash or the object is
+// removed, the key is denied within a watch event.
 //
 // +kubebuilder:resource:scope=Namespaced,path=apikeys,singular=apikey
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
@@ -30,23 +30,23 @@ func (in *APIKey) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 // APIKeySpec is the specification of an APIKey.
 type APIKeySpec struct {
 	// Hashes are SHA-256 hashes of the key, in lower-case hexadecimal digits. During a rotation
-	// there are two: the old and the new key both count. If two APIKeys that a policy selects have
-	// one hash, the older counts.
+	// there are two hashes, and both keys are valid. If two APIKeys that a policy selects have the
+	// same hash, the older APIKey applies.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
 	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{64}$`
 	// +listType=set
 	Hashes []string `json:"hashes"`
-	// Owner is the caller that requests with the key count for: in access logs, and as fairness ID
-	// of flow control, both as NAMESPACE/OWNER. Defaults to the object's name.
+	// Owner is the caller of requests with the key, in access logs and as fairness ID of flow
+	// control, each as NAMESPACE/OWNER. Defaults to the object's name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9@._:-]*[A-Za-z0-9])?$`
 	Owner string `json:"owner,omitempty"`
-	// Groups of the caller, for access logs and other filters: they are in the metadata of Envoy's
-	// namespace envoy.filters.http.ext_authz.
+	// Groups of the caller. Access logs and other filters read them in Envoy's metadata, namespace
+	// envoy.filters.http.ext_authz.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
@@ -55,8 +55,8 @@ type APIKeySpec struct {
 	// +listType=set
 	Groups []string `json:"groups,omitempty"`
 	// Models that the key may use: names that clients send, before any rewriting, or prefixes that
-	// end in *. By default all, and with an empty list none. The route needs a policy with byModel:
-	// without a known model a restricted key is denied.
+	// end in *. By default the key may use all models, with an empty list no model. The route needs
+	// a policy with byModel, because a restricted key is denied if the model is unknown.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -64,15 +64,16 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[^*]+\*?$|^\*$`
 	// +listType=set
 	Models []string `json:"models,omitzero"`
-	// Pools that the key may reach. By default everything, and with an empty list nothing. A route
-	// is closed to the key if its requests may reach anything else, also by spilling or mirroring.
+	// Pools that the key may reach. By default the key may reach all backends, with an empty list
+	// no backend. The key is denied on a route whose requests may reach another backend, also by
+	// spilling or mirroring.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	Pools []KeyPool `json:"pools,omitzero"`
-	// Objective names the InferenceObjective of requests with the key, which has their priority.
-	// The client's own headers for it are removed.
+	// Objective names the InferenceObjective with the priority of requests with the key. The
+	// client's own headers for an objective are removed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -82,14 +83,14 @@ type APIKeySpec struct {
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
-	// Disabled denies the key, like an unknown one.
+	// Disabled denies the key, like an unknown key.
 	//
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// KeyPool is an InferencePool or InferencePoolImport. An import is not the pool of this cluster
-// with its name, although that one may be one of its clusters.
+// KeyPool is an InferencePool or InferencePoolImport. An import does not include this cluster's
+// pool of the same name, although that pool may back the import.
 type KeyPool struct {
 	// Kind is InferencePool or InferencePoolImport.
 	//
@@ -97,7 +98,7 @@ type KeyPool struct {
 	// +kubebuilder:validation:Enum=InferencePool;InferencePoolImport
 	// +kubebuilder:default=InferencePool
 	Kind string `json:"kind,omitempty"`
-	// Namespace of the pool. Defaults to the key's.
+	// Namespace of the pool. Defaults to the key's namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

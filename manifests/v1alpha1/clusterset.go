@@ -11,8 +11,8 @@ import (
 )
 
 // ClusterSet configures this cluster's part in a set of clusters that share InferencePools: its
-// name in the set, and the other members. A cluster has one ClusterSet. If there are several, the
-// oldest is used, then the first by name.
+// name in the set, and the other members. If there are several ClusterSets, the oldest is used,
+// then the first by name.
 //
 // +kubebuilder:resource:scope=Cluster,shortName=cset
 // +kubebuilder:subresource:status
@@ -39,7 +39,7 @@ func (in *ClusterSet) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 // ClusterSetSpec is the specification of a ClusterSet.
 type ClusterSetSpec struct {
 	// Cluster is the name of this cluster in the set. It must be unique in the set. Other members
-	// import this cluster's pools under this name, and it is the SPIFFE trust domain of this
+	// import this cluster's pools under this name. The name is also the SPIFFE trust domain of this
 	// cluster's certificates. Defaults to spec.value of the ClusterProperty
 	// cluster.clusterset.k8s.io (about.k8s.io), which must follow the same pattern.
 	//
@@ -63,7 +63,7 @@ type ClusterSetSpec struct {
 	// +kubebuilder:default=Others
 	Imports ImportsFrom `json:"imports,omitempty"`
 	// CreateNamespaces makes Penstock create the namespace of an import if it does not exist in
-	// this cluster. If false, such a pool is imported only once the namespace exists.
+	// this cluster. If false, the pool is imported only once the namespace exists.
 	CreateNamespaces bool `json:"createNamespaces,omitempty"`
 	// PodCIDRs are the address ranges of this cluster's pods. Other members accept only addresses
 	// in these ranges from the pickers and endpoints that this cluster exports.
@@ -109,14 +109,14 @@ const (
 
 // ClusterSetStatus is the status of a ClusterSet.
 type ClusterSetStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
-	// the first. In a cluster that only has a hub, it is the generation that the hub uses. Tools
-	// such as kstatus wait until it is the generation of the object.
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions. In a cluster that only has a hub, it is the
+	// generation that the hub uses.
 	//
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Members is the state of each member that Penstock keeps across a restart.
+	// Members has the state of each member that Penstock keeps across a restart.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -152,13 +152,14 @@ type ClusterSetMemberStatus struct {
 	Sequence int64 `json:"sequence,omitempty"`
 	// Draining reports that the member is draining: its exports take no new requests.
 	Draining bool `json:"draining,omitempty"`
-	// Bundle is the member's current set of CA certificates, in PEM: the ones in
-	// spec.members[].peer.bundle, or newer ones that the member published.
+	// Bundle is the member's current set of CA certificates, in PEM: spec.members[].peer.bundle, or
+	// newer certificates that the member published.
 	//
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle,omitempty"`
 	// Started is when the member's process began to publish, by the member's clock. If the member's
-	// epoch decreases, it is followed at once only if its process began later than this.
+	// epoch decreases, Penstock follows the member at once only if the process began later than
+	// Started.
 	Started *metav1.MicroTime `json:"started,omitempty"`
 }
 
@@ -182,7 +183,7 @@ type ClusterSetMember struct {
 	// ClusterProfile configures a member of a cluster inventory, which `penstock hub` reads and
 	// writes. Only `penstock hub` uses it.
 	ClusterProfile *ClusterSetProfile `json:"clusterProfile,omitempty"`
-	// Draining makes the hub send no new requests from the other members to this one. It applies
+	// Draining makes the hub send no new requests from the other members to this member. It applies
 	// only to members of a hub; other clusters set spec.draining in their own ClusterSet.
 	Draining bool `json:"draining,omitempty"`
 	// Allow limits the exports that this cluster accepts from the member. It narrows the ranges
@@ -199,7 +200,7 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address"`
 	// Bundle is the set of the member's CA certificates, in PEM. They are trusted only for SPIFFE
-	// IDs of the member's trust domain, which is its name. The member renews them automatically.
+	// IDs of the member's trust domain, which is its name. The member publishes newer certificates.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -226,8 +227,8 @@ type ClusterSetKubeconfig struct {
 }
 
 // ClusterSetProfile names a ClusterProfile (multicluster.x-k8s.io) in the hub's own cluster. The
-// hub reaches the member through its status.accessProviders and a provider of `penstock hub
-// --clusterprofile-provider-file`.
+// hub reaches the member through the profile's status.accessProviders and a provider of `penstock
+// hub --clusterprofile-provider-file`.
 type ClusterSetProfile struct {
 	// Namespace of the ClusterProfile. The value of its label multicluster.x-k8s.io/clusterset must
 	// be the name of the ClusterSet.
@@ -243,24 +244,21 @@ type ClusterSetProfile struct {
 }
 
 // ClusterSetPeerListener configures the port at which each Gateway accepts requests from members
-// for the pools that this cluster exports to them.
-//
-// A member's Gateway connects with mTLS. Its certificate has the SPIFFE ID spiffe://CLUSTER/gateway
-// of its own cluster and is verified with the member's bundle. The Gateway here presents the
-// corresponding certificate of this cluster. Each cluster's Penstock issues and renews these
-// certificates. The server name (SNI) and the authority are both
-// POOL.NAMESPACE.CLUSTER.pool.penstock. A member reaches only the pools that are exported to it,
-// and only at Gateways whose routes lead to them. It reaches no route, no other pool and no import.
-// Filters of routes do not apply to its requests.
+// for the pools that this cluster exports to them. A member's Gateway connects with mTLS. Its
+// certificate has the SPIFFE ID spiffe://CLUSTER/gateway of its own cluster, and is verified with
+// the member's bundle. The Gateway here presents the corresponding certificate of this cluster. The
+// server name (SNI) and the authority are both POOL.NAMESPACE.CLUSTER.pool.penstock. A member
+// reaches only pools that are exported to it, at Gateways whose routes lead to these pools. Filters
+// of routes do not apply to its requests.
 type ClusterSetPeerListener struct {
 	// Port that each Gateway binds in addition to the ports of its listeners. It must differ from
-	// all of them. In a folder, Gateways that run on one machine share the port, and only the first
-	// one binds it. On Kubernetes, Penstock adds it to the Services and NetworkPolicies of fleets.
+	// all of them. In a folder, only the first of several Gateways on one machine binds the port.
+	// On Kubernetes, Penstock adds the port to the Services and NetworkPolicies of fleets.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// Address at which members reach that port, as HOST:PORT. Defaults to the addresses of the
+	// Address at which members reach the port, as HOST:PORT. Defaults to the addresses of the
 	// Gateway with Port.
 	//
 	// +kubebuilder:validation:MinLength=1
@@ -268,8 +266,8 @@ type ClusterSetPeerListener struct {
 	Address string `json:"address,omitempty"`
 }
 
-// ClusterSetAllow limits the exports of a member. The member exports only pools that namespaces or
-// pools names.
+// ClusterSetAllow limits the exports of a member. Only pools that namespaces or pools allows are
+// imported.
 type ClusterSetAllow struct {
 	// PodCIDRs are the allowed address ranges of the member's model servers. Defaults to all ranges
 	// that the operator allows.
@@ -283,8 +281,7 @@ type ClusterSetAllow struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []string `json:"addresses,omitempty"`
-	// Namespaces are the namespaces from which all of the member's pools are imported. Defaults to
-	// none.
+	// Namespaces are the namespaces of which all the member's pools are imported. Defaults to none.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
@@ -306,8 +303,8 @@ type ClusterSetAllow struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Exports *int32 `json:"exports,omitempty"`
-	// Endpoints is the maximum number of model servers that are used, over all pools of the member.
-	// Defaults to 10,000.
+	// Endpoints is the maximum number of model servers of all the member's pools together. Defaults
+	// to 10,000.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000

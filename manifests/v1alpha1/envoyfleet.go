@@ -10,10 +10,9 @@ import (
 )
 
 // EnvoyFleet configures the proxies of a Gateway. A Gateway names an EnvoyFleet of its own
-// namespace in spec.infrastructure.parametersRef. A GatewayClass names one in spec.parametersRef,
-// for all of its Gateways. If both set a field, the Gateway's EnvoyFleet takes precedence. The
-// schema has no defaults, so that an unset field can come from the class; the description of each
-// field states its default.
+// namespace in spec.infrastructure.parametersRef. A GatewayClass names an EnvoyFleet for all of its
+// Gateways in spec.parametersRef. If both set a field, the Gateway's EnvoyFleet takes precedence.
+// So the schema has no defaults; the description of each field states its default.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=ef
 // +kubebuilder:subresource:status
@@ -35,8 +34,8 @@ func (in *EnvoyFleet) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // EnvoyFleetStatus is the status of an EnvoyFleet.
 type EnvoyFleetStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
-	// the first. Tools such as kstatus wait until it is the generation of the object.
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions.
 	//
 	// +optional
 	// +kubebuilder:default=-1
@@ -109,7 +108,7 @@ type EnvoyFleetSpec struct {
 	Pod *FleetPod `json:"pod,omitempty"`
 	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It
 	// must not set node, admin or dynamic_resources, nor use names of Penstock's own clusters,
-	// listeners, runtime layers and overload actions. It is in a ConfigMap: write no credential.
+	// listeners, runtime layers and overload actions. It becomes a ConfigMap: write no credential.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
@@ -134,8 +133,7 @@ type EnvoyFleetSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas must be at most maxReplicas"
 type FleetAutoscaling struct {
-	// MinReplicas is the smallest number of proxies. Defaults to 2, or to maxReplicas if that is
-	// less.
+	// MinReplicas is the smallest number of proxies. Defaults to 2, or to a smaller maxReplicas.
 	//
 	// +kubebuilder:validation:Minimum=1
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
@@ -275,7 +273,7 @@ type FleetClients struct {
 	HTTP10 HTTP10 `json:"http10,omitempty"`
 	// RequestIDs selects how to handle a client's x-request-id header, by which access logs, picks,
 	// processors and backends identify a request. Replace (the default) generates a new ID for each
-	// request. Keep preserves the client's ID, so that two requests may have the same.
+	// request. Keep preserves the client's ID, so that two requests may have the same ID.
 	//
 	// +kubebuilder:validation:Enum=Replace;Keep
 	RequestIDs RequestIDs `json:"requestIDs,omitempty"`
@@ -364,8 +362,8 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
-	// Subjects are DNS names and URIs. A proxy may attach if its certificate has one of them and is
-	// signed by an authority in --xds-client-ca.
+	// Subjects are DNS names and URIs. A proxy may attach if its certificate has one of these
+	// names, and is signed by an authority in --xds-client-ca.
 	//
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1

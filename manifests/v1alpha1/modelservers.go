@@ -16,8 +16,8 @@ const (
 )
 
 // ImportedByLabel marks an InferencePoolImport that Penstock created for exports of other clusters.
-// Its value names the component that created it. The import is deleted with its last export. An
-// import without the label belongs to a user or another controller.
+// Its value names the component that created the import. The import is deleted with its last
+// export.
 const ImportedByLabel = Group + "/imported-by"
 
 // OfPenstock reports whether a controllerName belongs to Penstock.
@@ -51,8 +51,8 @@ func (in *ModelServers) DeepCopyObject() runtime.Object { return deepcopy.Of(in)
 
 // ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
-	// the first. Tools such as kstatus wait until it is the generation of the object.
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions.
 	//
 	// +optional
 	// +kubebuilder:default=-1
@@ -81,12 +81,13 @@ type ModelServersSpec struct {
 // ModelServer is one model server.
 type ModelServer struct {
 	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name every 30
-	// s, and keeps the last answer while lookups fail; each of its addresses is a server.
+	// s, and keeps the last answer while lookups fail. Each address of a host name is a server.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Address string `json:"address"`
-	// Ports that the server listens on. Defaults to the target ports of the pool that selects it.
+	// Ports that the server listens on. Defaults to the target ports of the pool that selects the
+	// server.
 	//
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=set

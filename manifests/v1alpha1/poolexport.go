@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// PoolExport is a pool that a cluster of the set, this one included, exports. Penstock writes these
-// objects and reads them when it starts, so that exports of an unreachable member survive a
-// restart. An export that the ClusterSet does not allow has no PoolExport. The name of a PoolExport
-// is POOL.CLUSTER.
+// PoolExport is a pool that a cluster of the set exports. The cluster may be this cluster. Penstock
+// writes these objects and reads them when it starts, so that exports of an unreachable member
+// survive a restart. An export that the ClusterSet does not allow has no PoolExport. The name of a
+// PoolExport is POOL.CLUSTER.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=pexp
 // +kubebuilder:storageversion
@@ -44,8 +44,8 @@ type PoolExportSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot change"
 	Cluster string `json:"cluster"`
-	// Pool is the name of the InferencePool in the exporting cluster. Its namespace has the same
-	// name as the namespace of this object.
+	// Pool is the name of the InferencePool in the exporting cluster. The namespace there has the
+	// same name as the namespace of this object.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -60,7 +60,7 @@ type PoolExportStatus struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	ClusterUID string `json:"clusterUID,omitempty"`
-	// Epoch orders the publications of the cluster, with Sequence. Older publications are ignored.
+	// Epoch and Sequence order the publications of the cluster. Older publications are ignored.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
@@ -69,17 +69,17 @@ type PoolExportStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
 	// Since is when this cluster first imported the export. If a name is ambiguous between two
-	// exports, the older one is used.
+	// exports, the older export is used.
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// Withdrawn reports that the cluster no longer exports the pool. The export takes no new
 	// requests and is removed after the drain time.
 	Withdrawn bool `json:"withdrawn,omitempty"`
 	// Entry describes how to reach the pool: its picker with the type, addresses and ports of its
-	// Services, or its gateways. It has no endpoints, which never pass through an API server.
+	// Services, or its gateways. It has no endpoints: these never pass through an API server.
 	Entry *inferenceapi.ImportedCluster `json:"entry,omitempty"`
 	// Conditions of the export. Accepted is False, and Stalled True, if this cluster does not use
-	// it; the reason is the one that its exporter gets. Reconciling is True before Penstock has
-	// written the export, and while a withdrawn one drains.
+	// the export; the exporter gets the same reason. Reconciling is True before Penstock has
+	// written the export, and while a withdrawn export drains.
 	//
 	// +listType=map
 	// +listMapKey=type

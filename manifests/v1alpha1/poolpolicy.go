@@ -9,7 +9,7 @@ import (
 
 // PoolPolicy configures how Penstock picks endpoints of one InferencePool or InferencePoolImport,
 // when the pool is full, and where its requests spill. Requests spill only if a PoolPolicy lists
-// spill targets; the weights of a route never cause it.
+// spill targets, never by the weights of a route.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
 // +kubebuilder:subresource:status
@@ -32,8 +32,8 @@ func (in *PoolPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
-	// the first. Tools such as kstatus wait until it is the generation of the object.
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions.
 	//
 	// +optional
 	// +kubebuilder:default=-1
@@ -43,8 +43,8 @@ type PoolPolicyStatus struct {
 	// requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service
 	// with the port, InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an
 	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
-	// excludes every cluster that exports the pool. Stalled is True, with the reason of another
-	// condition, while one is False.
+	// excludes every cluster that exports the pool. While one of them is False, Stalled is True
+	// with the same reason.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -60,9 +60,9 @@ type PoolPolicyStatus struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="selection is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove selection"
 // +kubebuilder:validation:XValidation:rule="!has(self.retryOn) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="retryOn is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove retryOn"
 type PoolPolicySpec struct {
-	// TargetRef is the pool, in the policy's namespace. If several policies target one pool, the
-	// oldest is in force, then the first by name; the others have the condition Accepted False. A
-	// policy without targetRef is only for routes; see subset.
+	// TargetRef is the pool, in the policy's namespace. If several policies target the same pool,
+	// the oldest is in force, then the first by name; the others have the condition Accepted False.
+	// A policy without targetRef is only for routes; see subset.
 	//
 	// +optional
 	TargetRef PoolRef `json:"targetRef,omitzero"`
@@ -79,7 +79,7 @@ type PoolPolicySpec struct {
 	Subset *metav1.LabelSelector `json:"subset,omitempty"`
 	// ExternalPicker configures the names under which an external picker, or the picker of an
 	// exporting cluster, exchanges endpoints with the gateway. It is required only if that picker
-	// was started with names other than the endpoint picker protocol's.
+	// uses names other than the endpoint picker protocol's names.
 	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
 	// Spill lists, in order, the pools to which a request goes when this pool is full, or has no
 	// pick and no endpoint. A request spills once: spill targets of the target's own policy are not
@@ -96,10 +96,10 @@ type PoolPolicySpec struct {
 	// Selection configures which exporting clusters receive requests. It applies only to a whole
 	// InferencePoolImport.
 	Selection *SelectionSpec `json:"selection,omitempty"`
-	// RetryOn lists failures that are retried on another exporting cluster although a model server
-	// may have started the request, which may then run twice. By default a request is retried only
-	// if no model server has started it, or if its remote picker dies. It applies only to a whole
-	// InferencePoolImport with several clusters.
+	// RetryOn lists failures after which a request is retried on another exporting cluster although
+	// a model server may have started it. The request may then run twice. By default a request is
+	// retried only if no model server has started it, or if its remote picker dies. It applies only
+	// to a whole InferencePoolImport with several clusters.
 	//
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
@@ -164,7 +164,7 @@ type PoolRef struct {
 	// +kubebuilder:default=InferencePool
 	// +kubebuilder:validation:Enum=InferencePool;InferencePoolImport
 	Kind string `json:"kind,omitempty"`
-	// Name of the pool. For an import, NAME-CLUSTER pins it to one exporting cluster.
+	// Name of the pool. For an import, NAME-CLUSTER selects one exporting cluster.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -192,8 +192,8 @@ type RemoteSpec struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// MaxGateways is the maximum number of Penstock gateways that a request has passed through, by
 	// its Via header, when it is sent to a gateway of another cluster (ParentMode). A request that
-	// has passed through more goes to the other backends of its rule, or is answered with 508. This
-	// breaks loops of gateways whose routes name each other's imports. Defaults to 4.
+	// has passed through more gateways goes to the other backends of its rule, or is answered with
+	// 508. This breaks loops of gateways whose routes name each other's imports. Defaults to 4.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16

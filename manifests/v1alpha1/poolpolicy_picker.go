@@ -30,10 +30,7 @@ const (
 	StrategyPlugins Strategy = "plugins"
 )
 
-// Criticality of requests. Strategy tree sends Critical requests to endpoints with fewer than 50
-// waiting requests, if there are any. It sends other requests to endpoints with at most 5 waiting
-// requests and 80 % of the KV cache in use. If there is no such endpoint, Sheddable requests are
-// answered with 429, or spill.
+// Criticality of requests; see PickerSpec.
 //
 // +kubebuilder:validation:Enum=Critical;Standard;Sheddable
 type Criticality string
@@ -72,10 +69,11 @@ type PickerSpec struct {
 	// This is not of type Strategy: a second enum would come from the type, and validators explain
 	// neither.
 	Shadow string `json:"shadow,omitempty"`
-	// Criticality of the pool's requests. Strategy tree reads it; strategy load does so for
-	// requests with a latency objective; and shedAfter does. The tree prefers endpoints with at
-	// most 5 waiting requests and 80 % of the KV cache in use, for Critical with fewer than 50
-	// waiting requests. Without one, a Sheddable request spills or is answered 429.
+	// Criticality of the pool's requests, for strategy tree, for shedAfter, and for strategy load
+	// if a request has a latency objective. Strategy tree sends Critical requests to endpoints with
+	// fewer than 50 waiting requests, and other requests to endpoints with at most 5 waiting
+	// requests and 80 % of the KV cache in use, if there are any. If there is no such endpoint,
+	// Sheddable requests are answered with 429, or spill.
 	//
 	// +kubebuilder:default=Standard
 	Criticality Criticality `json:"criticality,omitempty"`
@@ -97,8 +95,8 @@ type PickerSpec struct {
 	ShedAfter *metav1.Duration `json:"shedAfter,omitempty"`
 	// FlowControl queues requests while the pool is saturated, and orders them: higher priorities
 	// first, and within a priority each fairness ID in turn. By default all requests go to the
-	// model servers at once, whose queues ignore both. A request that can spill does not wait: it
-	// spills while the pool is saturated.
+	// model servers at once, whose queues ignore priorities and fairness IDs. A request that can
+	// spill does not wait: it spills while the pool is saturated.
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before the pick, as in the Dynamo proposal
 	// (POST /process): it tokenizes prompts and may choose endpoints. The bodies of all requests
@@ -116,15 +114,14 @@ type PickerSpec struct {
 	Plugins *PluginsSpec `json:"plugins,omitempty"`
 	// ConfigRef names an EndpointPickerConfig, which lists the filters, scorers and picker of
 	// strategy plugins in the format of llm-d's router. While the document is missing or invalid,
-	// the last valid one stays in force; after a restart, strategy load is used. For an
+	// the last valid document stays in force; after a restart, strategy load is used. For an
 	// InferencePoolImport, it names a document whose plugins choose among clusters (such as
 	// multicluster-queue-scorer) instead of selection.policy and selection.affinity.
 	ConfigRef *ConfigRef `json:"configRef,omitempty"`
 	// FailureMode selects where a request goes when no picker answers: to any endpoint (FailOpen),
-	// or to the spill targets, else 503 (FailClose). It applies to a pool without
-	// endpointPickerRef, which has its own failureMode. Defaults to FailOpen. Defaults to FailClose
-	// if the picker replaces model names or has a processor, because servers would otherwise
-	// receive unmodified bodies.
+	// or to the spill targets, otherwise 503 (FailClose). A pool with endpointPickerRef has its own
+	// failureMode instead. Defaults to FailOpen; to FailClose if the picker replaces model names or
+	// has a processor, because servers would otherwise receive unmodified bodies.
 	//
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
@@ -134,15 +131,15 @@ type PickerSpec struct {
 	// Metrics configures where model servers expose their load. Defaults to vLLM's series at
 	// /metrics on the serving port.
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
-	// TokenUsage makes Envoy read the token count that each response reports in "usage" (also in
-	// streams that have it), for penstock_picker_model_output_tokens_total. It costs Envoy about 50
-	// us per response. Envoy marks the filter for it as work in progress.
+	// TokenUsage makes Envoy read the token count that a response reports in "usage", for
+	// penstock_picker_model_output_tokens_total. It costs Envoy about 50 us per response. Envoy
+	// marks the filter for it as work in progress.
 	//
 	// +kubebuilder:default=false
 	TokenUsage bool `json:"tokenUsage,omitempty"`
-	// ResponseAffinity sends a request that names a response of the Responses API to the server
-	// that stores it. The request names it in previous_response_id, or in its path,
-	// /v1/responses/ID. Use it with servers that store responses in memory (vLLM with
+	// ResponseAffinity sends a request that names a response of the Responses API (in
+	// previous_response_id, or in the path /v1/responses/ID) to the server that stores the
+	// response. Use it with servers that store responses in memory (vLLM with
 	// VLLM_ENABLE_RESPONSES_API_STORE=1). Envoy reads the ID of each response, and the picker keeps
 	// up to 65,536 IDs of a pool for an hour. A request for an unknown ID is picked without
 	// affinity after 100 ms. The picker reads request bodies, as with prefix. For an
@@ -153,8 +150,8 @@ type PickerSpec struct {
 	ResponseAffinity bool `json:"responseAffinity,omitempty"`
 	// KVEvents subscribes to the KV events of the model servers (vLLM's --kv-events-config, and
 	// SGLang's). For a prompt whose token IDs are known, strategy load then matches the prompt with
-	// the blocks that each server reports as cached. For other requests and servers, and by
-	// default, it matches with the prompts that were sent to each server.
+	// the blocks that each server reports as cached. Otherwise it matches the prompt with the
+	// prompts that were sent to each server.
 	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
 	// Fallbacks is the number of additional endpoints in a pick, on which Envoy retries in order.
 	// Only requests that no server has begun to answer are retried; such a request may run twice. 0
@@ -164,11 +161,11 @@ type PickerSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
-	// HeadersTimeout selects when a stream without response headers is sent to the next server of
-	// the pick as well: Learned or None. Learned waits four times the 99th percentile of the
-	// server's own time to headers (1s to 20s), for servers that send headers before they read the
-	// prompt. The first server that sends headers serves the request. Defaults to Learned, and to
-	// None in `penstock picker`, because a gateway may not support it.
+	// HeadersTimeout selects when a stream without response headers is also sent to the next server
+	// of the pick: Learned or None. Learned waits four times the 99th percentile of the server's
+	// own time to headers (1s to 20s), for servers that send headers before they read the prompt.
+	// The first server that sends headers serves the request. Defaults to Learned, and to None in
+	// `penstock picker`, because a gateway may not support it.
 	//
 	// +kubebuilder:validation:Enum=Learned;None
 	HeadersTimeout string `json:"headersTimeout,omitempty"`
@@ -189,8 +186,8 @@ type PickerSpec struct {
 	Body string `json:"body,omitempty"`
 }
 
-// ProcessorSpec configures the service that prepares requests. It receives each body as the client
-// sent it, in cleartext unless a BackendTLSPolicy for the Service configures TLS. In its response,
+// ProcessorSpec configures the service that prepares requests. The service receives each body as
+// the client sent it, in cleartext unless a BackendTLSPolicy applies. In the service's response,
 // token_key becomes the header x-req-tokens-key, and token_value the member "token_ids" of the
 // body.
 type ProcessorSpec struct {
@@ -223,12 +220,11 @@ type ProcessorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(h, h in ['authorization', 'proxy-authorization', 'x-api-key', 'api-key', 'cookie', 'set-cookie'])",message="the service receives no credentials: remove authorization, proxy-authorization, x-api-key, api-key, cookie and set-cookie"
 	// +listType=set
 	Headers []string `json:"headers,omitempty"`
-	// Route makes the service choose the endpoint of each request; the body that it receives has
-	// "route": true. A client overrides this for a request with the member "route" of its body,
-	// true or false; other values have no effect. The member is removed before the request reaches
-	// a model server. A worker_address that is not an endpoint of the pool, or is outside the
-	// request's subset, is ignored. Defaults to the environment variable USE_EXTERNAL_LLM_ROUTER,
-	// else false.
+	// Route makes the service choose the endpoint of each request; the body that the service
+	// receives has "route": true. A client overrides this for a request with the member "route" of
+	// its body, true or false. The member is removed before the request reaches a model server. A
+	// worker_address that is not an endpoint of the pool, or is outside the request's subset, is
+	// ignored. Defaults to the environment variable USE_EXTERNAL_LLM_ROUTER, else false.
 	Route *bool `json:"route,omitempty"`
 }
 
@@ -250,7 +246,7 @@ type CHWBLSpec struct {
 	// +kubebuilder:default=125
 	LoadFactorPercent *int32 `json:"loadFactorPercent,omitempty"`
 	// MaxUserMessagesForCache is the maximum number of user messages of a chat completion that are
-	// hashed, together with the last system message before the last of them. For any other request
+	// hashed, together with the last system message before the last of these. For any other request
 	// the whole body is hashed.
 	//
 	// +kubebuilder:validation:Minimum=1
@@ -259,9 +255,9 @@ type CHWBLSpec struct {
 	MaxUserMessagesForCache *int32 `json:"maxUserMessagesForCache,omitempty"`
 }
 
-// FlowControlSpec configures flow control. A server's saturation is the larger one of waiting
-// requests / saturation.queue and KV cache usage / saturation.kvCachePercent. A pool's saturation
-// is the mean over its servers. At 1 the pool takes no further requests. A request of criticality
+// FlowControlSpec configures flow control. A server's saturation is the larger of waiting requests
+// / saturation.queue and KV cache usage / saturation.kvCachePercent. A pool's saturation is the
+// mean over its servers. At 1 the pool takes no further requests. A request of criticality
 // Sheddable is sent only to servers without waiting requests.
 type FlowControlSpec struct {
 	// Order selects which request of a fairness ID goes first: FCFS, the one with the longest wait,
@@ -315,7 +311,7 @@ type SaturationSpec struct {
 // SessionSpec configures sessions for strategy session and selection.affinity. A request's session
 // is identified by the header x-session-token, which the picker sets in each response and the
 // client sends back, else by the header x-session-id, else by a cookie. The client chooses the
-// values of the last two.
+// values of x-session-id and the cookie.
 type SessionSpec struct {
 	// TTLSeconds is how long a session stays at its endpoint, or in its cluster, after its last
 	// request.
@@ -366,24 +362,23 @@ type MetricsSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
-	// MaxPageBytes is the maximum size of a metrics page in bytes. A larger page is an error, and
-	// its endpoint is treated as one without metrics.
+	// MaxPageBytes is the maximum size of a metrics page in bytes. If a page is larger, its
+	// endpoint counts as an endpoint without metrics.
 	//
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=8388608
 	// +kubebuilder:default=1048576
 	MaxPageBytes *int32 `json:"maxPageBytes,omitempty"`
 	// LoadStatPort is the port at which SGLang publishes its load (--load-publish-endpoint, since
-	// 0.5.19; "auto" is the port after the ports of its KV events, 5558 for 5557). If a pod has
-	// several model servers, the second one in the order of serving ports publishes at the next
-	// port, and so on. Metrics pages are not read while loads arrive. By default only metrics pages
-	// are read.
+	// 0.5.19; "auto" is the port after the ports of its KV events, 5558 for 5557). Several model
+	// servers of a pod publish at successive ports, in the order of their serving ports. Metrics
+	// pages are not read while loads arrive. By default only metrics pages are read.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	LoadStatPort *int32 `json:"loadStatPort,omitempty"`
-	// Queue is the name of the series with the number of waiting requests. It overrides the
-	// engine's. With labels, as NAME{LABEL=VALUE}, only matching lines count. The same applies to
+	// Queue is the name of the series with the number of waiting requests, instead of the engine's
+	// series. With labels, as NAME{LABEL=VALUE}, only matching lines count. The same applies to
 	// running and kvCache.
 	//
 	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
@@ -411,15 +406,15 @@ type KVEventsSpec struct {
 	// +kubebuilder:validation:Enum=Dial;Listen
 	// +kubebuilder:default=Dial
 	Mode string `json:"mode,omitempty"`
-	// Port at which each model server publishes. If a pod has several model servers, the second one
-	// in the order of serving ports publishes at the next port, and so on, like vLLM's
-	// data-parallel ranks. Defaults to 5557.
+	// Port at which each model server publishes. Several model servers of a pod publish at
+	// successive ports, in the order of their serving ports, like vLLM's data-parallel ranks.
+	// Defaults to 5557.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
 	// ReplayPort is the port at which each model server replays lost events, numbered like port.
-	// Without it, Penstock discards all events of a server when one is lost.
+	// Without replayPort, Penstock discards all events of a server when one event is lost.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -427,8 +422,8 @@ type KVEventsSpec struct {
 	// Render makes Penstock fetch the token IDs of text prompts from the model servers, so that
 	// chat completions and completions match KV events, too. It uses vLLM's
 	// /v1/chat/completions/render and /v1/completions/render. A pick waits for the response.
-	// Without it, and for prompts of more than 512 KiB, such requests match the prompts that were
-	// sent to each server.
+	// Without render, and for prompts of more than 512 KiB, such requests match the prompts that
+	// were sent to each server.
 	Render *RenderSpec `json:"render,omitempty"`
 	// Topic is the prefix of the topics to read in mode Dial. Defaults to all topics.
 	//

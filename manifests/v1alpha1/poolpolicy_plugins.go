@@ -3,7 +3,7 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/runtime"
 
 // PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the
-// others a score from 0 to 1, and the sum of scores by weight decides.
+// remaining endpoints a score from 0 to 1, and the sum of scores by weight decides.
 type PluginsSpec struct {
 	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered with 503.
 	//
@@ -16,7 +16,7 @@ type PluginsSpec struct {
 	// +listType=atomic
 	Scorers []ScorerPlugin `json:"scorers,omitempty"`
 	// Choice selects an endpoint by its score: the highest (max-score), at random with the scores
-	// as weights (weighted-random), the higher of two random ones (power-of-two), or at random
+	// as weights (weighted-random), the higher of two random endpoints (power-of-two), or at random
 	// without regard to scores (random).
 	//
 	// +kubebuilder:default=max-score

@@ -8,15 +8,15 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.affinity) || has(self.policy) && self.policy in ['LeastLoad', 'Latency']",message="affinity is for policies LeastLoad and Latency: add policy, or remove affinity"
 // +kubebuilder:validation:XValidation:rule="!has(self.affinity) || self.affinity != 'Prefix' || !has(self.policy) || self.policy != 'Latency'",message="affinity: Prefix is for policy LeastLoad: write Session or None, or remove affinity"
 type SelectionSpec struct {
-	// Policy selects which cluster receives a request first. A cluster that declines a request is
-	// followed by another one for the same request. Weighted distributes requests by the clusters'
-	// weights. Locality prefers clusters in the zone of this cluster, itself included, then its
-	// region, then all others. Priority sends all requests to the first ready cluster in order; a
-	// cluster that was not ready is used again once it has been ready for 3 s. LeastLoad sends each
-	// request to the cluster with the earliest expected first token. Penstock's picker ranks the
-	// clusters for each request by their reported load, the cached part of the prompt, and the
-	// round trip. Latency sends each request to the cluster whose responses begin earliest, by the
-	// round trip and the recent time to the first byte.
+	// Policy selects which cluster receives a request first. If a cluster declines the request,
+	// another cluster receives it. Weighted distributes requests by the clusters' weights. Locality
+	// prefers clusters in the zone of this cluster (also this cluster), then in its region, then
+	// all others. Priority sends all requests to the first ready cluster in order; a cluster that
+	// was not ready is used again once it has been ready for 3 s. LeastLoad sends each request to
+	// the cluster with the earliest expected first token. Penstock's picker ranks the clusters for
+	// each request by their reported load, the cached part of the prompt, and the round trip.
+	// Latency sends each request to the cluster whose responses begin earliest, by the round trip
+	// and the recent time to the first byte.
 	//
 	// +kubebuilder:default=Weighted
 	Policy SelectionPolicy `json:"policy,omitempty"`
@@ -40,18 +40,18 @@ type SelectionSpec struct {
 	LocalMargin *metav1.Duration `json:"localMargin,omitempty"`
 	// Affinity selects which requests stay together, for policies LeastLoad and Latency. Prefix
 	// (the default for LeastLoad, not available for Latency) reads the bodies of known APIs, so
-	// that prompts with the same beginning go to the cluster that has read it. Session keeps the
-	// requests of a session in the cluster that served the first one. If that cluster takes no
-	// requests, the session moves to the best other cluster and stays there. A session is
-	// identified by the header x-session-token, which each response sets and the client sends back,
-	// else by the header x-session-id, else by a cookie. picker.session configures the cookie's
-	// name and the idle time after which a session starts again. None (the default for Latency)
-	// keeps nothing together. With Session and None no body is read, and a request's cost follows
-	// from its length.
+	// that prompts with the same beginning go to the same cluster. Session keeps the requests of a
+	// session in the cluster that served the first request. If that cluster takes no requests, the
+	// session moves to the best other cluster and stays there. A session is identified by the
+	// header x-session-token, which each response sets and the client sends back, else by the
+	// header x-session-id, else by a cookie. picker.session configures the cookie's name and the
+	// idle time after which a session starts again. None (the default for Latency) keeps no
+	// requests together. With Session and None no body is read, and a request's cost follows from
+	// its length.
 	Affinity SelectionAffinity `json:"affinity,omitempty"`
-	// Within restricts the clusters to which requests go, for example where prompts must stay in
-	// some clusters. Requests never leave these clusters, even if all of them fail. A cluster
-	// outside is not part of the import here, not even under the name NAME-CLUSTER.
+	// Within restricts the clusters to which requests go, for example if prompts must stay in some
+	// clusters. Requests never leave these clusters, even if all of them fail. Another cluster is
+	// not part of the import here, not even under the name NAME-CLUSTER.
 	Within *WithinSpec `json:"within,omitempty"`
 }
 

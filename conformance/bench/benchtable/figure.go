@@ -12,19 +12,17 @@ import (
 )
 
 type figure struct {
-	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
-	Value float64  `json:"value"` // as go test printed it
-	Unit  string   `json:"unit"`  // "ns/op", "B/op", or the unit of b.ReportMetric
-	Limit *float64 `json:"limit"` // the largest acceptable value; nil: none
+	Name  string   `json:"name"`
+	Value float64  `json:"value"`
+	Unit  string   `json:"unit"`
+	Limit *float64 `json:"limit"` // the largest acceptable value; nil: no limit
 
-	about string // the figure's meaning; "" if the name is enough
+	about string
 }
 
-// cpus matches the suffix that go test appends to a benchmark's name when GOMAXPROCS is not 1.
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse reads the output of bench and of go test. failed reports that a package or benchmark
-// failed. Other lines (package headers, logs) are ignored.
+// parse ignores lines of other forms. failed reports that a package or benchmark failed.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -58,8 +56,8 @@ func parseObject(line string) (figure, error) {
 	return with.figure, nil
 }
 
-// parseLine parses "BenchmarkName-2 1000 812 ns/op 48 B/op 1000 limit-ns/op": a name, a count of
-// iterations, then pairs of value and unit. It returns nil for other lines.
+// parseLine parses "BenchmarkName-2 1000 812 ns/op 48 B/op": a name, a count of iterations, then
+// pairs of value and unit. It returns nil for other lines.
 func parseLine(line string) []figure {
 	words := strings.Fields(line)
 	if len(words) < 4 || len(words)%2 != 0 || !strings.HasPrefix(words[0], "Benchmark") {

@@ -22,17 +22,16 @@ import (
 
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
-	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
+	Echo = "echo" // grpc-go with its default codec, which answers every message with an empty one
 )
 
-// These pools of Ours have the same servers.
 const (
 	PoolHeaders = "ns/headers" // picks by headers alone
-	PoolPrompts = "ns/prompts" // reads prompts, and knows prefixes
+	PoolPrompts = "ns/prompts" // reads prompts and knows prefixes
 )
 
-// childEnv is the environment variable that makes this program a server. Its value is the kind and
-// the addresses of the model servers, separated by spaces.
+// childEnv makes this program a server. Its value is the kind and the addresses of the model
+// servers, separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
 const maxMessage = 33 << 20
@@ -46,8 +45,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild returns at once unless the variable of Environment is set. Then it prints an address,
-// serves there, and does not return.
+// AsChild returns unless the variable of Environment is set. Otherwise it prints an address and
+// serves there.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -74,7 +73,7 @@ func serve(kind string, servers []string) error {
 		if server, err = ours(ctx, servers); err != nil {
 			return err
 		}
-		listener = picker.Listener(listener) // as internal/app serves it
+		listener = picker.Listener(listener)
 	case Echo:
 		server = NewEcho()
 	default:
@@ -108,7 +107,7 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	return server, nil
 }
 
-// NewEcho returns an ext_proc server that ignores the content of messages, and so costs least.
+// NewEcho returns an ext_proc server that ignores the content of messages.
 func NewEcho() *grpc.Server {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	extprocv3.RegisterExternalProcessorServer(server, echo{})

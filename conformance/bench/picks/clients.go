@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Clients are connections to a gateway that send a request again and again.
+// Clients are connections that send a request again and again.
 type Clients struct {
 	Address     string
 	Connections int
 }
 
-// Request encodes a chat completion. route is the value of x-bench.
+// Request encodes a chat completion. route is the value of the header x-bench.
 func Request(route string, body []byte) []byte {
 	head := fmt.Sprintf(
 		"POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: "+
@@ -36,8 +36,8 @@ func Chat(size, n int) []byte {
 		`{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, chatModel, text, n)
 }
 
-// Saturate sends requests for the time d, and returns how many were answered. Each connection
-// repeats one request, each time after the last answer. Every answer must be a 200.
+// Saturate sends requests for the time d, and returns the number of answers. An answer other than
+// 200 is an error.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -12,8 +12,8 @@ var envoyTemplate string
 
 var envoyConfig = template.Must(template.New("envoy").Parse(envoyTemplate))
 
-// Gateway describes one Envoy. The header x-bench chooses the server of picks and the body mode.
-// KIND-headers sends it the headers alone, KIND-prompts also the body (BUFFERED).
+// Gateway describes one Envoy. The header x-bench selects a route: KIND-headers sends only the
+// headers to the server of that kind, KIND-prompts also the body (BUFFERED).
 type Gateway struct {
 	Listen  netip.AddrPort
 	Servers map[string]netip.AddrPort // by kind
@@ -25,7 +25,7 @@ func (Gateway) Modes() map[string]string {
 	return map[string]string{"headers": "NONE", "prompts": "BUFFERED"}
 }
 
-// Bootstrap renders the configuration.
+// Bootstrap renders the Envoy's bootstrap configuration.
 func (g Gateway) Bootstrap() ([]byte, error) {
 	var out bytes.Buffer
 	err := envoyConfig.Execute(&out, g)

@@ -27,7 +27,7 @@ type Models struct {
 	listeners []net.Listener
 }
 
-// StartModels starts n servers.
+// StartModels starts n model servers.
 func StartModels(n int) (*Models, error) {
 	m := &Models{}
 	for range n {
@@ -76,7 +76,6 @@ func accept(l net.Listener) {
 	}
 }
 
-// readRequest reads a request and returns its first line. A body must have a content-length.
 func readRequest(r *bufio.Reader) (first []byte, err error) {
 	first, length, err := readHead(r)
 	if err != nil {
@@ -86,7 +85,6 @@ func readRequest(r *bufio.Reader) (first []byte, err error) {
 	return first, err
 }
 
-// readHead reads the lines before a body. It returns the first line and the body's length.
 func readHead(r *bufio.Reader) (first []byte, length int, err error) {
 	for {
 		line, err := r.ReadSlice('\n')

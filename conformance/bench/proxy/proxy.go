@@ -20,7 +20,7 @@ import (
 
 const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// Have maps type and name of a proxy's resources to their versions.
+// Have maps the type and name of a proxy's resources to their versions.
 type Have map[resource.Type]map[string]string
 
 // Count returns the number of resources.
@@ -33,13 +33,13 @@ func (h Have) Count() (n int) {
 
 // Config configures a Proxy.
 type Config struct {
-	Address string // of the control plane: host:port
-	Node    string // node.id
+	Address string // host:port of the control plane
+	Node    string
 	Cluster string // node.cluster: the gateway
 	// Handle is called with each response after its ACK. It may be nil.
 	Handle func(Response)
-	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and
-	// secrets of listeners.
+	// Follow makes the proxy subscribe to the endpoints of clusters, and the routes and secrets of
+	// listeners.
 	Follow bool
 }
 
@@ -48,11 +48,11 @@ type Proxy struct {
 	config Config
 	conn   *grpc.ClientConn
 	stream grpc.ClientStream
-	ctx    context.Context // of everything; Close cancels it
+	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error  // of the reader; read after done
-	node   []byte // an encoded request with the node only; nil once it was sent
+	err    error  // read after done closes
+	node   []byte // an encoded request with the node only; nil once sent
 
 	sending sync.Mutex // gRPC streams allow one sender at a time
 
@@ -61,12 +61,11 @@ type Proxy struct {
 	last time.Time
 }
 
-// Connect opens a connection and the stream. It sends nothing.
+// Connect opens a connection and a stream. It sends nothing.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
 		grpc.WithReadBufferSize(4<<10),
-		// These are the values of the bootstrap.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}))
 	if err != nil {
 		return nil, err
@@ -97,7 +96,7 @@ func (p *Proxy) Close() {
 	_ = p.conn.Close()
 }
 
-// Send sends an encoded request, which may be shared with other proxies and must not be modified.
+// Send sends an encoded request. Proxies may share the request, so it must not be modified.
 func (p *Proxy) Send(request []byte) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -131,8 +130,7 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a proxy that reconnects with its resources: one for each type,
-// in Envoy's order.
+// Resumption returns the requests of a proxy that reconnects with its resources, in Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,
 		resource.RouteConfiguration} {
@@ -175,7 +173,7 @@ func (p *Proxy) Last() time.Time {
 // Ended returns a channel that closes when the stream has ended.
 func (p *Proxy) Ended() <-chan struct{} { return p.done }
 
-// Err returns why the stream ended; nil while it is open, and after Close.
+// Err returns why the stream ended. It is nil while the stream is open, and after Close.
 func (p *Proxy) Err() error {
 	select {
 	case <-p.done:
@@ -190,7 +188,7 @@ func (p *Proxy) read() {
 	var b []byte
 	for {
 		if err := p.stream.RecvMsg(&b); err != nil {
-			if p.ctx.Err() == nil { // the stream's own context ends with the connection too
+			if p.ctx.Err() == nil { // the stream's context also ends with the connection
 				p.err = err
 			}
 			return

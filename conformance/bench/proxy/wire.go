@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// raw is gRPC's codec for messages that are bytes already.
 type raw struct{}
 
 func (raw) Marshal(v any) (mem.BufferSlice, error) {
@@ -37,7 +36,7 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 		return fmt.Errorf("%T is not bytes", v)
 	}
 	n := data.Len()
-	*b = slices.Grow((*b)[:0], n)[:n] // a proxy reads one message at a time
+	*b = slices.Grow((*b)[:0], n)[:n] // the proxy reads one message at a time
 	data.CopyTo(*b)
 	return nil
 }
@@ -47,7 +46,7 @@ func (raw) Name() string { return "proto" }
 // Item is a resource of a response. Body shares the response's memory: do not keep it.
 type Item struct {
 	Name, Version string
-	Body          []byte // of the Any's value
+	Body          []byte
 }
 
 // Response is one DeltaDiscoveryResponse.
@@ -56,8 +55,8 @@ type Response struct {
 	Nonce   string
 	Items   []Item
 	Removed []string
-	Size    int       // bytes of the message
-	At      time.Time // when its last byte arrived
+	Size    int
+	At      time.Time // of the last byte
 }
 
 // Numbers of fields in DeltaDiscoveryResponse, its Resource, Any, and DeltaDiscoveryRequest.
@@ -69,7 +68,6 @@ const (
 	requestInitial, requestNonce                                   = 5, 6
 )
 
-// fields calls the function see for each length-delimited field of a message.
 func fields(b []byte, see func(n protowire.Number, v []byte)) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -25,20 +25,19 @@ import (
 // Gateway is the only Gateway of every World, "namespace/name".
 const Gateway = "default/gw"
 
-// RevisionHeader is the response header that has a route's revision.
+// RevisionHeader is the response header with a route's revision.
 const RevisionHeader = "x-revision"
 
 // Size is the size of a World.
 type Size struct {
 	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: one cleartext listener
-	Hosts     int // one HTTPRoute each; spread evenly over the listeners
-	Backends  int // every other one an InferencePool, the rest Services; see NoPools
-	Endpoints int // of each backend
+	Hosts     int // with one HTTPRoute each, spread evenly over the listeners
+	Backends  int // every other backend is an InferencePool, the rest are Services
+	Endpoints int // endpoints of each backend
 	Port      int32
-	NoPools   bool // every backend is a Service
+	NoPools   bool
 }
 
-// The sizes of the figures.
 var (
 	Routes5000    = Size{Listeners: 50, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8443}
 	Routes100     = Size{Listeners: 1, Hosts: 100, Backends: 20, Endpoints: 10, Port: 8443}
@@ -51,7 +50,7 @@ type World struct {
 	cert, key []byte
 }
 
-// New creates a World, with a certificate that is valid for its listeners.
+// New creates a World with a certificate for all its listeners.
 func New(size Size) (*World, error) {
 	subject := pki.Subject{Name: "bench"}
 	for l := range size.Listeners {
@@ -76,7 +75,7 @@ func meta(format string, args ...any) metav1.ObjectMeta {
 // Host returns the hostname of route i.
 func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
 
-// Chain returns the name of route i's filter chain, which is its route configuration's name.
+// Chain returns the name of route i's filter chain and route configuration.
 func (w *World) Chain(i int) string {
 	if w.Listeners == 0 {
 		return model.ChainName(false, uint16(w.Port), "")
@@ -105,14 +104,14 @@ func (w *World) GatewayObject() *gatewayv1.Gateway {
 	return g
 }
 
-// SecretObject returns the certificate of listener l.
+// SecretObject returns the Secret with the certificate of listener l.
 func (w *World) SecretObject(l int) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l),
 		Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: w.cert, corev1.TLSPrivateKeyKey: w.key}}
 }
 
-// Route returns route i at a revision, which is visible as a response header.
+// Route returns route i, which sets the header RevisionHeader to the revision.
 func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"},
 		ObjectMeta: meta("route-%d", i)}
@@ -143,8 +142,8 @@ func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, which must be a Service, and its EndpointSlice. The turn determines
-// the address of its first endpoint.
+// Service returns backend b, which must be a Service, and its EndpointSlice. turn selects the
+// address of the first endpoint.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -208,8 +207,7 @@ const perFile = 100
 // RouteFile returns the name of the file with route i.
 func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
 
-// WriteFiles writes the World to a folder: one file for the Gateway and its Secrets, and one for
-// each 100 backends and each 100 routes.
+// WriteFiles writes the World to a folder, with 100 backends or 100 routes in a file.
 func (w *World) WriteFiles(dir string) error {
 	objects := []any{w.GatewayObject()}
 	for l := range w.Listeners {
@@ -249,8 +247,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file that contains route i under a temporary name. In it the route changed
-// has the revision, and all other routes have revision 0. Commit renames the file.
+// StageRoutes writes the file that contains route i under a temporary name. Only route changed has
+// the revision; other routes have revision 0.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile

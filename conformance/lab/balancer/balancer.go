@@ -20,20 +20,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is the delay before Run repeats a failed write.
 const again = time.Second
 
 // Config configures a Balancer.
 type Config struct {
 	Client kubernetes.Interface
-	Range  netip.Prefix // the first address is not used
+	Range  netip.Prefix // the first address is not assigned
 	Log    *slog.Logger
 }
 
 // Balancer writes the addresses of one cluster's Services.
 type Balancer struct{ Config }
 
-// New prepares a Balancer; Run starts it.
+// New returns a Balancer; Run starts it.
 func New(config Config) *Balancer { return &Balancer{config} }
 
 // Run writes addresses until ctx is done.
@@ -83,7 +82,6 @@ func (b *Balancer) Run(ctx context.Context) error {
 	}
 }
 
-// write sets the address in a Service's status. For an invalid address it clears the status.
 func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr netip.Addr) error {
 	status := corev1.LoadBalancerStatus{}
 	if addr.IsValid() {
@@ -102,8 +100,7 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
-// addresses are the addresses that this process has written. They override the cached Services,
-// which may be older.
+// addresses override the cached Services, which may be older.
 type addresses map[types.UID]netip.Addr
 
 func (a addresses) of(s *corev1.Service) netip.Addr {
@@ -121,7 +118,6 @@ func (a addresses) prune(all []*corev1.Service) {
 	maps.DeleteFunc(a, func(uid types.UID, _ netip.Addr) bool { return !there[uid] })
 }
 
-// assign returns the Services whose address must change, and their new addresses.
 func assign(services []*corev1.Service, given addresses, within netip.Prefix) map[*corev1.Service]netip.Addr {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
@@ -150,7 +146,7 @@ func assign(services []*corev1.Service, given addresses, within netip.Prefix) ma
 			open = append(open, s)
 		}
 	}
-	slices.SortStableFunc(open, func(a, b *corev1.Service) int { // requests for a given address first
+	slices.SortStableFunc(open, func(a, b *corev1.Service) int { // Services that ask for an address come first
 		return len(b.Spec.LoadBalancerIP) - len(a.Spec.LoadBalancerIP)
 	})
 	next := within.Addr()

@@ -2,6 +2,5 @@
 // kube-proxy serves them. It uses a spec.loadBalancerIP that is in the range and free, and ignores
 // Services with a loadBalancerClass. A Service keeps its address until it is deleted.
 //
-// assign is a pure function of all Services. Package cluster runs the balancer. Test alone with `go
-// test ./lab/balancer`.
+// Package cluster runs the balancer. Test alone with `go test ./lab/balancer`.
 package balancer

@@ -45,7 +45,7 @@ var resources = map[string]schema.GroupVersionResource{
 
 type objects map[string]*unstructured.Unstructured
 
-// apply applies the objects, and waits until the API server serves the kinds that they define.
+// apply waits until the API server serves the kinds that the objects define.
 func (all objects) apply(ctx context.Context, config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -73,7 +73,7 @@ func (all objects) apply(ctx context.Context, config *rest.Config) error {
 }
 
 // read adds the objects in a file, or in all YAML files of a folder. A later object replaces an
-// earlier one of the same name.
+// earlier object of the same name.
 func (all objects) read(path string) error {
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -91,7 +91,6 @@ func (all objects) read(path string) error {
 	})
 }
 
-// parse adds the objects in a YAML stream; errors contain name.
 func (all objects) parse(name string, raw []byte) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
 	for {

@@ -24,23 +24,21 @@ import (
 
 const nodeName = "node"
 
-// startTimeout is the time in which a cluster must become ready, long enough for a busy machine.
-// Then Run fails and names the missing condition.
 const startTimeout = 3 * time.Minute
 
 // Config configures a cluster.
 type Config struct {
-	Name    string             // also of the context in the kubeconfig
-	Dir     string             // for the user: kubeconfig, logs
-	Private string             // an empty folder for everything else, best in memory
-	Tools   string             // folder of the programs kubernetes and etcd
-	Node    *network.Namespace // runs the cluster
-	Images  *image.Table       // that pods can run
-	Self    string             // a program that becomes a container when called with Become
+	Name    string // also the name of the context in the kubeconfig
+	Dir     string // folder for the kubeconfig and logs
+	Private string // an empty folder for all other files, best in memory
+	Tools   string
+	Node    *network.Namespace
+	Images  *image.Table
+	Self    string // path of a program that becomes a container if its arguments equal Become
 	Become  []string
 	Plan    network.Plan
 	CRDs    []string // YAML files or folders; applied before the cluster is ready
-	Audit   bool     // the API server logs all requests to Dir/audit.log
+	Audit   bool     // makes the API server log all requests to Dir/audit.log
 	Log     *slog.Logger
 }
 
@@ -50,21 +48,19 @@ type Cluster struct {
 	ready chan struct{}
 }
 
-// New prepares a cluster; Run starts it.
+// New returns a Cluster; Run starts it.
 func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(chan struct{})} }
 
-// Kubeconfig returns the path of the administrator's configuration. It works in the namespace where
-// the lab was started, once the cluster is ready.
+// Kubeconfig returns the path of the administrator's configuration, for the namespace where the lab
+// was started.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Ready returns a channel that closes when the CRDs of Config.CRDs are served and the node runs the
-// DNS pods.
+// Ready returns a channel that closes when the CRDs are served and the node runs the DNS pods.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
 
-// Run runs the cluster until ctx is done, and then returns nil. It fails when a program of the
-// cluster fails.
+// Run runs the cluster until ctx is done, or a program of the cluster fails.
 func (c *Cluster) Run(ctx context.Context) error {
 	for _, dir := range []string{c.Dir, c.Private} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -135,7 +131,6 @@ func (c *Cluster) runtime() *cri.Server {
 	})
 }
 
-// client returns the administrator's client configuration, without a client-side rate limit.
 func (c *Cluster) client() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// users are the API server's users that the lab creates. The controller manager acts for all its
-// controllers, so it is an administrator. The other components have Kubernetes' default roles.
+// users are the API server's users that the lab creates. The controller manager is an
+// administrator, because it acts for all its controllers.
 var users = map[string]pki.Subject{
 	"admin":                   {Name: "admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {Name: "system:kube-controller-manager", Groups: []string{"system:masters"}},
@@ -25,14 +25,12 @@ var users = map[string]pki.Subject{
 	"kubelet":                 {Name: "system:node:" + nodeName, Groups: []string{"system:nodes"}},
 }
 
-// credentials writes the CA, the serving certificates, and a kubeconfig for each user to the
-// private folder.
 func (c *Cluster) credentials() error {
 	ca, err := pki.NewAuthority(c.Name, time.Now())
 	if err != nil {
 		return err
 	}
-	signer, err := pki.NewAuthority("service accounts of "+c.Name, time.Now()) // only its key is used
+	signer, err := pki.NewAuthority("service accounts of "+c.Name, time.Now()) // only the key is used
 	if err != nil {
 		return err
 	}
@@ -77,7 +75,6 @@ func (c *Cluster) credentials() error {
 	return nil
 }
 
-// kubeconfig returns a client's complete configuration. The context is named after the cluster.
 func (c *Cluster) kubeconfig(user string, ca []byte, pair pki.Pair) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.server(), CertificateAuthorityData: ca}

@@ -1,12 +1,7 @@
 // Package cluster runs one Kubernetes cluster as processes: etcd, the API server, the controller
 // manager, the scheduler and kube-proxy as released, and the kubelet with our container runtime
-// (package cri).
+// (package cri). A Cluster must run in namespaces that end its processes and mounts with it; the
+// command lab creates them. If a program ends early, the cluster ends with an error.
 //
-// A Cluster owns the files in its folder, the processes that it starts, and the addresses of
-// Services of type LoadBalancer. It must run in namespaces that end its processes and mounts with
-// it; the command lab creates them. If a program ends early, the cluster ends with an error that
-// contains the last lines of the program's log.
-//
-// Package cmd/lab calls it. `make test-lab` tests it: that needs root or user namespaces, and the
-// programs of `make labs`.
+// `make test-lab` tests it: that needs root or user namespaces, and the programs of `make labs`.
 package cluster

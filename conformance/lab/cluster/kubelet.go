@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// most is the number of pods that the node accepts.
 const most = 2000
 
 func (c *Cluster) kubelet() (program, error) {
@@ -39,7 +38,7 @@ func (c *Cluster) kubelet() (program, error) {
 		"resolvConf":    "", // the cluster's DNS resolves external names
 		"podLogsDir":    logs,
 		"maxPods":       most,
-		// The kubelet does not manage the machine's control groups, memory, disk and swap.
+		// The kubelet does not manage the machine's resources.
 		"failCgroupV1":                  false,
 		"cgroupsPerQOS":                 false,
 		"enforceNodeAllocatable":        []string{},
@@ -52,12 +51,11 @@ func (c *Cluster) kubelet() (program, error) {
 		"imageGCHighThresholdPercent": 100,
 		"oomScoreAdj":                 0,
 		"featureGates":                map[string]bool{"KubeletInUserNamespace": true},
-		// Images are local, so parallel pulls cost nothing.
-		"serializeImagePulls": false,
-		"registryPullQPS":     0,
-		"kubeAPIQPS":          500,
-		"kubeAPIBurst":        1000,
-		"eventRecordQPS":      0,
+		"serializeImagePulls":         false,
+		"registryPullQPS":             0,
+		"kubeAPIQPS":                  500,
+		"kubeAPIBurst":                1000,
+		"eventRecordQPS":              0,
 		"configMapAndSecretChangeDetectionStrategy": "Watch",
 		"syncFrequency":                "10s", // also the delay of a changed ConfigMap in a volume
 		"volumePluginDir":              c.private("kubelet/plugins"),

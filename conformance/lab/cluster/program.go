@@ -17,18 +17,16 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is the time that a program has to end before it is killed. A lab has no state to save.
 const grace = 5 * time.Second
 
 type program struct {
-	name string // also of its log file
+	name string
 	path string
-	args []string // without the program's name
+	args []string
 	env  []string // in addition to PATH
 }
 
-// run starts the program inside the namespace and waits until it ends. Unless ctx is done, that is
-// an error.
+// If the program ends before ctx is done, that is an error.
 func (p program) run(ctx context.Context, ns *network.Namespace, logs string) error {
 	name := filepath.Join(logs, p.name+".log")
 	log, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

@@ -6,11 +6,9 @@ import (
 	"path/filepath"
 )
 
-// etcdAddress is on the loopback interface of the node, which no other node has.
+// etcdAddress is on the node's loopback interface, which no other node has.
 const etcdAddress = "127.0.0.1:2379"
 
-// auditPolicy logs the user, the request and the response code of every completed request, but no
-// objects.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -19,7 +17,6 @@ rules: [{level: Metadata}]
 
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
-// kubernetes returns a program in the file kubernetes, which runs the program that argv[0] names.
 func (c *Cluster) kubernetes(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(c.Tools, "kubernetes"), args: args}
 }
@@ -66,9 +63,9 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// With leader election, the controller manager would end when it loses the API server. The
-		// grace period is long: after the default of 50 s without the API server, the node would
-		// count as dead, and its pods would leave every Service.
+		// With leader election, the controller manager would end when it loses the API server.
+		// After the default grace period of 50 s without the API server, the node would count as
+		// dead.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",

@@ -2,5 +2,5 @@
 // suites need: the full set would link the client libraries of three clouds.
 //
 // It is a separate module because its versions of Kubernetes' modules differ from ours. `make labs`
-// builds it; the lab's tests query it.
+// builds it.
 package main

@@ -65,7 +65,7 @@ func TestCRI_LogKeepsLongAndUnterminatedLines(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(string(raw)) {
-		_, rest, _ := strings.Cut(line, " ") // the time
+		_, rest, _ := strings.Cut(line, " ") // the line begins with the time
 		got = append(got, rest)
 	}
 	want := []string{"stdout F one\n", "stdout P " + long + "\n", "stdout F y\n", "stdout F \n", "stdout F last\n"}

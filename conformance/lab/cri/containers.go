@@ -24,7 +24,7 @@ type container struct {
 	image   image.Image
 	created time.Time
 	log     *logFile
-	done    chan struct{} // closed when the process has ended
+	done    chan struct{}
 
 	// Guarded by Server.mu.
 	process  *os.Process
@@ -98,7 +98,7 @@ func (s *Server) StopContainer(ctx context.Context,
 	c := s.containers[req.GetContainerId()]
 	running := c != nil && c.process != nil && c.finished.IsZero()
 	s.mu.Unlock()
-	if !running { // already stopped: success, by the CRI
+	if !running { // the CRI demands success
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
 	if req.GetTimeout() > 0 {
@@ -138,7 +138,7 @@ func stopSignal(config *runtimeapi.ContainerConfig) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// RemoveContainer ends a container if it runs, and drops it.
+// RemoveContainer ends a running container, and drops it.
 func (s *Server) RemoveContainer(_ context.Context,
 	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	s.mu.Lock()
@@ -210,13 +210,13 @@ func (s *Server) ContainerStatus(_ context.Context,
 	return &runtimeapi.ContainerStatusResponse{Status: st}, nil
 }
 
-// UpdateContainerResources accepts all limits, because the runtime enforces none.
+// UpdateContainerResources does nothing, because the runtime enforces no limits.
 func (s *Server) UpdateContainerResources(context.Context,
 	*runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// UpdatePodSandboxResources accepts all limits, because the runtime enforces none.
+// UpdatePodSandboxResources does nothing, because the runtime enforces no limits.
 func (s *Server) UpdatePodSandboxResources(context.Context,
 	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
@@ -244,7 +244,6 @@ func (c *container) user() (uid, gid int64) {
 	return uid, security.GetRunAsGroup().GetValue()
 }
 
-// environment returns the container's variables, and the image's other variables.
 func (c *container) environment() []string {
 	set := map[string]bool{}
 	var env []string
@@ -266,8 +265,7 @@ func (c *container) environment() []string {
 	return env
 }
 
-// arguments returns the command line, by Kubernetes' rules for command, args and the image's entry
-// point.
+// arguments follows Kubernetes' rules for command, args and the image's entry point.
 func (c *container) arguments() []string {
 	command, args := c.config.GetCommand(), c.config.GetArgs()
 	if len(command) > 0 {

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/sandbox"
 )
 
-// command prepares a command for a container; enter starts it there.
 func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe") // resolved inside the container
 	cmd.Args, cmd.Err = args, nil

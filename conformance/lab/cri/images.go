@@ -14,12 +14,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// about describes an image. Its ID is the requested name, so that a lookup by ID finds the same
-// image.
+// about uses the requested name as the ID, so that a lookup by ID finds the same image.
 func about(ref string, img image.Image) *runtimeapi.Image {
 	return &runtimeapi.Image{
 		Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref},
-		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet rejects root where a pod demands another user
+		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet rejects root if a pod demands another user
 	}
 }
 
@@ -37,7 +36,7 @@ func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusReque
 	return &runtimeapi.ImageStatusResponse{Image: about(ref, img)}, nil
 }
 
-// PullImage succeeds if the image is loaded; else its error explains how to load it.
+// PullImage succeeds if the image is loaded.
 func (s *Server) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	ref := req.GetImage().GetImage()
 	if _, err := s.Images.Find(ref); err != nil {

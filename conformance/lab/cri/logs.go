@@ -12,19 +12,17 @@ import (
 	"time"
 )
 
-// longest is the length of the longest piece of a line, in bytes. The kubelet joins the pieces of
-// longer lines.
+// longest bounds a piece of a line, in bytes. The kubelet joins the pieces of longer lines.
 const longest = 16 << 10
 
-// logFile is a container's log in the kubelet's format: time, stream, F or P, text. P marks a part
-// of a line, F its end.
+// A line of a logFile is time, stream, F or P, text, as the kubelet reads it. P marks a part of a
+// line, F its end.
 type logFile struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
 }
 
-// open creates the file. After the kubelet has renamed the file, it creates a new one.
 func (l *logFile) open() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +46,7 @@ func (l *logFile) close() {
 	}
 }
 
-// copy writes a container's output until the output ends. It drops output that it cannot write, so
-// that a full disk does not block the container.
+// copy drops output that it cannot write, so that a full disk does not block the container.
 func (l *logFile) copy(stream string, from io.Reader) {
 	r := bufio.NewReaderSize(from, longest)
 	for {

@@ -14,7 +14,7 @@ func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 		RuntimeApiVersion: "v1"}, nil
 }
 
-// Status reports that the runtime and its network are ready: they are, before the socket exists.
+// Status reports that the runtime and its network are ready.
 func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true},
@@ -22,7 +22,7 @@ func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi
 	}}}, nil
 }
 
-// RuntimeConfig is empty: there are no control groups.
+// RuntimeConfig returns only a driver, because there are no control groups.
 func (s *Server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse,
 	error) {
 	return &runtimeapi.RuntimeConfigResponse{
@@ -30,7 +30,7 @@ func (s *Server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest
 	}, nil
 }
 
-// UpdateRuntimeConfig ignores the pod range: the lab's plan sets it.
+// UpdateRuntimeConfig ignores the pod range, because the lab's plan sets it.
 func (s *Server) UpdateRuntimeConfig(context.Context,
 	*runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil

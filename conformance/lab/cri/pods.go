@@ -16,13 +16,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// pod is a pod's network and name. Only stopped changes.
 type pod struct {
 	id      string
 	config  *runtimeapi.PodSandboxConfig
 	created time.Time
 	ns      *network.Namespace
-	addr    netip.Addr // invalid in the host's network
+	addr    netip.Addr // invalid if the pod is in the host's network
 	stopped bool       // guarded by Server.mu
 }
 
@@ -199,7 +198,6 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// files are the files in /etc of a pod's containers that the kubelet does not mount.
 func (p *pod) files() map[string]string {
 	dns := p.config.GetDnsConfig()
 	var resolv strings.Builder

@@ -21,10 +21,9 @@ import (
 func (s *Server) root(c *container) string  { return filepath.Join(s.roots(), c.id) }
 func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c.id) }
 
-// namespaces are the new namespaces of each container. The network namespace is the pod's.
+// The network namespace is not new: it is the pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// start starts the container's process, and returns when the program runs or could not start.
 func (s *Server) start(c *container) error {
 	for _, dir := range []string{s.root(c), s.layer(c)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -93,8 +92,6 @@ func (s *Server) start(c *container) error {
 	return err
 }
 
-// handOver sends the Spec to the process, and waits until the process runs the program or reports
-// an error.
 func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	defer from.Close()
 	err := json.NewEncoder(to).Encode(spec)
@@ -124,7 +121,6 @@ func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 	close(c.done)
 }
 
-// spec returns the Spec of the container's process.
 func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	program, err := filepath.EvalSymlinks(c.image.Program)
 	if err != nil {
@@ -139,7 +135,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		Args: c.arguments(), Env: c.environment(), Dir: c.config.GetWorkingDir(),
 		UID: int(uid), GID: int(gid),
 	}
-	if spec.Hostname == "" { // in the host's network
+	if spec.Hostname == "" {
 		spec.Hostname, _ = os.Hostname()
 	}
 	if spec.Dir == "" {

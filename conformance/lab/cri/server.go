@@ -24,10 +24,10 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	Socket string             // of the CRI; at most 107 bytes
+	Socket string             // path of the CRI's socket; at most 107 bytes
 	Dir    string             // an empty folder, in memory
-	Node   *network.Namespace // of the pods in the host's network
-	Plan   network.Plan       // has the pods' addresses
+	Node   *network.Namespace // namespace of the pods in the host's network
+	Plan   network.Plan
 	Images *image.Table
 	// Self is the path of a program that calls sandbox.Become if its arguments equal Become.
 	Self   string
@@ -42,17 +42,17 @@ type Server struct {
 	Config
 
 	streams streaming.Server
-	run     *errgroup.Group // runs the goroutines of containers
+	run     *errgroup.Group
 
 	mu         sync.Mutex
-	pods       map[string]*pod       // by id
-	containers map[string]*container // by id
-	addresses  map[netip.Addr]bool   // in use
-	last       netip.Addr            // assigned last
-	made       int                   // number of IDs created
+	pods       map[string]*pod
+	containers map[string]*container
+	addresses  map[netip.Addr]bool
+	last       netip.Addr
+	made       int
 }
 
-// New prepares a Server; Run starts it.
+// New returns a Server; Run starts it.
 func New(config Config) *Server {
 	return &Server{
 		Config: config, pods: map[string]*pod{}, containers: map[string]*container{},
@@ -60,7 +60,7 @@ func New(config Config) *Server {
 	}
 }
 
-// Run serves until ctx is done, then ends every container.
+// Run serves until ctx is done, and then ends every container.
 func (s *Server) Run(ctx context.Context) error {
 	for _, dir := range []string{s.Dir, s.roots(), s.layers()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -113,8 +113,7 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns a new ID for a pod or container, in the form of other runtimes' IDs. Callers hold
-// mu.
+// newID returns an ID in the form of other runtimes' IDs. Callers hold mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)

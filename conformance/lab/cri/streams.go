@@ -20,7 +20,6 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// serveStreams serves exec and port-forward to the kubelet, which forwards them to clients.
 func (s *Server) serveStreams(ctx context.Context, g *errgroup.Group, l net.Listener) error {
 	config := streaming.DefaultConfig
 	config.Addr = l.Addr().String()

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 )
 
-// known are the images that the official conformance suites and Penstock's users deploy. program is
-// the name of the program's file.
 var known = []struct {
 	program string
 	image   Image
@@ -21,8 +19,8 @@ var known = []struct {
 	{"penstock-external", Image{Name: "penstock-project/penstock-external"}},
 }
 
-// Known returns the predefined images whose programs exist in one of the folders; the first folder
-// with the program wins. envoy, if not empty, is the path of Envoy.
+// Known returns the predefined images whose programs exist. The first folder with the program wins.
+// envoy, if not empty, is the path of Envoy.
 func Known(envoy string, folders ...string) []Image {
 	var found []Image
 	for _, k := range known {

@@ -14,22 +14,21 @@ import (
 
 // Image is an entry of the table.
 type Image struct {
-	// Name is the image in the form of a pod's spec: "registry/repository", optionally with ":tag"
-	// or "@digest". A name without a registry stands for that repository in any registry.
+	// Name is "registry/repository", optionally with ":tag" or "@digest". A name without a registry
+	// stands for the repository in any registry.
 	Name string `json:"name"`
-	// Program is the absolute path of the program on this machine. The image contains the program,
-	// and the machine's /usr, /bin and /lib below a writable layer of the container.
+	// Program is the absolute path on this machine. The image contains the program, and the
+	// machine's /usr, /bin and /lib below a writable layer.
 	Program string `json:"program"`
 	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`
-	// Args are the program's arguments if the container's spec has neither command nor args.
+	// Args apply if the container's spec has neither command nor args.
 	Args []string `json:"args,omitempty"`
-	// First are arguments before the container's args, like an image's entry point without the
-	// program.
+	// First are arguments before the container's args.
 	First []string `json:"first,omitempty"`
-	// User is the user ID of the program unless the pod sets one; 0 is root.
+	// User is the program's user ID unless the pod sets another; 0 is root.
 	User int64 `json:"user,omitempty"`
-	// Env are variables, "NAME=value", that apply unless the container sets them.
+	// Env are variables, "NAME=value", that the container may override.
 	Env []string `json:"env,omitempty"`
 }
 
@@ -41,7 +40,7 @@ func (i Image) At() string {
 	return "/usr/local/bin/" + filepath.Base(i.Program)
 }
 
-// Table is the file of a lab's images.
+// Table is the file with a lab's images.
 type Table struct{ file string }
 
 // Open returns the table in a file, which need not exist yet.
@@ -115,12 +114,11 @@ func (t *Table) Find(ref string) (Image, error) {
 	return list[best], nil
 }
 
-// matches reports whether name, an entry of the table, stands for ref, the image of a pod.
 func matches(name, ref string) bool {
 	if name == ref {
 		return true
 	}
-	if repository(name) == name { // no tag: any tag matches
+	if repository(name) == name { // name has no tag and matches any tag
 		ref = repository(ref)
 	}
 	return name == ref || strings.HasSuffix(ref, "/"+name)

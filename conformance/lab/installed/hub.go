@@ -18,13 +18,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// Hub is a penstock hub process outside of the clusters, which reads its ClusterSet from a file.
+// Hub is a penstock hub process outside of the clusters.
 type Hub struct {
 	dir string
 	cmd *exec.Cmd
 }
 
-// NewHub makes a hub without members, with its files in dir.
+// NewHub returns a hub without members, with its files in dir.
 func NewHub(dir string) (*Hub, error) {
 	return &Hub{dir: dir}, os.MkdirAll(filepath.Join(dir, "members"), 0o700)
 }
@@ -34,8 +34,8 @@ func program() (string, error) {
 	return filepath.Join(root, "bin", "penstock"), err
 }
 
-// Admit gives the hub the permissions of `penstock hub rules` in a cluster, and a kubeconfig for
-// the member name.
+// Admit gives the hub the permissions of `penstock hub rules` in a cluster, and the kubeconfig of
+// member name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -66,8 +66,7 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet by one with these admitted members and the ranges of their
-// pods.
+// Lead replaces the hub's ClusterSet by one with these members and their pods' address ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set :=
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +
@@ -80,8 +79,7 @@ func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }
 
-// Start starts the hub, also after Kill. After an export is withdrawn, its requests have drainTime
-// to end.
+// Start starts the hub, also after Kill. Requests of withdrawn exports have drainTime to end.
 func (h *Hub) Start(drainTime string) error {
 	path, err := program()
 	if err != nil {
@@ -91,7 +89,7 @@ func (h *Hub) Start(drainTime string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = logs.Close() }() // the process has its own
+	defer func() { _ = logs.Close() }() // the process has its own descriptor
 	args := []string{"hub", "-f", filepath.Join(h.dir, "set.yaml"), "--kubeconfigs", filepath.Join(h.dir, "members"),
 		"--state", filepath.Join(h.dir, "state"), "--drain-time", drainTime}
 	h.cmd = exec.Command(path, args...)
@@ -103,13 +101,13 @@ func (h *Hub) Start(drainTime string) error {
 func (h *Hub) Kill() {
 	if h.cmd != nil && h.cmd.ProcessState == nil {
 		_ = h.cmd.Process.Kill()
-		_ = h.cmd.Wait() // an error, because it was killed
+		_ = h.cmd.Wait() // the error states that the hub was killed
 	}
 }
 
 func (h *Hub) log() string { return filepath.Join(h.dir, "hub.log") }
 
-// Log returns the end of the hub's log.
+// Log returns the last 4,000 bytes of the hub's log.
 func (h *Hub) Log() string {
 	raw, err := os.ReadFile(h.log())
 	if err != nil {

@@ -29,8 +29,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Start starts a lab, as Prepare does, installs Penstock and waits until its GatewayClass lists the
-// supported features. The caller ends the lab with Down.
+// Start calls Prepare, installs Penstock and waits until its GatewayClass lists the supported
+// features. The caller ends the lab with Down.
 func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	if config.Root == "" {
 		root, err := lab.Repository()
@@ -55,8 +55,8 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 
 // Prepare starts a lab with Penstock's image and the images of config. The working directory must
 // be inside conformance, whose go.mod names the CRDs' releases unless config.ReleasesOf is set.
-// `make build labs` builds the programs. Penstock's program is bin/penstock, or comes from the
-// unpacked image in $PENSTOCK_IMAGE, as in make test-lab. The caller ends the lab with Down.
+// Penstock's program is bin/penstock, or comes from the unpacked image in $PENSTOCK_IMAGE. The
+// caller ends the lab with Down.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {

@@ -35,7 +35,7 @@ var Exported = []string{"bench", "later", "team"}
 const PeerPort = 18443
 
 // Chart installs Penstock's chart in a cluster of a lab, and waits until Penstock is ready. values
-// is the argument of helm's --set. `make helm` builds helm.
+// is the argument of helm's --set.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {
@@ -53,7 +53,7 @@ func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 
 // Member is a cluster of a set, with Penstock from its chart.
 type Member struct {
-	Name   string // in the set
+	Name   string // the cluster's name in the set
 	Config *rest.Config
 	Client *kubernetes.Clientset
 	// Outside is the address at which the cluster's pods reach the machine outside the lab.
@@ -72,9 +72,8 @@ type Spec struct {
 	PeerListener int
 }
 
-// Members installs Penstock in one cluster of a lab for each name, and makes all clusters members
-// of one set. Each may dial model servers of the other clusters, and its picker serves the other
-// members.
+// Members installs Penstock in one cluster of a lab for each name, and makes the clusters members
+// of one set. A member may dial the others' model servers, and its picker serves them.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {
@@ -92,7 +91,7 @@ func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error
 	return all, nil
 }
 
-// Others returns all members but this one.
+// Others returns all members except m.
 func (m *Member) Others(all []*Member) (others []*Member) {
 	for _, o := range all {
 		if o != m {
@@ -122,7 +121,7 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	if err != nil {
 		return nil, fmt.Errorf("the lab's API server has no address: %w", err)
 	}
-	m.Outside = node.Next().String() // network.Plan.Outside
+	m.Outside = node.Next().String()
 	if err := Chart(ctx, l, at, "clusterSet.enabled=true,clusterSet.address="+m.placeholder()+
 		",allowedCIDRs={10.128.0.0/9},args={--picker-open,--drain-time=5s}"); err != nil {
 		return nil, err
@@ -134,7 +133,7 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			m.peer, last = m.shown(ctx)
-			return last == nil, nil // reported if it persists
+			return last == nil, nil
 		})
 	if err != nil {
 		return nil, errors.Join(err, last)
@@ -142,12 +141,8 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	return m, nil
 }
 
-// placeholder is the address in the chart's values: the Service's address is unknown before the
-// installation.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
-// shown returns the output of `penstock clusters show`, with the Service's address. It is an entry
-// for spec.members in other clusters.
 func (m *Member) shown(ctx context.Context) (string, error) {
 	svc, err := m.Client.CoreV1().Services(System).Get(ctx, "penstock-members", metav1.GetOptions{})
 	if err != nil {
@@ -183,12 +178,10 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 	return pods, nil
 }
 
-// Peer is the member's entry for the ClusterSets of other clusters: the output of `penstock
-// clusters show`, with the Service's address.
+// Peer is the member's entry for the ClusterSets of other clusters.
 func (m *Member) Peer() string { return m.peer }
 
-// Penstock runs penstock in a pod with arguments and a standard input, as kubectl exec does, and
-// returns the output.
+// Penstock runs penstock in a pod, as kubectl exec does, and returns the output.
 func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string) (string, error) {
 	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -209,8 +202,6 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
-// entry turns the output of `penstock clusters show` into an entry of spec.members. The member may
-// export pools of the namespaces, and its gateways need no TLS.
 func entry(shown string, namespaces []string) (string, error) {
 	var list []map[string]any
 	if err := yaml.Unmarshal([]byte(shown), &list); err != nil {

@@ -19,10 +19,8 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, which
-// need the machine's control groups, as kubemark does. So it runs in a container, in an
-// unprivileged user namespace, and with either version of control groups. It has the kubelet's
-// flags; its settings come from --config only.
+// newKubelet replaces the container manager and cadvisor by stubs, because both need the machine's
+// control groups. Settings come only from --config.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{
@@ -62,8 +60,7 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// The node reports this capacity. Pods are local processes without limits, so the scheduler should
-// place them on a small machine whatever they request.
+// The node reports this capacity, so that the scheduler places pods whatever they request.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes
@@ -71,7 +68,7 @@ const (
 
 type machine struct {
 	cadvisor.Interface
-	dir string // on the file system whose size is the node's
+	dir string
 }
 
 func (m machine) MachineInfo() (*cadvisorapi.MachineInfo, error) {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Get makes one request on a new connection and reads the whole response, within 5 seconds. Any
-// status but 200 is an error.
+// Get makes one request on a new connection, within 5 seconds. A status other than 200 is an error.
 func Get(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

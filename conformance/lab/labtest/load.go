@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Load sends requests during a test. None of them may fail.
+// Load sends requests during a test. No request may fail.
 type Load struct {
 	t            testing.TB
 	ctx          context.Context
@@ -21,7 +21,7 @@ type Load struct {
 
 const listed = 10
 
-// NewLoad returns a load without requests. It ends with the test, if End or Stop has not ended it.
+// NewLoad returns a load without requests. The load ends at the latest with the test.
 func NewLoad(t testing.TB) *Load {
 	l := &Load{t: t}
 	l.ctx, l.stop = context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) 
 	})
 }
 
-// Goes waits until n more requests have ended, failed ones included.
+// Goes waits until n more requests have ended, including failed requests.
 func (l *Load) Goes(n int64) {
 	l.t.Helper()
 	from := l.sent.Load()
@@ -69,10 +69,10 @@ func (l *Load) Goes(n int64) {
 	})
 }
 
-// Counts returns how many requests have ended, and how many of them failed.
+// Counts returns how many requests have ended, and how many requests failed.
 func (l *Load) Counts() (ended, failed int64) { return l.sent.Load(), l.failed.Load() }
 
-// First returns the first failure; "" without a failure.
+// First returns the first failure, or "".
 func (l *Load) First() string {
 	if text := l.first.Load(); text != nil {
 		return *text
@@ -83,7 +83,7 @@ func (l *Load) First() string {
 // Stop ends the load, and returns once no request is in flight.
 func (l *Load) Stop() { l.wait() }
 
-// End ends the load. It fails the test if a request has failed, or none was sent.
+// End ends the load. It fails the test if a request has failed, or no request was sent.
 func (l *Load) End() {
 	l.t.Helper()
 	l.wait()

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// Main calls start, which starts a lab in a new folder. It runs the tests of a package in this lab,
-// and returns the exit status for TestMain. after, if not nil, runs once the lab has ended.
+// Main runs the tests of a package in the lab that start starts, and returns the exit status for
+// TestMain. after, if not nil, runs once the lab has ended.
 func Main(m *testing.M, start func(ctx context.Context, dir string) (*lab.Lab, error),
 	after func(dir string) error) int {
 	code, err := run(m, start, after)

@@ -14,19 +14,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Place is a namespace for a test in one cluster, with an administrator's client that has no rate
-// limit.
+// Place is a namespace for a test, with an administrator's client without a rate limit.
 type Place struct {
 	*testing.T
 	*kubernetes.Clientset
-	// REST is the clients' configuration.
-	REST *rest.Config
-	// Namespace is the name of the namespace.
+	REST      *rest.Config
 	Namespace string
 }
 
-// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current one. The
-// namespace lasts until a test deletes it, or the lab ends.
+// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current context.
+// The namespace lasts until a test deletes it, or the lab ends.
 func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	t.Helper()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -59,8 +56,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of a pod's process that has the argument. A container is a process of
-// this machine whose variable HOSTNAME is the pod's name.
+// Process returns the PID of a pod's process that has the argument. A process of the pod has its
+// name in HOSTNAME.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -68,7 +65,7 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		env, _ := os.ReadFile(file) // most are other processes, or have ended
+		env, _ := os.ReadFile(file) // the process may have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) &&
 			bytes.Contains(line, []byte("\x00"+arg+"\x00")) {

@@ -8,12 +8,11 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Timeout is the deadline of Until. It is generous for busy machines and only ends a test that
-// hangs.
+// Timeout is the deadline of Until. It is generous for busy machines.
 const Timeout = 2 * time.Minute
 
 // Until waits until missing returns nil. After Timeout the test fails with the last error of
-// missing. The context of missing has the same deadline.
+// missing.
 func Until(t testing.TB, what string, missing func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)

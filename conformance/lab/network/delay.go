@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another with a delay. Its ends are TUN interfaces,
-// because not every kernel has the queueing discipline netem.
+// wire carries packets from one namespace to another with a delay, through TUN interfaces: not
+// every kernel has the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
@@ -22,8 +22,7 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds. A full wire drops arriving packets, like a
-// router.
+// queued is the number of packets that a wire holds; a full wire drops arriving packets.
 const queued = 16384
 
 const mtu = 1500
@@ -33,7 +32,6 @@ type packet struct {
 	raw []byte
 }
 
-// newWire creates both interfaces, which exist until close, or the end of this process.
 func newWire(from *Namespace, fromName string, to *Namespace, toName string, by time.Duration) (*wire, error) {
 	w := &wire{by: by, closed: make(chan struct{})}
 	var err error
@@ -45,7 +43,7 @@ func newWire(from *Namespace, fromName string, to *Namespace, toName string, by 
 	}
 	way := make(chan packet, queued)
 	w.running.Go(func() { w.receive(way) }) // ends when close closes the interface
-	w.running.Go(func() { w.deliver(way) }) // ends with closed
+	w.running.Go(func() { w.deliver(way) }) // ends when closed closes
 	return w, nil
 }
 
@@ -58,7 +56,7 @@ func (w *wire) receive(way chan<- packet) {
 		}
 		select {
 		case way <- packet{time.Now().Add(w.by), raw[:n]}:
-		default: // full: lost
+		default:
 		}
 	}
 }
@@ -79,8 +77,7 @@ func (w *wire) deliver(way <-chan packet) {
 	}
 }
 
-// close removes both interfaces, and returns once their names are free. Packets on their way are
-// lost.
+// close returns once the names of both interfaces are free.
 func (w *wire) close() {
 	close(w.closed)
 	_ = w.from.Close()
@@ -88,7 +85,6 @@ func (w *wire) close() {
 	w.running.Wait()
 }
 
-// tun creates a TUN interface, which exists until its file is closed.
 func (n *Namespace) tun(name string) (file *os.File, err error) {
 	err = n.Do(func() error {
 		const device = "/dev/net/tun"

@@ -9,15 +9,14 @@ import (
 // Effect is the treatment of a link's packets.
 type Effect string
 
-// The effects.
 const (
-	Heal Effect = "heal" // they arrive again
-	Cut  Effect = "cut"  // none arrives, and no answer comes back: connections wait
+	Heal Effect = "heal"
+	Cut  Effect = "cut" // no packet arrives, and no error comes back
 	// no packet arrives; the sender gets a TCP reset, or for other protocols an ICMP error (host
 	// unreachable)
 	Reject Effect = "reject"
-	Drop   Effect = "drop"  // a share of them, chosen at random, does not arrive
-	Delay  Effect = "delay" // they arrive later
+	Drop   Effect = "drop" // a share of the packets, chosen at random, does not arrive
+	Delay  Effect = "delay"
 )
 
 // Fault is the treatment of the packets in one direction of a link.
@@ -61,7 +60,7 @@ func (f Fault) rules(in string) string {
 		which = []string{fmt.Sprintf("tcp dport %d ", f.Port), fmt.Sprintf("tcp sport %d ", f.Port)}
 	}
 	var b strings.Builder
-	if f.Effect == Reject { // the errors for packets of the other direction arrive
+	if f.Effect == Reject {
 		fmt.Fprintf(&b,
 			"    iifname %q tcp flags rst accept\n    iifname %q icmp type destination-unreachable accept\n", in, in)
 	}

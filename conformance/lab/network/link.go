@@ -23,10 +23,10 @@ type Direction struct {
 	from, to End
 
 	mu   sync.Mutex
-	slow *wire // while packets are delayed
+	slow *wire // nil unless packets are delayed
 }
 
-// NewDirection returns the direction of a link from one cluster to the other.
+// NewDirection returns the direction from one cluster to the other.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
 // Set replaces the direction's fault. The receiving node drops and rejects packets before
@@ -60,7 +60,6 @@ func (d *Direction) Set(f Fault) error {
 
 func interfaceTo(p Plan) string { return "to-" + p.Link() }
 
-// route sends the packets of the direction through an interface of the sending node.
 func (d *Direction) route(name string, gateway netip.Addr) error {
 	l, err := d.from.Node.link.LinkByName(name)
 	if err != nil {
@@ -99,8 +98,7 @@ func (d *Direction) filter(f Fault) error {
 	})
 }
 
-// newRoute returns a route to dst through l. It has the gateway and the source address src if they
-// are valid.
+// gateway and src may be invalid.
 func newRoute(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

@@ -23,7 +23,7 @@ type Namespace struct {
 	link *netlink.Handle
 }
 
-// New creates a namespace that has only loopback, and that forwards packets.
+// New creates a namespace that has only loopback, and forwards packets.
 func New() (*Namespace, error) {
 	type made struct {
 		file *os.File
@@ -31,8 +31,7 @@ func New() (*Namespace, error) {
 	}
 	done := make(chan made)
 	go func() {
-		// The thread stays in the new namespace, so it is never unlocked and ends with this
-		// goroutine.
+		// The thread stays in the new namespace, so it is never unlocked.
 		runtime.LockOSThread()
 		var m made
 		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err == nil {
@@ -50,17 +49,15 @@ func New() (*Namespace, error) {
 	return open(m.file)
 }
 
-// settings prepares the calling thread's namespace. The values apply to that namespace only.
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Open the ports below 1024 to all users: without root, a process is root only in its own
-		// namespaces.
+		// Without root, a process is root only in its own namespaces: open the ports below 1024 to
+		// all.
 		"ipv4/ip_unprivileged_port_start": "0",
 		// The replies of a Service may arrive on another interface than the routes have.
-		"ipv4/conf/all/rp_filter":     "0",
-		"ipv4/conf/default/rp_filter": "0",
-		// Pods have IPv4 addresses only.
+		"ipv4/conf/all/rp_filter":      "0",
+		"ipv4/conf/default/rp_filter":  "0",
 		"ipv6/conf/default/accept_dad": "0",
 	} {
 		if err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -97,8 +94,8 @@ func open(file *os.File) (*Namespace, error) {
 	return n, nil
 }
 
-// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters belong
-// to the whole machine and are an error.
+// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. A parameter outside of
+// net. is an error.
 func (n *Namespace) Set(name, value string) error {
 	if !strings.HasPrefix(name, "net.") || strings.ContainsRune(name, '/') {
 		return fmt.Errorf("sysctl %s: only parameters of the network (net.*) can be set for a pod", name)
@@ -148,7 +145,6 @@ func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	return l, nil
 }
 
-// route adds a route as newRoute describes it.
 func (n *Namespace) route(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) error {
 	if err := n.link.RouteAdd(newRoute(l, dst, gateway, src)); err != nil {
 		return fmt.Errorf("route to %s by %s: %w", dst, l.Attrs().Name, err)

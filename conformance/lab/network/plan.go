@@ -16,7 +16,7 @@ func (p Plan) prefix(third, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), byte(third), 0}), bits)
 }
 
-// All is the range of all addresses of the cluster.
+// All is the range of the cluster.
 func (p Plan) All() netip.Prefix { return p.prefix(0, 16) }
 
 // Pods is the range of pod addresses.
@@ -25,7 +25,7 @@ func (p Plan) Pods() netip.Prefix { return p.prefix(0, 17) }
 // Services is the range of cluster IPs.
 func (p Plan) Services() netip.Prefix { return p.prefix(128, 18) }
 
-// LoadBalancers is the range of addresses for Services of type LoadBalancer.
+// LoadBalancers is the range for Services of type LoadBalancer.
 func (p Plan) LoadBalancers() netip.Prefix { return p.prefix(192, 19) }
 
 // Node is the node's own address, where the API server listens.
@@ -34,7 +34,7 @@ func (p Plan) Node() netip.Addr { return p.host(255, 1) }
 // Outside is the address at which pods see the namespace where clients run.
 func (p Plan) Outside() netip.Addr { return p.host(255, 2) }
 
-// APIService is the cluster IP of the Service "kubernetes", the first of the range.
+// APIService is the cluster IP of the Service "kubernetes".
 func (p Plan) APIService() netip.Addr { return p.host(128, 1) }
 
 // DNSService is the cluster IP of the cluster's DNS.

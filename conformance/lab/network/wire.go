@@ -13,9 +13,8 @@ import (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot of the outside namespace. It creates the namespace of the
-// node and joins it to outside. A slot is free if no lab has it and no route of the machine leads
-// into its range.
+// NewNode reserves the first free slot, and joins the namespace of a new node to outside. A slot is
+// free if no lab has it and no route of the machine leads into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
 	if err != nil {
@@ -31,7 +30,7 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 			continue
 		}
 		err := join(outside, node, plan)
-		if errors.Is(err, unix.EEXIST) { // another lab has just taken it
+		if errors.Is(err, unix.EEXIST) { // another lab has just taken the slot
 			continue
 		}
 		if err != nil {
@@ -66,8 +65,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface from the namespace, and so the link. Otherwise the kernel keeps
-// it until the last connection inside times out, a minute after the last process.
+// Unlink removes a slot's interface and link, which would stay until the last connection inside
+// times out.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -142,8 +141,8 @@ func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 	return nil
 }
 
-// NewPod creates the namespace of a pod with the given address on the node. Closing it removes its
-// link.
+// NewPod creates the namespace of a pod with the given address on the node. Closing the namespace
+// removes its link.
 func NewPod(node *Namespace, plan Plan, addr netip.Addr) (*Namespace, error) {
 	pod, err := New()
 	if err != nil {
@@ -162,8 +161,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. It
-	// is not ambiguous: each route names its link.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. Each
+	// route names its link, so the address is not ambiguous.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 
 const lifetime = 365 * 24 * time.Hour
 
-// Pair is a certificate and its private key, both PEM.
+// Pair is a certificate and its private key in PEM.
 type Pair struct{ Certificate, Key []byte }
 
 // Authority signs certificates.
@@ -33,10 +33,10 @@ type Subject struct {
 	Groups []string // Kubernetes' groups
 	DNS    []string
 	IPs    []netip.Addr
-	URI    *url.URL // nil: none
+	URI    *url.URL // nil: no URI
 }
 
-// NewAuthority creates a CA with a new key, valid from now on.
+// NewAuthority creates a CA with a new key, valid from an hour before now.
 func NewAuthority(name string, now time.Time) (*Authority, error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),

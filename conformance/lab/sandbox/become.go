@@ -19,7 +19,7 @@ import (
 // Become turns the calling process into the container that SpecFD describes. It returns only on
 // failure, after it has written the error to ErrorFD.
 func Become() error {
-	runtime.LockOSThread() // settings of a thread apply to the program that it becomes
+	runtime.LockOSThread() // the program inherits the settings of this thread
 	report := os.NewFile(ErrorFD, "error")
 	unix.CloseOnExec(ErrorFD)
 	err := become()

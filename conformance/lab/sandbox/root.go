@@ -14,10 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// old is the path of the machine's root until the container's root is complete.
 const old = "/.machine"
 
-// shared are the machine's folders that a container sees below its layer.
 var shared = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix"}
 
 // trusted are folders of /etc that the machine's programs need: CAs, and the dynamic linker's
@@ -26,7 +24,6 @@ var trusted = []string{"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ld.
 
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// enter changes the root of the calling process to one built from spec.
 func enter(spec Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -51,7 +48,7 @@ func enter(spec Spec) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	// From here on paths, including symbolic links, are the container's own.
+	// Paths and symbolic links now resolve inside the container.
 	for _, step := range []func(Spec) error{system, etc, program, mounts} {
 		if err := step(spec); err != nil {
 			return err
@@ -93,8 +90,8 @@ func ownFolders(spec Spec) error {
 	return nil
 }
 
-// share mounts a folder of the machine. Writes go to the container's layer; if the kernel cannot
-// layer the folder, it is read-only.
+// share mounts a folder of the machine. Writes go to the container's layer. If the kernel cannot
+// layer the folder, the folder is read-only.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)
@@ -118,7 +115,7 @@ func share(spec Spec, name string) error {
 		}
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", source, upper, work)
-	for _, more := range []string{"", ",userxattr"} { // the latter is for user namespaces
+	for _, more := range []string{"", ",userxattr"} { // user namespaces need userxattr
 		if err = unix.Mount("overlay", target, "overlay", 0, options+more); err == nil {
 			return nil
 		}
@@ -233,13 +230,13 @@ func bind(m Mount) error {
 	return nil
 }
 
-// readOnly makes a mount read-only. In a user namespace the mount's original flags must stay.
+// readOnly keeps the mount's original flags, as a user namespace demands.
 func readOnly(target string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(target, &stat); err != nil {
 		return fmt.Errorf("mount %s read-only: %w", target, err)
 	}
-	const kept = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC // the same bits as the flags of mount
+	const kept = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC // these bits equal the flags of mount
 	flags := uintptr(stat.Flags) & kept
 	if stat.Flags&unix.ST_NOATIME != 0 {
 		flags |= unix.MS_NOATIME

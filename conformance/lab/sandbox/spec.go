@@ -1,28 +1,27 @@
 package sandbox
 
-// File descriptors of a container's process.
 const (
 	// SpecFD delivers the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD receives the error if the program cannot start. Once the program runs, it is closed
+	// ErrorFD receives the error if the program cannot start. When the program runs, ErrorFD closes
 	// without data.
 	ErrorFD = 4
 )
 
 // Spec describes the container.
 type Spec struct {
-	Root     string            // an empty folder, for the container's root
-	Layer    string            // an empty folder, for files written over the machine's own folders
-	Program  string            // the machine's program, a path without symbolic links
-	At       string            // path of the program in the container
-	Hostname string            // of the pod
+	Root     string // an empty folder
+	Layer    string // an empty folder, for files written over the machine's own folders
+	Program  string // path on the machine, without symbolic links
+	At       string // path in the container
+	Hostname string
 	Files    map[string]string // small files below /etc, by absolute path
 	Mounts   []Mount
-	ReadOnly bool // the root is read-only
+	ReadOnly bool
 
-	Args   []string // the program and its arguments; it is resolved in Env's PATH
+	Args   []string // the program and its arguments; the program is found in Env's PATH
 	Env    []string
-	Dir    string // working directory
+	Dir    string
 	UID    int
 	GID    int
 	Groups []int

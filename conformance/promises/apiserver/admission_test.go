@@ -112,7 +112,7 @@ func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 		labtest.Until(t, "the API server's answer", func(context.Context) error {
 			_, err := s.of(u, resources[m.kind]).Create(t.Context(), u, metav1.CreateOptions{})
 			switch {
-			case apierrors.IsNotFound(err): // the API server serves a CRD after a moment
+			case apierrors.IsNotFound(err): // the API server does not serve the CRD yet
 				return err
 			case m.words == "" && err != nil:
 				t.Errorf("%s %s is invalid: %v", m.kind, m.spec, err)

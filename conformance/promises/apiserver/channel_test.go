@@ -40,7 +40,7 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state",
 		filepath.Join(dir, "state"), "--picker", "127.0.0.1:0")
 	for _, o := range objects {
-		if o.group == gatewayv1.GroupName && o.kind != "GRPCRoute" { // its hostnames would conflict
+		if o.group == gatewayv1.GroupName && o.kind != "GRPCRoute" { // hostnames of a GRPCRoute would conflict
 			s.create(t, o.resource, o.text())
 		}
 	}

@@ -60,7 +60,7 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 
 	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export-mode": "ParentMode"}`)
 	east.hasExported(t, "team", "chat", "Exported=False/NoAddress: no Gateway routes to it")
-	west.hasImport(t, "team", "chat", "") // it has drained
+	west.hasImport(t, "team", "chat", "") // the import has drained
 	east.create(t, "gateways",
 		"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: team, name: gw}, spec: "+
 			"{gatewayClassName: any, listeners: [{name: tcp, port: 1, protocol: TCP}, {name: http, port: 8080, "+
@@ -257,7 +257,7 @@ func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	west.hasImport(t, "team", "gone", "")
 	east.hasExported(t, "team", "chat", "Exported=True")
 	second.kill()
-	second.start() // it needs the flag once
+	second.start() // the hub needs the flag only once
 	east.balance(t, "team", "chat-epp", "192.0.2.4")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.4] True/Ready")
 	second.kill()

@@ -258,7 +258,7 @@ func (s *server) hasExported(t *testing.T, namespace, name, want string) {
 			for _, c := range conditions {
 				c := c.(map[string]any)
 				if c["type"] != "Exported" {
-					continue // of a Gateway
+					continue // condition of a Gateway
 				}
 				got += fmt.Sprintf("%v=%v/%v: %v", c["type"], c["status"], c["reason"], c["message"])
 			}

@@ -76,7 +76,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		}
 	}
 	reports("the mistake is resolved", good, kstatus.CurrentStatus)
-	for _, o := range own { // nothing observes it until the next report
+	for _, o := range own { // no controller observes the object until the next report
 		if _, err := s.resource(o).Patch(t.Context(), o.name, types.MergePatchType, []byte(changed[o.kind]),
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)

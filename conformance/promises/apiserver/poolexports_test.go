@@ -46,7 +46,7 @@ type member struct {
 	bundle  string // in PEM
 
 	mu     sync.Mutex
-	placed int // exports of which the other side has reported where they stand
+	placed int // exports whose state the other side has reported
 }
 
 func newMember(t *testing.T, name string) *member {

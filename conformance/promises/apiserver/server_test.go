@@ -37,7 +37,7 @@ type server struct {
 	client dynamic.Interface
 	audit  string // the log of the hub's writes
 	stop   func() // kills the API server
-	ca     []byte // in PEM: it has signed the certificate of 127.0.0.1
+	ca     []byte // in PEM; signs the certificate of 127.0.0.1
 }
 
 // start runs etcd and the API server until the test ends.
@@ -160,7 +160,7 @@ func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) 
 	}
 	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // an error, because it was killed
+		_ = cmd.Wait() // the error states that the process was killed
 	})
 	t.Cleanup(func() {
 		kill()

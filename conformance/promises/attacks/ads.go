@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens streams of ADS without permission for a Gateway, each on another connection. On all
-// streams at the same time, it sends one message, whose proxy name has this many bytes. It returns
-// once the server has ended every stream, and counts the streams by error.
+// Flood opens streams of ADS without permission, each on another connection, and sends on all at
+// once a message whose proxy name has this many bytes. It returns once the server has ended every
+// stream, and counts the streams by error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -57,6 +57,6 @@ func flood(ctx context.Context, address string, transport credentials.TransportC
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
+	_ = stream.SendMsg(message) // fails when the server ends the stream; RecvMsg returns the reason
 	return stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
 }

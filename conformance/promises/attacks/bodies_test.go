@@ -56,7 +56,7 @@ func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if after := s.rss(s.penstock); after > before+320 { // 256 MiB of bodies are held at most
+	if after := s.rss(s.penstock); after > before+320 { // Penstock holds at most 256 MiB of bodies
 		t.Errorf("resident memory grew from %.0f to %.0f MiB, want at most %.0f", before, after, before+320)
 	}
 	traffic.end()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Idle opens connections that send nothing, from a dialer. The caller closes them.
+// Idle opens connections that send nothing. The caller closes them.
 func Idle(ctx context.Context, from net.Dialer, address string, connections int) (conns []net.Conn, err error) {
 	for range connections {
 		c, err := from.DialContext(ctx, "tcp", address)

@@ -23,7 +23,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	s.attach(attach...)
 	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
-	for last := range byte(12) { // so many other machines
+	for last := range byte(12) { // number of other machines
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2+last)}}
 		conns, err := Idle(t.Context(), from, local(s.picker), 60)
 		for _, c := range conns {
@@ -33,7 +33,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.adds() // a file is read, and an Envoy receives what it has
+	s.adds() // Penstock reads the file, and an Envoy receives the route
 	traffic.end()
 	if err := s.penstock.Answers("http://" + local(s.http) + "/metrics"); err != nil {
 		t.Error(err)

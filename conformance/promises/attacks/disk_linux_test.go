@@ -79,7 +79,7 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
 	s := prepare(t, nil)
 	s.readOnly()
-	s.ads = "unix:" + filepath.Join(s.dir, "ads.sock") // its default is in the folder
+	s.ads = "unix:" + filepath.Join(s.dir, "ads.sock") // the default socket is in the read-only folder
 	s.serve("--xds", s.ads)
 	s.attach()
 	s.answers("/v1/models", "200")
@@ -122,7 +122,7 @@ func (s *site) readOnly() {
 	if err := os.Mkdir(state, 0o500); err != nil {
 		s.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // who may write everywhere else
+	if os.Geteuid() == 0 { // root may write to a read-only folder
 		if err := syscall.Mount("tmpfs", state, "tmpfs", syscall.MS_RDONLY, "size=64k,mode=0700"); err != nil {
 			s.Logf("the folder takes files, because it cannot be mounted: %v", err)
 		}

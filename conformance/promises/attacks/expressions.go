@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ExpressionRoute returns the largest HTTPRoute: 128 matches, each with regular expressions for 16
-// headers. Envoy accepts all of them. The parent is the Gateway gw.
+// ExpressionRoute returns the largest HTTPRoute that Gateway API allows, with regular expressions
+// for 16 headers in each of its 128 matches. Envoy accepts the route. Its parent is the Gateway gw.
 func ExpressionRoute(name, host string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

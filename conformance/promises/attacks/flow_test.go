@@ -82,7 +82,7 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 	clients := crowd{url: "http://" + local(s.gateway) + "/slow",
 		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}}
 	waiting := func() int {
-		n, _ := s.metric(`penstock_picker_flow_requests{pool="default/slow",priority="0"}`) // no series: none waits
+		n, _ := s.metric(`penstock_picker_flow_requests{pool="default/slow",priority="0"}`) // no series: queue is empty
 		return int(n)
 	}
 	for i := range flood {

@@ -37,7 +37,7 @@ func again(v *parties.Subscriber, n int, topic string, items func(i int) []*disc
 // attack publishes as a hostile member does.
 type attack struct {
 	name   string
-	logged string // in the log about it; "": it has no effect that is worth a word
+	logged string // text in the log; "": no log line is expected
 	// do returns how the stream ends; nil: once the other end has ended it.
 	do func(to *parties.Subscriber) error
 }
@@ -215,7 +215,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			if evil[i].Rounds.Load() < 5 && time.Since(began) < attackTime {
 				return errors.New("it goes on")
 			}
-			if _, has := logged(i); !has { // a slow machine takes longer to read what it sends
+			if _, has := logged(i); !has { // on a slow machine the messages take longer
 				return errors.New("it is not logged yet")
 			}
 			return nil

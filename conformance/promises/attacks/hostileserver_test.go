@@ -39,8 +39,8 @@ var generated = map[string]struct{ version, kind, text string }{
 
 // hostileServer is an API server of a member of a hub. How it delivers its objects is its attack.
 type hostileServer struct {
-	whole   bool // its lists ignore their limit
-	watched bool // its lists are empty, and its watches deliver all objects
+	whole   bool // lists ignore their limit
+	watched bool // lists are empty, and watches deliver all objects
 }
 
 func writeObject(w io.Writer, resource string, i int) {

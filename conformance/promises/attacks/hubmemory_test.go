@@ -123,7 +123,7 @@ func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 		err = json.NewDecoder(resp.Body).Decode(&page)
 		return fmt.Sprint(page.Problems), err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it reads millions of objects
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the hub reads millions of objects
 	defer cancel()
 	err := retry.Until(ctx, 100*time.Millisecond, func(context.Context) error {
 		if err := hub.Running(); err != nil {

@@ -60,7 +60,6 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 	if err != nil {
 		return status.Code(err)
 	}
-	// Send fails if the call has ended; Recv returns the reason.
 	_ = s.Send(
 		&extprocv3.ProcessingRequest{
 			Request: &extprocv3.ProcessingRequest_RequestHeaders{
@@ -94,6 +93,6 @@ func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, end
 		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: entries}}}); err != nil {
 		return err
 	}
-	_, _ = s.CloseAndRecv() // the server has read all; it ends the stream without a response
+	_, _ = s.CloseAndRecv() // the server ends the stream without a response once it has read all messages
 	return nil
 }

@@ -184,7 +184,7 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		for i, name := range names {
 			if name == "a flood of blocks" || name == "a flood of small messages" || name == "topics of 1 MiB" ||
 				name == "events of another server" {
-				continue // they are well-formed, and read at the pace of one server
+				continue // well-formed events are read at the pace of one server
 			}
 			series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`,
 				servers[i+1].address, servers[i+1].port)
@@ -267,7 +267,7 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 			}()
 		}
 	}
-	attack("messages of 15 MiB that stop", 20) // they leave some of the 32 connections of an address
+	attack("messages of 15 MiB that stop", 20) // an address may have 32 connections
 	s.stands(honest, time.Second)
 	// One message of 1 MiB, which needs a place.
 	large := parties.Stored(1<<48, make([]uint32, 160_000))

@@ -130,7 +130,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		return 0, 0, false
 	}
 	s.Eventually("the honest server's load is read", func() error {
-		s.served(promptTokens(0)) // its pool is in use
+		s.served(promptTokens(0)) // the server's pool is in use
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
 			return fmt.Errorf("%d wait, %d run, fresh: %v", queue, running, fresh)
 		}

@@ -33,8 +33,8 @@ var printed = flag.Bool("figures", false,
 type memberFigures struct {
 	mu    sync.Mutex
 	peak  int64              // bytes
-	hub   float64            // of its limit
-	ratio map[string]float64 // p99 of honest requests under an attack over p99 without, by attack
+	hub   float64            // share of the hub's limit
+	ratio map[string]float64 // by attack: p99 of honest requests under the attack over p99 without it
 }
 
 var measured = &memberFigures{ratio: map[string]float64{}}
@@ -140,7 +140,7 @@ func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin fun
 		s.Fatal(err)
 	}
 	one.Signal(syscall.SIGSTOP)
-	s.Cleanup(func() { // before Release
+	s.Cleanup(func() { // Cleanup runs this before Release
 		one.Signal(syscall.SIGKILL)
 		<-one.Ended()
 	})
@@ -215,7 +215,7 @@ func TestClusterSet_HostileMemberLeavesHonestRequestsAnswered(t *testing.T) {
 					}
 					with = append(with, s.times(client, turn)...)
 					end()
-					s.times(client, turn/5) // what it has sent is read
+					s.times(client, turn/5) // Penstock reads the attacker's messages meanwhile
 				}
 				ratios = append(ratios, p99(with)/p99(without))
 			}

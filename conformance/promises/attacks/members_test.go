@@ -34,7 +34,7 @@ func newHonest(t *testing.T) *honest {
 type set struct {
 	*site
 	good *honest
-	self v1alpha1.ClusterSetMember // as others have it
+	self v1alpha1.ClusterSetMember // this member's entry in the ClusterSets of others
 }
 
 // startSet starts a site that is a member. more adds to the specification of its ClusterSet, and

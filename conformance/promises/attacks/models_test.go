@@ -17,34 +17,34 @@ import (
 )
 
 var hostileLists = []http.HandlerFunc{
-	func(_ http.ResponseWriter, r *http.Request) { // it never begins
+	func(_ http.ResponseWriter, r *http.Request) { // the answer never begins
 		<-r.Context().Done()
 	},
-	func(w http.ResponseWriter, r *http.Request) { // a byte at a time
+	func(w http.ResponseWriter, r *http.Request) { // the answer arrives byte by byte
 		for r.Context().Err() == nil {
 			_, _ = io.WriteString(w, " ")
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(20 * time.Millisecond)
 		}
 	},
-	func(w http.ResponseWriter, r *http.Request) { // without an end
+	func(w http.ResponseWriter, r *http.Request) { // the answer has no end
 		_, _ = io.WriteString(w, `{"data":[`)
 		line := []byte(strings.Repeat(`{"id":"x"},`, 1<<10))
 		for r.Context().Err() == nil {
 			_, _ = w.Write(line)
 		}
 	},
-	func(w http.ResponseWriter, _ *http.Request) { // nested without an end
+	func(w http.ResponseWriter, _ *http.Request) { // the JSON is nested without an end
 		_, _ = w.Write(bytes.Repeat([]byte(`{"data":[`), 1<<16))
 	},
 	func(w http.ResponseWriter, _ *http.Request) { // names that break lines, and names of 64 KiB
 		_, _ = fmt.Fprintf(w, `{"data":[{"id":"a\nx-evil: 1"},{"id":"%s"},{"id":{}}]}`, strings.Repeat("n", 1<<16))
 	},
-	func(w http.ResponseWriter, _ *http.Request) { // elsewhere
+	func(w http.ResponseWriter, _ *http.Request) { // redirects to another server
 		w.Header().Set("Location", "http://169.254.169.254/latest/meta-data")
 		w.WriteHeader(http.StatusFound)
 	},
-	func(w http.ResponseWriter, _ *http.Request) { // no list
+	func(w http.ResponseWriter, _ *http.Request) { // the answer is no list
 		_, _ = io.WriteString(w, `[null,1,"data"]`)
 	},
 }
@@ -133,7 +133,7 @@ func TestModels_PathsOfAClientReachOtherGatewaysRarely(t *testing.T) {
 		_, _ = io.WriteString(w, many)
 	}))
 	t.Cleanup(far.Close)
-	elsewhere, err := net.Listen("tcp", "127.0.0.1:0") // gets no connection
+	elsewhere, err := net.Listen("tcp", "127.0.0.1:0") // this server gets no connection
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,28 +15,28 @@ import (
 
 // hostilePages are metrics pages of model servers that attack their pool's scrapes.
 var hostilePages = []http.HandlerFunc{
-	func(w http.ResponseWriter, r *http.Request) { // it never begins
+	func(w http.ResponseWriter, r *http.Request) { // the page never begins
 		<-r.Context().Done()
 	},
-	func(w http.ResponseWriter, r *http.Request) { // it begins and never ends
+	func(w http.ResponseWriter, r *http.Request) { // the page begins and never ends
 		_, _ = io.WriteString(w, "vllm:num_requests_waiting 0\n")
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	},
-	func(w http.ResponseWriter, r *http.Request) { // a byte at a time
+	func(w http.ResponseWriter, r *http.Request) { // the page arrives byte by byte
 		for r.Context().Err() == nil {
 			_, _ = io.WriteString(w, "#")
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(20 * time.Millisecond)
 		}
 	},
-	func(w http.ResponseWriter, r *http.Request) { // without an end
+	func(w http.ResponseWriter, r *http.Request) { // the page has no end
 		line := []byte(strings.Repeat("vllm:num_requests_waiting{x=\"y\"} 0\n", 1<<10))
 		for r.Context().Err() == nil {
 			_, _ = w.Write(line)
 		}
 	},
-	func(w http.ResponseWriter, _ *http.Request) { // 8 MiB
+	func(w http.ResponseWriter, _ *http.Request) { // a page of 8 MiB
 		_, _ = w.Write(bytes.Repeat([]byte("vllm:num_requests_running 0    \n"), 8<<20/32))
 	},
 	func(w http.ResponseWriter, _ *http.Request) { // one line of 8 MiB

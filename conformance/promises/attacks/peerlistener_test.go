@@ -123,7 +123,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	}
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
 	forged := s.forged()
-	forged.Set("penstock-peer-authority", "good.example") // which a member may write, as one host
+	forged.Set("penstock-peer-authority", "good.example") // a member may write this header with one host
 	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil ||
 		ours.Load() != 1 || theirs.Load() != 0 {
 		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d the other's, want 1 and 0", err,

@@ -49,7 +49,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = victim.Stop(time.Second) }) // it may have ended
+			t.Cleanup(func() { _ = victim.Stop(time.Second) }) // the process may have ended
 			traffic := s.traffic()
 			ctx, cancel := context.WithCancel(t.Context())
 			var clients sync.WaitGroup

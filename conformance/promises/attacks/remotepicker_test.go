@@ -139,7 +139,7 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	peak := s.peak(s.penstock)
 	traffic := s.traffic()
 	junk := bytes.Repeat([]byte("x"), 3<<20)
-	small := &corev3.HeaderValueOption{} // two bytes of a message, and many more once it is decoded
+	small := &corev3.HeaderValueOption{} // two bytes encoded, many more decoded
 	changes := picks(pod)
 	mutation := changes.GetRequestHeaders().GetResponse().GetHeaderMutation()
 	mutation.SetHeaders = append(mutation.SetHeaders, slices.Repeat([]*corev3.HeaderValueOption{small}, 500_000)...)
@@ -176,7 +176,7 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	} {
 		p.attacks(attack)
 		for range 50 {
-			_ = s.ask(http.MethodPost, "/far", `{"model":"m"}`) // served or answered 503: both are fine
+			_ = s.ask(http.MethodPost, "/far", `{"model":"m"}`) // 200 and 503 are both correct
 		}
 		t.Logf("%s: done", name)
 	}

@@ -63,13 +63,13 @@ func TestMain(m *testing.M) {
 type site struct {
 	processtest.Rig
 	dir string // state, logs and sockets
-	ads string // the address of ADS: a socket, or of port xds with credentials
+	ads string // address of ADS: a socket, or port xds with credentials
 	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's
 	// admin interface.
 	gateway, xds, picker, http, admin int
 	server                            *httptest.Server // the model server
 	penstock, envoy                   *process.Process
-	stopped                           []*process.Process // by the test
+	stopped                           []*process.Process // processes that the test has stopped
 	confined                          map[*process.Process]*process.Confinement
 }
 

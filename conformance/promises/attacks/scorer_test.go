@@ -110,7 +110,7 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 	} {
 		outcomes, last := counted(attack.outcome), calls.Load()
 		set(attack.answer)
-		s.Eventually(attack.name+": the scorer is asked again", func() error { // it may have been left out
+		s.Eventually(attack.name+": the scorer is asked again", func() error { // Penstock may have skipped the scorer
 			s.median(20)
 			if now := counted(attack.outcome); now == outcomes || calls.Load() == last {
 				return fmt.Errorf("%s calls %s", now, attack.outcome)

@@ -28,7 +28,7 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	} else {
 		planted = "/"
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // before, it served
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // Penstock served before
 	defer stop()
 	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker",
 		local(s.picker)).CombinedOutput()

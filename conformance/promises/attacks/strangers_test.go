@@ -25,7 +25,7 @@ import (
 func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte,
 	hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	if message == nil {
-		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // always encodes
+		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // encoding never fails
 	}
 	return parties.Follow(ctx, s.self.Peer.Address, certificates, hold, message)
 }

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// JunkTokens opens streams of ADS, one after the other. Each has a different token: a JWT for the
-// right audience that no API server has signed. It returns an error if the server accepts one.
+// JunkTokens opens streams of ADS, one after the other, each with a different JWT that no API
+// server has signed. If the server accepts a token, that is an error.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,

@@ -18,8 +18,8 @@ type Uploads struct {
 }
 
 // Stall sends HTTP/1.1 uploads of size bytes to a path, 16 at a time, each without its end. Every
-// other upload is chunked, the rest declare their lengths. Each body begins as a prompt, and names
-// no model. Stall returns once each upload has stalled, or the server has ended it. Call Close.
+// other upload is chunked. Stall returns once each upload has stalled, or the server has ended it.
+// Call Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)
@@ -33,7 +33,7 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 		}
 		u.conns = append(u.conns, conn)
 		u.reads.Go(func() {
-			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // returns when the server answers or closes, or on Close
+			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // until an answer, the connection's end, or Close
 				u.answered.Add(1)
 			}
 		})
@@ -48,8 +48,6 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 	return u, ctx.Err()
 }
 
-// send writes a request without the end of its body. It returns early if the server closes the
-// connection.
 func send(conn net.Conn, path string, size int, chunked bool) {
 	const begin = `{"prompt":"`
 	length, frame, end := fmt.Sprintf("Content-Length: %d", size), "", ""

@@ -82,7 +82,7 @@ const (
 
 // certificate is the parts of a certificate, each encoded, in their order.
 type certificate struct {
-	version          []byte // none: version 1
+	version          []byte // nil: version 1
 	serial           []byte
 	algorithm, outer []byte
 	issuer, subject  []byte
@@ -91,10 +91,10 @@ type certificate struct {
 	unique           []byte // issuer's and subject's unique IDs
 	extensions       [][]byte
 	noExtensions     bool   // not even an empty list
-	more             []byte // behind the fields
+	more             []byte // bytes behind the fields
 	signature        []byte
-	tail             []byte // behind the signature
-	after            []byte // behind the certificate
+	tail             []byte // bytes behind the signature
+	after            []byte // bytes behind the certificate
 }
 
 // the attributes and extensions that are used
@@ -154,6 +154,6 @@ func (c *certificate) pem() []byte {
 
 type sample struct {
 	name       string
-	chain, key []byte // of a listener
-	bundle     []byte // of CA certificates, in place of them
+	chain, key []byte // certificate chain and key of a listener
+	bundle     []byte // bundle of CA certificates, instead of chain and key
 }

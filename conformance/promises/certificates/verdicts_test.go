@@ -70,7 +70,7 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 		d := all[r.IntN(len(all))]
 		listener(w.name+" and "+d.name, "ec-P-256", w.apply(deviating("ec-P-256", false, d)), nil)
 	}
-	for _, d := range all { // of the second one of a chain
+	for _, d := range all { // deviations of a chain's second certificate
 		listener("behind it: "+d.name, "ec-P-256", append(slices.Clone(good), deviating("rsa-2048", true, d)...), nil)
 	}
 	for _, f := range k.keyFiles() {
@@ -81,7 +81,7 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 
 type found struct {
 	problem string
-	sent    sample // what Envoy gets; nothing if there is a problem
+	sent    sample // sample that Envoy receives; empty if there is a problem
 }
 
 func penstock(t *testing.T, s sample) found {

@@ -183,7 +183,7 @@ func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 			for _, group := range rule.APIGroups {
 				if group == "networking.k8s.io" ||
 					!strings.Contains(group, "networking") && group != "penstock.dev" && group != "llm-d.ai" {
-					continue // Kubernetes' own
+					continue // a kind of Kubernetes
 				}
 				for _, resource := range rule.Resources {
 					name := group + "_" + strings.TrimSuffix(resource, "/status")
@@ -298,7 +298,7 @@ func check(t *testing.T, d document) string {
 		"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
 	}[typed.Kind]
 	if into == nil {
-		return typed.Kind // from a CRD
+		return typed.Kind // a kind from a CRD
 	}
 	if err := yaml.UnmarshalStrict([]byte(d.text), into); err != nil {
 		t.Errorf("%s: %v\n%s", d.file, err, d.text)

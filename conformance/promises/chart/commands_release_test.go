@@ -53,7 +53,7 @@ func TestCommands_JoinBothReplicas(t *testing.T) {
 type commands struct {
 	lab     *lab.Lab
 	place   labtest.Place
-	address string // of the Gateway
+	address string // address of the Gateway
 	home    string
 }
 
@@ -338,7 +338,7 @@ func (c *commands) permissions(t *testing.T) {
 	}
 	for _, step := range []struct {
 		grant []rbacv1.PolicyRule
-		want  []string // of the error; none: it succeeds
+		want  []string // texts of the error; nil: the command succeeds
 	}{
 		{nil, []string{`cannot list resource "pods"`, `namespace "` + system + `"`}},
 		{[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}},

@@ -64,7 +64,7 @@ func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 	peer := []any{map[string]any{"namespaceSelector": map[string]any{}}}
 	for name, c := range map[string]struct {
 		values  map[string]any
-		without []string // parts of keys
+		without []string // parts of keys that must be absent
 	}{
 		"defaults": {},
 		"all": {values: map[string]any{

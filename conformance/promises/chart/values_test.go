@@ -204,7 +204,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 			return out
 		}
 		got := slices.DeleteFunc(inSchema(schema, ""), func(path string) bool {
-			return path == "global" || path == "hub.members" // Helm's own, and one with an error that explains
+			return path == "global" || path == "hub.members" // global is Helm's; hub.members has an error that explains
 		})
 		if want := leaves(c.defaults(t)); !slices.Equal(got, want) {
 			t.Errorf("chart %s: the schema has\n%v\nand values.yaml\n%v", c.name(), got, want)
@@ -236,7 +236,7 @@ func TestValues_EveryValueIsDocumented(t *testing.T) {
 			switch m := line.FindStringSubmatch(text); {
 			case strings.HasPrefix(strings.TrimSpace(text), "#"):
 				comments += text + "\n"
-			case m == nil || len(m[1]) > 2 || slices.Contains([]string{"requests", "limits"}, m[2]): // Kubernetes' own
+			case m == nil || len(m[1]) > 2 || slices.Contains([]string{"requests", "limits"}, m[2]): // Kubernetes' keys
 			case strings.HasPrefix(strings.TrimSpace(before), "#"):
 				seen++
 			default:

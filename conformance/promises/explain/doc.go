@@ -1,14 +1,6 @@
-// Package explain compares penstock explain with Envoy.
-//
-// grammar.go draws routes with every type of match. form.go draws requests for them: with escapes,
-// dots and slashes in paths, encoded and repeated parameters, repeated headers, and all forms of
-// hosts. run.go sends each request through the Envoy of penstock up, asks the same process to
-// explain it, and compares the name of the route with Envoy's access log. Without a route it
-// compares the statuses.
-//
-// Invariants: equal seeds give equal routes and requests. A difference contains the bytes of its
-// request.
-//
-// Tests: cd conformance && go test ./features -run Explain. make bench has the figure
-// explain_differs, with another seed each day.
+// Package explain compares penstock explain with Envoy. It draws routes with every type of match
+// (grammar.go), and requests for them (form.go). run.go sends each request through the Envoy of
+// penstock up, asks the same process to explain it, and compares the name of the route with Envoy's
+// access log. Equal seeds give equal routes and requests. Tests: cd conformance && go test
+// ./features -run Explain
 package explain

@@ -11,12 +11,12 @@ import (
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string
-	Model                string // in the body; "" for a body without one, or none
+	Model                string // "" if the body names no model
 	Body                 string
 	Version              string
 }
 
-// Form draws a request. Most requests fit a match, or nearly fit it.
+// Form draws a request. Most requests fit a match, or nearly fit a match.
 func (g *Grammar) Form() Form {
 	m := pick(g, g.matches)
 	f := Form{Method: m.Method, Version: "1.1", Host: g.host(m.host)}
@@ -102,12 +102,11 @@ func (g *Grammar) path(match *path) string {
 	return p
 }
 
-// spoil changes a path as clients, proxies and attackers do.
 func (g *Grammar) spoil(p string) string {
-	at := g.IntN(len(p)) + 1 // a path keeps its first slash, mostly
+	at := g.IntN(len(p)) + 1 // most paths keep their first slash
 	insert := func(text string) string { return p[:at] + text + p[at:] }
 	switch g.IntN(10) {
-	case 0, 1: // a byte is encoded
+	case 0, 1:
 		if at < len(p) && p[at] != '%' {
 			hex := pick(g, []string{"%%%02x", "%%%02X"})
 			return p[:at] + fmt.Sprintf(hex, p[at]) + p[at+1:]
@@ -161,7 +160,6 @@ func (g *Grammar) parameter(match value) string {
 	return strings.ReplaceAll(text, "#", "%23") // no client sends a fragment
 }
 
-// header adds one or more headers that fit a match, or nearly fit it.
 func (g *Grammar) header(f *Form, match value) {
 	v := match.Value
 	if match.Type == regex {
@@ -169,15 +167,15 @@ func (g *Grammar) header(f *Form, match value) {
 	}
 	switch match.Name {
 	case "host", "transfer-encoding", "connection":
-		return // the host is drawn, and these would change the framing
+		return // the host is drawn, and the other headers would change the framing
 	case "upgrade":
 		f.Header = append(f.Header,
 			[2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
 		v = pick(g, []string{"websocket", "WebSocket", "TLS/1.2", "h2c", "websocket, foo", "foo"})
 	case "expect":
-		return // its body would have to wait
+		return // the body of the request would have to wait
 	case "x_under":
-		if !g.chance(15) { // these are all rejected
+		if !g.chance(15) { // these headers are all rejected
 			return
 		}
 	}

@@ -24,10 +24,9 @@ type match struct {
 	Headers []value `json:"headers,omitempty"`
 	Query   []value `json:"queryParams,omitempty"`
 
-	host string // of its route
+	host string
 }
 
-// New draws matches from these elements.
 var (
 	hosts  = []string{"a.test", "b.test", "x.w.test", "*.w.test", ""}
 	exacts = []string{"/", "/v1", "/v1/models", "/a/b", "/a%20b", "/%7Eteam/x", "/caf%C3%A9", "/caf%c3%a9",
@@ -113,12 +112,11 @@ func addValue(list []value, v value) []value {
 	return append(list, v)
 }
 
-// Manifest returns the objects of the grammar: a Gateway at the port gateway, and routes to a
-// server at the port server.
+// Manifest returns a Gateway at the port gateway, and routes to a server at the port server.
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {
-		text, _ := json.Marshal(object) // of maps, lists and strings
+		text, _ := json.Marshal(object) // cannot fail: maps, lists and strings
 		fmt.Fprintf(&out, "%s\n---\n", text)
 	}
 	object := func(version, kind, name string, spec any) map[string]any {

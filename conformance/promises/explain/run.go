@@ -24,11 +24,11 @@ import (
 
 // Config configures a comparison.
 type Config struct {
-	Penstock, Envoy string // the binaries
-	Dir             string // for files; short, because sockets are in it
+	Penstock, Envoy string
+	Dir             string // short, because sockets are in it
 	Seed            uint64
-	Forms           int // how many requests
-	Commands        int // how many of them penstock explain explains, too
+	Forms           int // number of requests
+	Commands        int // requests that penstock explain also explains
 }
 
 // Difference is a request for which explain and Envoy differ. Envoy and Explained are the name of a
@@ -36,7 +36,7 @@ type Config struct {
 type Difference struct {
 	Form             Form
 	Envoy, Explained string
-	Answer           string // of explain, in words
+	Answer           string // explain's answer in words
 }
 
 func (d Difference) String() string {
@@ -48,7 +48,7 @@ const workers = 4
 type rig struct {
 	Config
 	up           *process.Process
-	gateway      string // address
+	gateway      string
 	files, state string
 	api          *http.Client
 }
@@ -57,7 +57,7 @@ type sent struct {
 	form      Form
 	id        string // x-request-id; "" if the connection manager has answered
 	status    int
-	grpc      string // grpc-status in the headers, which Envoy answers a gRPC request
+	grpc      string // grpc-status in the headers of Envoy's answer
 	explained explained
 }
 
@@ -119,7 +119,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 			out = append(out, Difference{all[i].form, "the page has " + all[i].explained.way(), e.way(), e.Answer})
 		}
 	}
-	if err := r.up.Stop(process.Limit); err != nil { // Envoy writes its access log now
+	if err := r.up.Stop(process.Limit); err != nil { // Envoy now writes its access log
 		return nil, err
 	}
 	routes, err := r.routes()
@@ -141,7 +141,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 	return out, nil
 }
 
-// grpcStatus maps an HTTP status to the gRPC status with which Envoy answers gRPC requests instead.
+// grpcStatus maps an HTTP status to the gRPC status with which Envoy answers gRPC requests.
 var grpcStatus = map[string]string{"200": "13", "400": "13", "404": "12", "503": "14"}
 
 func serve() (port int, stop func(), err error) {
@@ -221,14 +221,13 @@ func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if len(out) == 0 { // exit status 1 is an answer
+	if len(out) == 0 { // with exit status 1 the output is still an answer
 		return e, fmt.Errorf("penstock explain: %w\n%s", err, &stderr)
 	}
 	return e, json.Unmarshal(out, &e)
 }
 
-// routes reads the name of each request's route from Envoy's access log, without the suffixes that
-// Penstock adds for parts of a route.
+// routes removes the suffixes that Penstock adds to names for parts of a route.
 func (r *rig) routes() (map[string]string, error) {
 	text, err := os.ReadFile(r.log())
 	if err != nil {
@@ -246,7 +245,6 @@ func (r *rig) routes() (map[string]string, error) {
 	return out, nil
 }
 
-// connection is a connection to Envoy. It is used again while Envoy keeps it open.
 type connection struct {
 	address string
 	conn    net.Conn
@@ -260,8 +258,7 @@ func (c *connection) close() {
 	}
 }
 
-// send sends a request. If that fails on a used connection, which Envoy may have closed, it tries a
-// new one.
+// After an error on a used connection, which Envoy may have closed, send tries a new connection.
 func (c *connection) send(s *sent) error {
 	fresh := c.conn == nil
 	resp, err := c.try(&s.form)
@@ -281,7 +278,7 @@ func (c *connection) send(s *sent) error {
 		}
 	}
 	if s.id == strings.Join(own, ",") {
-		s.id = "" // the client's: an edge that routes has its own
+		s.id = "" // the client's ID: an edge that routes sets its own ID
 	}
 	if resp.Close || resp.ProtoMinor == 0 || strings.Contains(strings.ToLower(fmt.Sprint(s.form.Header)), "upgrade") {
 		c.close()

@@ -124,7 +124,7 @@ func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 			t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })
 			loss := time.Now()
 			s.faults(network.Fault{Effect: effect})
-			labtest.Until(t, "some seconds have passed", func(context.Context) error { // longer than anything waits
+			labtest.Until(t, "some seconds have passed", func(context.Context) error { // longer than any timeout
 				if left := time.Until(loss.Add(15 * time.Second)); left > 0 {
 					return fmt.Errorf("%s left", left)
 				}

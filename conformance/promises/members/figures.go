@@ -10,12 +10,11 @@ import (
 type figures struct {
 	mu            sync.Mutex
 	control, data requests
-	longest       time.Duration // of a request that was sent after a loss, to the end of its answer
-	ended, failed int           // experiments
+	longest       time.Duration // longest time from the sending of a request after a loss to the end of its answer
+	ended, failed int
 }
 
-// requests counts the requests of experiments. Failures that a loss itself may cause count in
-// excepted, not in failed.
+// Failures that a loss itself may cause count in excepted, not in failed.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -24,15 +23,12 @@ func (r *requests) add(o requests) {
 	r.excepted += o.excepted
 }
 
-// controlled adds the requests of an experiment in which the control side of a cluster fails, or
-// changes.
 func (f *figures) controlled(r requests) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.control.add(r)
 }
 
-// lost adds the requests of an experiment in which a cluster, or a part of it, is lost.
 func (f *figures) lost(r requests, longest time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +36,7 @@ func (f *figures) lost(r requests, longest time.Duration) {
 	f.longest = max(f.longest, longest)
 }
 
-// experiment counts an experiment that has ended. An experiment may fail without a failed request.
+// An experiment may fail without a failed request.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +68,7 @@ func (f *figures) print(w io.Writer) error {
 		{"mc_failed_requests.experiments_failed", float64(f.failed), f.ended},
 	} {
 		if line.sent == 0 {
-			continue // nothing was measured
+			continue
 		}
 		if err := lines.Encode(line); err != nil {
 			return err

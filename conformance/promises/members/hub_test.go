@@ -48,7 +48,7 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.load.serves("east", "north")
 
 	s.east.address()
-	for n := range 6 { // each time later after a change
+	for n := range 6 { // each round kills the hub later after a change
 		mode := []string{"ParentMode", "EndpointMode"}[n%2]
 		s.east.annotate("export-mode", fmt.Sprintf("%q", mode))
 		s.load.Goes(int64(3 * n))

@@ -47,7 +47,7 @@ func newLoad(t *testing.T, address string, pools ...string) *load {
 		} {
 			pause := 30 * time.Millisecond
 			if r.prompt != "" {
-				pause = 400 * time.Millisecond // two cores read it several times
+				pause = 400 * time.Millisecond // two cores read a body several times
 			}
 			l.Each(pool+", "+what, pause, func(ctx context.Context) error { return l.ask(ctx, address, pool, r) })
 		}
@@ -58,7 +58,7 @@ func newLoad(t *testing.T, address string, pools ...string) *load {
 type request struct {
 	tokens int
 	stream bool
-	fresh  bool // on a connection of its own
+	fresh  bool // on a new connection
 	prompt string
 }
 

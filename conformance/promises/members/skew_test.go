@@ -40,7 +40,7 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, "epp") // the picker of chat is replaced, and killed, with its Penstock
+	s := newSite(t, "epp") // the picker of chat is its Penstock, which is replaced and killed
 	restoreEast := s.east.runs(shifted, "/run/penstock/clock")
 	s.east.shift(24 * time.Hour)
 	s.east.kill()
@@ -80,7 +80,7 @@ func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, "epp") // the picker of chat is replaced, and killed, with its Penstock
+	s := newSite(t, "epp") // the picker of chat is its Penstock, which is replaced and killed
 	exchange := func(what string) {
 		t.Helper()
 		s.east.annotate("export", "null")

@@ -15,7 +15,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	mode    mode
-	ip      [4]byte // of mode answering
+	ip      [4]byte
 	asked   map[string]bool
 	counted int // queries since the last change of mode
 }

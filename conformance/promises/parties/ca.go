@@ -17,7 +17,7 @@ import (
 // CA is the certificate authority of a cluster.
 type CA struct {
 	testing.TB
-	Bundle string // in PEM
+	Bundle string // certificate of the CA in PEM
 	cert   *x509.Certificate
 	key    *ecdsa.PrivateKey
 }

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// KVPublisher is the ZMTP 3.0 connection of a model server, over which a test may send anything.
+// KVPublisher is the ZMTP 3.0 connection of a model server.
 type KVPublisher struct{ net.Conn }
 
 // Greet sends the greeting and the handshake of a PUB socket. It discards everything that the

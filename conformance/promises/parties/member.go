@@ -22,12 +22,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 )
 
-// Publisher is a member whose messages a test chooses: a server with a certificate of its cluster.
+// Publisher is a member whose messages a test chooses.
 type Publisher struct {
 	*CA
 	Name     string
 	Listener net.Listener
-	Rounds   atomic.Int64 // connections to it whose function has returned
+	Rounds   atomic.Int64 // connections to the Publisher whose function has returned
 }
 
 // NewPublisher makes a member that listens. Begin makes it serve.
@@ -39,7 +39,7 @@ func NewPublisher(t testing.TB, name string) *Publisher {
 // Subscriber is the stream of a process that subscribes to a Publisher.
 type Subscriber struct {
 	grpc.ServerStream
-	acked map[string]chan struct{} // by topic
+	acked map[string]chan struct{}
 	nonce int
 }
 
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in the largest possible parts. It sends each part once the
-// subscriber has acknowledged the part before.
+// Publish sends items of a topic in the largest possible parts, each once the part before is
+// acknowledged.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -101,14 +101,14 @@ func State(sequence int) *discoveryv3.Resource {
 	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
 }
 
-// Exported is the item of an export. entry is a comma and further fields of its entry, or empty.
+// Exported is the item of an export. entry is a comma and further fields of the entry, or empty.
 func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
 	return Item(name,
 		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
 }
 
-// Begin serves until end is called. It calls do for each stream, which ends with the error of do.
-// If that is nil, the subscriber ends the stream.
+// Begin serves until end is called. It calls do for each stream. An error of do ends the stream;
+// otherwise the subscriber ends it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
@@ -163,8 +163,8 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 }
 
 // Follow connects with certificates to a Penstock's port for members, and sends the messages. It
-// returns the first response, or the error that ended the stream before. With hold, it also waits
-// for a second response or the end of the stream.
+// returns the first response, or the error that ended the stream. With hold, it also waits for a
+// second response or the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
@@ -182,7 +182,7 @@ func Follow(
 		return nil, err
 	}
 	for _, m := range messages {
-		_ = stream.SendMsg(m) // fails when the server ends the stream, for the reason that RecvMsg returns
+		_ = stream.SendMsg(m) // fails when the server ends the stream; RecvMsg returns the reason
 	}
 	out := &discoveryv3.DeltaDiscoveryResponse{}
 	err = stream.RecvMsg(out)
@@ -198,7 +198,7 @@ type Encoded struct{ encoding.CodecV2 }
 // NewEncoded returns an Encoded of gRPC's usual codec.
 func NewEncoded() Encoded { return Encoded{encoding.GetCodecV2(protocodec.Name)} }
 
-// Marshal implements encoding.CodecV2.
+// Marshal returns v itself if v is encoded already.
 func (c Encoded) Marshal(v any) (mem.BufferSlice, error) {
 	if b, ok := v.([]byte); ok {
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil

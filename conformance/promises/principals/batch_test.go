@@ -22,7 +22,7 @@ type placed struct {
 	namespace string
 	file      string
 	objects   []map[string]any
-	changed   int // the object with the value
+	changed   int // number of the object with the value
 	first     int // the line of the file at which the cell begins
 	last      int
 }
@@ -59,7 +59,7 @@ func (r *run) apply(folder string, tables []store.Kind) {
 		p := &placed{namespace: ns, file: s.file, objects: s.in(ns, r.rig.gateway), changed: -1}
 		originals = append(originals, p)
 	}
-	own := map[string][]string{} // the reports about each sample itself
+	own := map[string][]string{} // reports about each sample
 	for p, evidence := range a.together(originals, nil) {
 		switch wrong := strings.Contains(evidence.text(), "error: "); {
 		case filepath.Base(p.file) == unsupported:
@@ -95,7 +95,7 @@ func (a *author) place(c cell, namespace string) *placed {
 	for i, s := range a.samples {
 		for j, o := range s.objects {
 			if n := 2 * reach(o, steps); o["kind"] == kindName {
-				if refOf(o).Name == "mine" { // of several, the one that is named so
+				if refOf(o).Name == "mine" { // prefers the object named mine
 					n++
 				}
 				if n > best {
@@ -114,7 +114,7 @@ func (a *author) place(c cell, namespace string) *placed {
 	}
 	o := p.objects[object]
 	set(o, steps, literal(f, c.value, a.limits(c.field), current(o, steps)))
-	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the object of that name there
+	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the object of this name in the other namespace
 		set(o, append(slices.Clone(parent), "name"), "victim")
 	}
 	return p

@@ -193,7 +193,7 @@ func (r *rig) raw(path string, headers [][2]string, body string, end bool) (s se
 		fmt.Fprintf(&b, "%s: %s\r\n", h[0], h[1])
 	}
 	b.WriteString("\r\n" + body)
-	_, _ = io.WriteString(conn, b.String()) // fails where Envoy has answered already
+	_, _ = io.WriteString(conn, b.String()) // fails if Envoy has already answered
 	if end {
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}
@@ -216,7 +216,7 @@ func (c *clients) judge(tried cell, base, s seen, text string) {
 	var got echo
 	served := s.status == http.StatusOK && json.Unmarshal([]byte(s.body), &got) == nil && got.Method != ""
 	switch {
-	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // which every client may write
+	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // every client may write this header
 		c.saw(tried, harmful, "the victim's server has answered")
 	case served && strings.HasPrefix(tried.field, "body."):
 		c.saw(tried, bounded, "the server gets it")

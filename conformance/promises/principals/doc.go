@@ -1,30 +1,21 @@
 // Package principals tries every field that a principal writes with values that could hurt another
 // principal, against the built binary with default settings and the real Envoy. A principal is an
 // author of input to Penstock: a tenant, a hub, a member of a hub, a member of a set, a remote
-// picker, a model server, a client. A cell is a principal, a field and a value. The committed
-// matrix.tsv has the outcome of each cell:
+// picker, a model server, a client. A cell is a principal, a field and a value. matrix.tsv has the
+// outcome of each cell:
 //
-//	denied   the value does not get in: it does not parse, or validation rejects it, with a
-//	         finding
+//	denied   the value does not get in, or has no effect
 //	finding  the value gets in, and a finding or a condition that is False names the object
 //	bounded  the value gets in without a finding, and stays within the traffic of its author
 //
 // In all three cases another principal, the victim, loses nothing: its servers answer each of its
-// requests with 200 during the whole run, and its part of Envoy's configuration stays equal byte by
-// byte. A tenant's namespaces sort after the victim's: objects in a folder have no age, so names
-// decide precedence.
+// requests with 200, and its part of Envoy's configuration stays equal byte by byte. A tenant's
+// namespaces sort after the victim's: objects in a folder have no age, so names decide precedence.
 //
-// For a principal without objects, denied also means that the value has no effect: a stripped
-// header, an ignored mutation, a request that gets an error. A finding about a member is shown by
-// penstock clusters. A client's value that only its own server receives is bounded, and so is a
-// server's value that only its own client receives.
-//
-// fields_test.go and proto_test.go find fields by reflection, source_test.go finds fields that the
-// code reads by name. NAME_test.go is one principal, and NAMEcells_test.go plays it in one process.
-// testdata/NAME has objects in which its fields are set.
-//
-// To add a principal, write NAME_test.go with a principal and its test, and add the principal to
-// the list. The test sends the value of every cell to Penstock, and records the outcome:
+// Tests find fields by reflection (fields_test.go, proto_test.go) and by name in the code
+// (source_test.go). To add a principal, write NAME_test.go with a principal and its test, and add
+// the principal to the list. The test sends the value of every cell to Penstock, and records the
+// outcome:
 //
 //	run := begin(t, start(t, nil), thePrincipal)
 //	for _, c := range run.cells() { ...; run.see(c, denied, "what was printed") }
@@ -36,8 +27,6 @@
 // read the difference. CELLS=HTTPRoute.spec.hostnames selects the cells whose field begins so, and
 // prints the reason of each outcome. A new kind needs an object in testdata.
 //
-// Not covered: validation by the API server, which rejects more than a folder's reader does, and
-// addresses that only Kubernetes denies (conformance/promises/attacks has both).
-//
-// Tests: go test ./promises/principals (two minutes), after make envoy.
+// conformance/promises/attacks tests validation by the API server, and addresses that only
+// Kubernetes denies. Tests: go test ./promises/principals (two minutes), after make envoy.
 package principals

@@ -16,12 +16,12 @@ type class string
 const (
 	number    class = "number"
 	text      class = "text" // any string without a meaning that another principal shares
-	name      class = "name" // of an object, a cluster, a port or a model, which another principal may have too
+	name      class = "name" // a name of an object, cluster, port or model that another principal may use, too
 	namespace class = "namespace"
 	label     class = "label" // the value of a label
 	host      class = "host"
 	address   class = "address" // an IP address, or a range of addresses
-	choice    class = "choice"  // one of a list
+	choice    class = "choice"  // a value of a fixed list
 	boolean   class = "boolean"
 	list      class = "list"
 	mapping   class = "mapping"

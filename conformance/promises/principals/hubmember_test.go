@@ -194,8 +194,8 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 
 type hubCell struct {
 	cell
-	pool string // of the honest member, without its namespace
-	at   string // of the hostile member: NAMESPACE/NAME
+	pool string // the honest member's pool, without its namespace
+	at   string // NAMESPACE/NAME at the hostile member
 }
 
 func metaOf(namespace, name string) map[string]any {

@@ -37,7 +37,7 @@ var memberUnread = []unread{
 
 var memberClasses = map[string]class{
 	"uid":       name,
-	"bundle":    name, // another member's
+	"bundle":    name, // another member's bundle
 	"name":      name,
 	"namespace": namespace,
 	"Name":      name,
@@ -55,7 +55,7 @@ var memberClasses = map[string]class{
 	"appProtocol": choice,
 	"type":        choice,
 
-	"resources[].name": text, // key has its values
+	"resources[].name": text, // field key has the values
 	"ttl":              duration,
 }
 

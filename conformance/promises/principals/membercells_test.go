@@ -28,7 +28,7 @@ type members struct {
 	*run
 	good   *parties.Honest
 	evil   *parties.Publisher
-	self   v1alpha1.ClusterSetMember // this cluster, as others have it
+	self   v1alpha1.ClusterSetMember // this cluster's entry in the ClusterSets of others
 	fields map[string]field
 	values map[string][]map[string]any // samples by name
 	list   []*memberCell
@@ -44,7 +44,7 @@ type memberCell struct {
 
 	begun  atomic.Bool
 	done   chan struct{}
-	ending error // how the stream ended; nil: what was sent was acknowledged
+	ending error // how the stream ended; nil: all messages were acknowledged
 }
 
 // perNamespace is how many pools of cells have one namespace: its routes must stay within their
@@ -240,12 +240,12 @@ func (m *members) value(c cell) (kind, text string) {
 
 func copied(v map[string]any) map[string]any {
 	out := map[string]any{}
-	_ = json.Unmarshal([]byte(encoded(v)), &out) // it was JSON
+	_ = json.Unmarshal([]byte(encoded(v)), &out) // the value was JSON
 	return out
 }
 
 func encoded(v any) string {
-	raw, _ := json.Marshal(v) // it was JSON, or numbers and texts
+	raw, _ := json.Marshal(v) // JSON values, numbers and texts always encode
 	return string(raw)
 }
 

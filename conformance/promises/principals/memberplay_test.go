@@ -200,7 +200,7 @@ func (m *members) requests() {
 		m.rig.Eventually(c.String(), func() error {
 			_, c.ending = m.follow(m.evil, first, second)
 			if status.Code(c.ending) == codes.ResourceExhausted && strings.Contains(c.ending.Error(), "streams") {
-				return c.ending // the ones before have not ended yet
+				return c.ending // earlier streams have not ended yet
 			}
 			return nil
 		})

@@ -48,7 +48,7 @@ var modelServerOf = principal{"model server", func(t testing.TB) []field {
 	for _, name := range headerNames(t) {
 		add("response."+name, cmp.Or(clientClasses["header."+name], text))
 	}
-	for _, name := range []string{"prompt_tokens", "completion_tokens", "total_tokens"} { // which Envoy's filter reads
+	for _, name := range []string{"prompt_tokens", "completion_tokens", "total_tokens"} { // Envoy's filter reads these
 		add("usage."+name, number)
 	}
 	return out

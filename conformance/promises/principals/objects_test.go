@@ -144,7 +144,7 @@ func readSamples(t testing.TB, folder string) []sample {
 
 // in returns a copy of the objects in a namespace, which is also a label of their host names.
 func (s sample) in(namespace string, ports map[string]int) []map[string]any {
-	text, _ := json.Marshal(s.objects) // it was YAML
+	text, _ := json.Marshal(s.objects) // the objects were YAML
 	text = bytes.ReplaceAll(text, []byte("$NS"), []byte(namespace))
 	for listener, port := range ports {
 		text = bytes.ReplaceAll(text, []byte(strconv.Quote("$"+strings.ToUpper(listener))), []byte(strconv.Itoa(port)))

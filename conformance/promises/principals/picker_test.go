@@ -52,7 +52,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 		_ = json.NewEncoder(w).Encode(e)
 	}))
 	_ = s.Listener.Close()
-	s.Config.ReadTimeout = 2 * time.Second // of a body that is shorter than announced
+	s.Config.ReadTimeout = 2 * time.Second // ends the wait for a body that is shorter than announced
 	s.Listener = l
 	s.Start()
 	t.Cleanup(s.Close)
@@ -65,7 +65,7 @@ type hostilePicker struct {
 	healthv1.UnimplementedHealthServer
 	health   atomic.Pointer[healthv1.HealthCheckResponse]
 	checks   atomic.Int64
-	endpoint string // the author's server
+	endpoint string // endpoint of the author's server
 	victim   string
 	fields   map[string]field
 	t        testing.TB
@@ -210,7 +210,7 @@ func bodyBack(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 type pickers struct {
 	*run
 	picker *hostilePicker
-	base   map[string]seen // by the way of asking
+	base   map[string]seen // keys are the ways to send a request
 }
 
 func newPickers(t testing.TB) *pickers {

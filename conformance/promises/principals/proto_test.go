@@ -139,7 +139,7 @@ func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, ano
 		}
 	case f.Message() != nil:
 		fillMessage(m.Mutable(f).Message(), v)
-	case v == overflow && c == number: // it does not fit the type
+	case v == overflow && c == number: // the number does not fit the type
 		raw := protowire.AppendTag(m.GetUnknown(), f.Number(), protowire.VarintType)
 		m.SetUnknown(protowire.AppendVarint(raw, 1<<64-1))
 	default:

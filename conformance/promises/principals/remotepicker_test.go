@@ -41,7 +41,7 @@ var wholeHeader = map[protoreflect.FullName]bool{
 }
 
 var remotePickerClasses = map[string]class{
-	"key":              name, // another's: a header that Envoy or Penstock reads
+	"key":              name, // key may name a header that Envoy or Penstock reads
 	"remove_headers[]": name,
 }
 

@@ -38,16 +38,16 @@ type rig struct {
 	// interface.
 	gateway             map[string]int
 	picker, http, admin int
-	server              *httptest.Server // the victim's
+	server              *httptest.Server // the victim's server
 	penstock            *process.Process
 	envoys              []*process.Process
 
 	marker   int
 	saved    map[string]int // file -> marker of its last settle
 	former   string         // the marker that the last settle removed
-	rejected []string       // by an Envoy, since settle began
+	rejected []string       // resources that an Envoy has rejected since settle began
 	configs  string         // the victim's part of Envoy's configuration at the start
-	reports  string         // what is reported about the victim and the Gateway at the start
+	reports  string         // reports about the victim and the Gateway at the start
 
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -346,7 +346,7 @@ func (r *rig) synced() error {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			switch {
-			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // of another process
+			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // a port of another process
 			case t.Rejected > 0:
 				nack := fmt.Sprintf("%s rejects %d of %s: %s", p.Gateway, t.Rejected, t.Type, t.LastNack)
 				r.rejected = append(r.rejected, nack)
@@ -438,7 +438,7 @@ func (r *rig) victimConfiguration() string {
 				name = "/victim/victim"
 			}
 			if strings.Contains(name+" "+cluster, "/victim/victim") {
-				text, _ := json.Marshal(v) // it was JSON
+				text, _ := json.Marshal(v) // the value was JSON
 				out = append(out, string(text))
 				return
 			}

@@ -31,10 +31,10 @@ type serverCell struct {
 	cell
 	fields  map[string]field
 	pool    string
-	address string // of this machine
+	address string // address of this machine
 	port    int
 	root    string
-	part    string // of the field, behind its root
+	part    string // path of the field below its root
 }
 
 func newServers(t testing.TB) *servers {
@@ -119,7 +119,7 @@ func (c *serverCell) listen(t testing.TB, port int, serve func(net.Conn)) int {
 const serverReply = "the cell's model server"
 
 func (c *serverCell) serve(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // of a connection that is not used
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // ends a connection that is not used
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return
@@ -166,7 +166,7 @@ func (c *serverCell) page() string {
 	}
 	series, labels, some := strings.Cut(c.part, "{")
 	switch name, value, selects := strings.Cut(strings.TrimSuffix(labels, "}"), "="); {
-	case selects: // a series of its own
+	case selects: // a separate line has the label
 		return page + fmt.Sprintf("%s{%s=%q} %s\n", series, name, value, c.number())
 	case some: // a label
 		text := c.text()
@@ -285,7 +285,7 @@ func pack(v any) []byte {
 	switch v := v.(type) {
 	case int:
 		if v < 0 {
-			b.WriteByte(byte(v)) // a small one
+			b.WriteByte(byte(v)) // a small negative number is one byte
 		} else {
 			b.WriteByte(0xcf)
 			_ = binary.Write(&b, binary.BigEndian, uint64(v))
@@ -360,7 +360,7 @@ func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error)
 		return "", "", fmt.Errorf("%d endpoints", len(page.Verdicts))
 	}
 	v := page.Verdicts[0]
-	prefixes, _, _ := strings.Cut(v.Prefixes, " (") // why some are missing
+	prefixes, _, _ := strings.Cut(v.Prefixes, " (") // the text in parentheses states why prefixes are missing
 	switch {
 	case c.root == "events" && strings.HasSuffix(prefixes, "reported"):
 		return bounded, "the events are read", nil

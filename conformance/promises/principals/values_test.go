@@ -5,8 +5,8 @@ type value string
 const (
 	negative          value = "negative"
 	zero              value = "zero"
-	maximum           value = "maximum"  // the largest that validation or the type takes
-	overflow          value = "overflow" // one more, or what does not fit the type
+	maximum           value = "maximum"  // the largest value that validation or the type accepts
+	overflow          value = "overflow" // one more, or a value that does not fit the type
 	anothersName      value = "another's name"
 	anothersNamespace value = "another's namespace"
 )

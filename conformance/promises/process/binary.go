@@ -34,8 +34,8 @@ func Envoy(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// Penstock builds the penstock binary from the source tree into a folder, with further flags of go
-// build. It compiles with -trimpath, like make test, so that Go compiles dependencies only once.
+// Penstock builds the penstock binary into a folder, with further flags of go build. It compiles
+// with -trimpath, like make test, so that Go compiles dependencies only once.
 func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
 	return Build(ctx, dir, "penstock", flags...)
 }

@@ -20,9 +20,9 @@ import (
 
 // Limits bound a process. Zero values are no limits.
 type Limits struct {
-	Memory int64   // bytes
-	Cores  float64 // of CPU
-	Files  int     // open files
+	Memory int64 // bytes
+	Cores  float64
+	Files  int
 }
 
 // ChartMemory returns a chart's default memory limit in bytes. path is the path of the resources in
@@ -51,10 +51,9 @@ func ChartMemory(ctx context.Context, chart string, path ...string) (int64, erro
 	return q.Value(), nil
 }
 
-// hierarchy describes a version of cgroups: its folders, and the names of its files.
 type hierarchy struct {
 	name, memory, cpu        string // folders; "" for a controller that is absent
-	limit, swap, peak, kills string // files of memory
+	limit, swap, peak, kills string // names of the controller memory's files
 	quota                    func(dir string, cores float64) error
 }
 
@@ -86,14 +85,14 @@ func set(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// Confinement runs one process within limits. It uses a cgroup if this process may make one.
+// Confinement runs one process within limits. It uses a cgroup if this process may make a cgroup.
 type Confinement struct {
 	limits Limits
 	under  *hierarchy // nil: no cgroup
 	dirs   []string
 }
 
-// Confine makes a Confinement. Release removes it.
+// Confine makes a Confinement. Release removes the Confinement's cgroup.
 func Confine(name string, l Limits) *Confinement {
 	for _, h := range []*hierarchy{&version2, &version1} {
 		c := &Confinement{limits: l, under: h}
@@ -110,10 +109,10 @@ func (c *Confinement) prepare(name string) error {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 			return "", err
 		}
-		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // v2; a failure shows below
+		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // cgroup v2 only; a failure shows below
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o700)
-		if errors.Is(err, os.ErrExist) { // both controllers of cgroup v2
+		if errors.Is(err, os.ErrExist) { // cgroup v2 has one folder for both controllers
 			return dir, nil
 		}
 		if err == nil {
@@ -130,7 +129,7 @@ func (c *Confinement) prepare(name string) error {
 			return err
 		}
 		_ = set(dir, c.under.swap, "0")                                    // v2
-		_ = set(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: of both; absent without swap
+		_ = set(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: memory and swap; absent without swap
 	}
 	if c.limits.Cores > 0 {
 		dir, err := make(c.under.cpu)
@@ -191,8 +190,8 @@ func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 }
 
 // Check returns the peak of a process's resident memory in bytes, and an error if the process
-// exceeded the limit or the kernel killed it there. For a process that has ended, Check returns the
-// cgroup's peak, which includes pages of files.
+// exceeded the limit. For a process that has ended, the peak is the cgroup's, which includes pages
+// of files.
 func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	peak, gone := resident(p.PID(), "VmHWM")
 	killed := 0
@@ -224,7 +223,7 @@ func (c *Confinement) Check(p *Process) (peak int64, err error) {
 // Release removes the cgroup once its process has ended.
 func (c *Confinement) Release() {
 	for _, dir := range c.dirs {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // to free the last process's pages
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_ = retry.Until(ctx, 10*time.Millisecond, func(context.Context) error { return os.Remove(dir) })
 		cancel()
 	}

@@ -18,11 +18,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	var kept [][]byte
-	for range 64 { // 128 MiB
+	for range 64 { // allocates 128 MiB
 		kept = append(kept, bytes.Repeat([]byte{1}, 2<<20))
 	}
 	fmt.Println(len(kept))
-	time.Sleep(time.Minute) // the test ends it
+	time.Sleep(time.Minute) // the test ends this process
 }
 
 // A process that needs more than its limit must fail the test that confines it, with its peak.

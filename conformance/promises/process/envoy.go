@@ -15,8 +15,8 @@ func ADS(state string) string { return "unix:" + filepath.Join(state, "xds.sock"
 // Picker returns the address of the picker of a penstock serve with this state folder.
 func Picker(state string) string { return "unix:" + filepath.Join(state, "picker.sock") }
 
-// StartEnvoy starts an Envoy with the output of penstock bootstrap for args. Its files are in dir;
-// their names begin with name.
+// StartEnvoy starts an Envoy with the output of penstock bootstrap for args. The Envoy's files are
+// in dir; their names begin with name.
 func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, error) {
 	text, err := exec.Command(penstock, append([]string{"bootstrap"}, args...)...).Output()
 	if err != nil {

@@ -5,5 +5,5 @@ package process
 import "syscall"
 
 // Attributes only keeps the terminal's signals from the child: kernels other than Linux cannot end
-// it with its parent.
+// a child with its parent.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

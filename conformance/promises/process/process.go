@@ -38,7 +38,7 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	p.cmd.SysProcAttr = Attributes()
 	began := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the signal is tied to the thread that starts the child
+		runtime.LockOSThread() // Pdeathsig is tied to the thread that starts the child
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		began <- err
@@ -60,7 +60,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Signal sends a signal. The process may have ended.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Ended closes when the process has ended.
+// Ended returns a channel that closes when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Running returns an error with the exit status and the end of the log once the process has ended.
@@ -113,8 +113,7 @@ func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
 // RSS is the resident memory of a process of this machine, in bytes.
 func RSS(pid int) (int64, error) { return resident(pid, "VmRSS") }
 
-// Anonymous is the resident memory of a process in bytes, without the pages of files such as its
-// program.
+// Anonymous is the resident memory of a process in bytes, without pages of files.
 func Anonymous(pid int) (int64, error) { return resident(pid, "RssAnon") }
 
 func resident(pid int, field string) (int64, error) {
@@ -133,8 +132,8 @@ func resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process. The returned function ends this, and returns the
-// maximum in bytes.
+// Peak follows the resident memory of a process until the returned function is called, which
+// returns the maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)
@@ -143,7 +142,7 @@ func Peak(ctx context.Context, pid int) func() int64 {
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if bytes, err := RSS(pid); err == nil { // else it has ended
+			if bytes, err := RSS(pid); err == nil {
 				most = max(most, bytes)
 			}
 			select {
@@ -162,7 +161,7 @@ func Peak(ctx context.Context, pid int) func() int64 {
 // Limit is the deadline of Eventually. It only ends a run that hangs.
 const Limit = 40 * time.Second
 
-// Eventually polls check until it succeeds, and returns its last error after the limit.
+// Eventually polls check until it succeeds. After Limit, Eventually returns check's last error.
 func Eventually(ctx context.Context, what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()

@@ -1,17 +1,7 @@
-// Package soak measures a process of Penstock over hours. Samples records its live heap, its
-// goroutines and its resident memory. Growth computes the figures soak_slope, which have limits.
-//
-// Pages of the program do not count as resident memory: code is read when it first runs, and the
-// kernel reclaims it.
-//
-// Command zeroloss (a folder) and the tests of faults in package promises (Kubernetes) sample a
-// process with it while faults happen.
-//
-// The configuration grows and shrinks meanwhile, and memory follows it. With Samples.Size, Growth
-// removes this part.
-//
-// Invariants: there are no samples while a process is frozen. Growth is an error only if it exceeds
-// its limit by more than two standard errors.
+// Package soak measures a process of Penstock over hours, while faults happen: command zeroloss on
+// a folder, package promises on Kubernetes. Samples records the live heap, the goroutines and the
+// resident memory without pages of files. Growth computes the figures soak_slope, which have
+// limits. With Samples.Size, Growth removes memory that follows the size of the configuration.
 //
 // Tests: go test ./promises/soak
 package soak

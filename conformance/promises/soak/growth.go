@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-// slope returns the growth of values over time by a linear fit, and its standard error. Both are in
-// % of the mean per hour. Successive samples are alike, because memory follows the configuration.
-// So the standard error is computed for fewer samples, by the correlation of successive deviations
-// from the fit.
+// slope returns the growth of values by a linear fit, and its standard error, both in % of the mean
+// per hour. The error allows for the correlation of successive deviations.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -40,7 +38,7 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values their linear dependence on sizes, and keeps their mean. With times
+// apart removes from values their linear dependence on sizes, and keeps their mean. If times are
 // treated alike, the slope equals the slope of a fit by time and size (Frisch and Waugh,
 // Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
@@ -67,8 +65,7 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart removes the dependence on the size of the configuration and on the number of endpoints. A
-// quarter of the heap is the decisions about each endpoint in each pool's last picks.
+// apart removes the dependence on the size of the configuration and on the number of endpoints.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
@@ -82,8 +79,8 @@ const (
 // Slope is the growth of one figure of a process.
 type Slope struct {
 	Name               string  // heap, goroutines or rss
-	Percent, Deviation float64 // the growth by a linear fit, and its standard error, in % of the mean an hour
-	Limit              int     // of Percent
+	Percent, Deviation float64 // growth by a linear fit, and its standard error, in % of the mean an hour
+	Limit              int
 }
 
 func (s Slope) String() string {
@@ -91,12 +88,11 @@ func (s Slope) String() string {
 		s.Limit)
 }
 
-// Shortest is the shortest soak whose slopes are compared with their limits. A process grows for
-// some minutes after its start.
+// Shortest is the shortest soak whose slopes are compared with their limits.
 const Shortest = 30 * time.Minute
 
-// judged is the least time from the first to the last sample of such a soak, in hours: a little
-// less than half of Shortest, because samples begin in its second half, and not at once.
+// judged is in hours. It is less than half of Shortest, because samples begin some time after the
+// start of a soak's second half.
 const judged = 14.0 / 60
 
 // Judged returns a sentence about how slopes are compared with their limits, or why they are not.
@@ -109,7 +105,7 @@ func (s *Samples) Judged() string {
 	return "a slope fails if it exceeds its limit by more than two standard errors"
 }
 
-// Growth returns the slopes, and an error if one exceeds its limit by more than two standard
+// Growth returns the slopes, and an error if a slope exceeds its limit by more than two standard
 // errors. A soak that is too short gives no error.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {

@@ -21,16 +21,15 @@ const interval = 5 * time.Second
 
 // Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end: `go
-	// tool pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows the growth.
+	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end.
 	Dir string
-	// Size returns the present size of the process's configuration, in any unit. Nil means that it
-	// is constant. Memory that follows the size is not growth.
+	// Size returns the present size of the process's configuration, in any unit; nil: the size is
+	// constant.
 	Size func() float64
 
 	at                    []float64 // hours
-	heap, goroutines, rss []float64 // live bytes; number; resident bytes without files
-	size, endpoints       []float64 // of the configuration; of all pools, recently removed ones included
+	heap, goroutines, rss []float64 // live bytes; number of goroutines; resident bytes without files
+	size, endpoints       []float64 // size of the configuration; number of endpoints
 }
 
 // Len returns the number of samples.
@@ -117,9 +116,8 @@ func (s *Samples) write(out io.Writer) error {
 
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads a process's live heap, its goroutines, and the endpoints of its picker's pools from
-// its metrics. The heap size that starts the next collection is twice the live heap after the last
-// one. A heap profile would itself take memory for each place that has ever allocated.
+// live reads /metrics, because a heap profile would itself take memory. The live heap is half of
+// the heap size that starts the next collection.
 func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// change is one kind of change. Its function do edits the world and returns a description, or "" if
-// the change does not apply.
+// do edits the world and returns a description, or "" if the change does not apply.
 type change struct {
 	name   string
 	weight int
@@ -55,8 +54,7 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step. It draws an applicable kind of change: a kind that the
-// parameter only names, or any kind if only is empty.
+// next draws an applicable kind of change from the kinds in only; empty: from all kinds.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -142,8 +140,7 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// move points a route to a new backend. collect deletes the old backends if nothing else refers to
-// them.
+// collect deletes the old backends if nothing else refers to them.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	old := r.backends
@@ -206,7 +203,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 	}
 }
 
-// protocol switches a pool between HTTP/1.1 and HTTP/2. Its servers serve both.
+// The pool's servers serve both HTTP/1.1 and HTTP/2.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -236,8 +233,7 @@ func full(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", name, p.full), nil
 }
 
-// spill changes a pool's spill targets and its limit. Both are in one policy, so they change in one
-// revision.
+// The spill targets and the limit are in one policy, so they change in one revision.
 func spill(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -278,7 +274,6 @@ func rotate(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// otherSecret points a listener to another Secret, which changes its filter chain.
 func otherSecret(w *world, rng *rand.Rand) (string, error) {
 	name := pick(rng, sortedKeys(w.gateway.secure)...)
 	l := w.gateway.secure[name]
@@ -288,8 +283,8 @@ func otherSecret(w *world, rng *rand.Rand) (string, error) {
 }
 
 const (
-	mostListeners = 6 // HTTPS
-	mostServers   = 5 // of a fleet
+	mostListeners = 6
+	mostServers   = 5 // servers of a fleet
 )
 
 func addListener(w *world, rng *rand.Rand) (string, error) {

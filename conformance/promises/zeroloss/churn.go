@@ -6,8 +6,6 @@ import (
 	"slices"
 )
 
-// This file has the kinds of change of endpoints: of model servers, and of the clusters of imports.
-
 func addServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers {
@@ -53,8 +51,7 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// removeServer removes a server from the files, whether it is draining or not. The server ends once
-// its requests have ended.
+// The server ends once its requests have ended.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)
@@ -99,7 +96,6 @@ func importDrain(w *world, rng *rand.Rand) (string, error) {
 	return name + "/" + m.name, nil
 }
 
-// importRemove removes a cluster from an import, whether it is drained or not.
 func importRemove(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {

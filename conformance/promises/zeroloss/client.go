@@ -20,14 +20,12 @@ import (
 
 const (
 	eventEvery = 100 * time.Millisecond
-	// settled is how long after a change an answer may still follow the old configuration.
-	settled = 10 * time.Second
-	// requestTimeout is the time limit of a request, without its stream.
+	// After a change, an answer may still follow the old configuration for the time settled.
+	settled        = 10 * time.Second
 	requestTimeout = 20 * time.Second
 	smallBody      = 200
 	largeBody      = 1 << 20
-	largeOne       = 25 // one plain request of so many has a large body
-	// freshTransport is the index of the transport that opens a connection for each request.
+	largeOne       = 25 // one of so many plain requests has a large body
 	freshTransport = 1
 )
 
@@ -37,13 +35,12 @@ type target struct {
 	tls  bool
 
 	mu      sync.Mutex
-	fleets  map[string]time.Time // the fleets that may answer, and until when; zero: no limit
+	fleets  map[string]time.Time // fleet that may answer -> end of this time; zero: no end
 	asked   bool
 	waiting int // requests without response headers
 }
 
-// expect sets the fleets that may answer from now on. The previous fleets may still answer for the
-// time settled.
+// The previous fleets may still answer for the time settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +54,6 @@ func (t *target) expect(fleets []string, now time.Time) {
 	}
 }
 
-// may reports whether a fleet may answer a request that was sent at the time sent.
 func (t *target) may(fleet string, sent time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +71,7 @@ func (t *target) strict(now time.Time) {
 	}
 }
 
-// begin counts a request; it returns false if the host receives no more requests.
+// begin returns false if the host receives no more requests.
 func (t *target) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,10 +110,10 @@ func (t *target) url(id uint64, events int) string {
 
 type failure struct {
 	At    time.Time
-	Step  int // the last step before
+	Step  int // the last step before the failure
 	ID    uint64
 	Host  string
-	What  string // plain, large or stream
+	What  string
 	Took  time.Duration
 	Cause string
 }
@@ -129,7 +125,7 @@ func (f failure) String() string {
 
 type clients struct {
 	rate, streams int
-	events        int               // of the longest streams
+	events        int
 	transports    []*http.Transport // kept alive; one connection for each request; HTTP/2 over TLS
 	body          []byte
 	failed        func(failure)
@@ -196,7 +192,7 @@ func (c *clients) choose() *target {
 func (c *clients) run(ctx context.Context) {
 	for range c.streams {
 		c.unsettled.Go(func() {
-			pause := time.NewTicker(eventEvery) // there is no target, or all requests fail at once
+			pause := time.NewTicker(eventEvery) // slows the loop if there is no target, or all requests fail at once
 			defer pause.Stop()
 			for ctx.Err() == nil {
 				if t := c.choose(); t != nil {
@@ -260,7 +256,7 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // as far as it came
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	var got answer

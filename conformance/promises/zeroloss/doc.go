@@ -1,38 +1,22 @@
 // Command zeroloss looks for requests that are lost during a change of configuration. It runs the
 // built binary on a folder of YAML, with the real Envoy. It sends plain, streamed and large
-// requests to hosts that must always be served. Meanwhile it applies a sequence of changes, drawn
-// from a seed, to the folder.
+// requests to hosts that must always be served, while it applies a sequence of changes to the
+// folder.
 //
 //	go run ./promises/zeroloss                        the figure: 1,000 changes, 3 restarts of both control planes
 //	go run ./promises/zeroloss -up -steps 200         the same for `penstock up`
 //	go run ./promises/zeroloss -envoys 2              the same with two Envoys, each connected to both control planes
 //	go run ./promises/zeroloss -soak 1h               changes and faults, and growth of memory (make soak)
-//	go run ./promises/zeroloss -seed 7 -play 1-40     repeats a sequence: a failed run prints this, and a script
+//	go run ./promises/zeroloss -seed 7 -play 1-40     repeats a sequence, as a failed run prints it
 //	go run ./promises/zeroloss -seed 7 -shrink 30m    runs a sequence, and then shortens it as long as it fails
-//
-// run.go runs everything. world.go is the meaning of the user's folder, and render.go makes its
-// YAML, which folder.go writes. change.go and churn.go have the kinds of change. model.go has the
-// simulated model servers, client.go the requests and their expected responses. process.go starts
-// penstock and Envoy, restart.go restarts them. soak.go has the faults of -soak, and names.go its
-// DNS server; package soak measures the process. stall.go detects that the machine stalls. dump.go
-// compares Envoy's final configuration with the expected one. report.go prints the result, and
-// shrink.go shortens a failing sequence.
 //
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after
 // it has left the files and its requests have ended. Requests to a host stop before the host leaves
 // the files. So this program itself causes no failure.
 //
-// Known causes of failures:
-//   - The machine stalls for longer than a pick may take (2 s), or an Envoy's workers get new
-//     endpoints 20 ms after its main thread.
-//   - On a machine that stalls, a model server closes an idle connection when Envoy reuses it.
-//   - A remote picker picks a pod more than 0.75 s before the control plane publishes it to Envoy
-//     (503, if the pool fails closed).
-//
-// Package promises has the faults of Kubernetes. To simulate a busy machine, limit the CPU of the
-// control planes alone (10 ms in 150, by their cgroup). The kernel then stops them at any point.
-// This has found reads of half-written folders (-restarts 0 -pace 60ms -rate 60 -streams 10 -only
-// split,move,import-add,import-remove,edit-route,listener-add,listener-remove; seeds 44, 7 and 9).
+// A machine that stalls for longer than a pick may take (2 s) may cause failures, and so may a
+// remote picker that picks a pod more than 0.75 s before the control plane publishes the pod to
+// Envoy (503, if the pool fails closed).
 //
 // Tests: go test ./promises/zeroloss runs a short sequence of each form.
 package main

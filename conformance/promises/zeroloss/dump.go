@@ -21,11 +21,11 @@ import (
 // At the end of a run, Envoy must have nothing stale. The expected names come from a fresh
 // translation of the folder, the expected content from an Envoy that has just started.
 
-// resources are an Envoy's resources by "type name", without the marks that differ between Envoys.
+// Keys are "type name". Values lack the marks that differ between Envoys.
 type resources map[string]string
 
-// sections describes the lists in a configuration dump that hold resources from ADS: where an
-// element of the list has the resource, and which field of the resource is its name.
+// sections are the lists in a configuration dump that hold resources from ADS, with the fields that
+// hold an element's resource and its name.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
@@ -96,7 +96,7 @@ func readDump(text []byte) (resources, error) {
 				if strings.HasSuffix(s.kind, "secret") {
 					unmark(object)
 				}
-				text, err := json.Marshal(object) // normalize the order of keys
+				text, err := json.Marshal(object) // normalizes the order of keys
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
@@ -154,8 +154,7 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 }
 
 // nothingStale waits until each Envoy that saw all changes has resources of the same names as a
-// fresh translation, with the same content as in a fresh Envoy. It waits because old resources stay
-// for the drain time.
+// fresh translation, with the same content as in a fresh Envoy.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)

@@ -20,9 +20,9 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: path, files: map[string]string{}}, os.MkdirAll(path, 0o755)
 }
 
-// update writes files in the order of their references: a file that others refer to is written
-// before them and removed after them. At random, it replaces a file atomically or in place, and
-// pauses, which splits one change into two revisions. It returns the writes.
+// update writes a file before the files that refer to it, and removes a file after the files that
+// refer to it. At random, it replaces a file atomically or in place, and pauses, which splits one
+// change into two revisions.
 func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, error) {
 	var did []string
 	pause := func() {

@@ -16,13 +16,13 @@ import (
 type server struct {
 	fleet, name string
 	port        int
-	draining    bool // as in the files; for the planning goroutine only
+	draining    bool // state in the files; only the planning goroutine uses it
 
-	addresses []string // at which it listens
+	addresses []string
 	http      *http.Server
 	served    atomic.Int64
 	open      atomic.Int64
-	left      atomic.Int64 // when it left the files; 0: it is in them
+	left      atomic.Int64 // when the server left the files; 0: it is in them
 	stray     func(s *server, since time.Duration)
 }
 
@@ -35,7 +35,7 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// newServer creates a server for a port. Until serve is called, clients get "connection refused".
+// Until serve is called, the port rejects connections.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, addresses: []string{"127.0.0.1"}, stray: stray}
 	mux := http.NewServeMux()
@@ -65,7 +65,6 @@ func (s *server) serve() error {
 // a pick may precede the change.
 const linger = 4 * time.Second
 
-// retire ends the server once it has left the files and its requests have ended.
 func (s *server) retire(ctx context.Context) {
 	s.left.Store(time.Now().UnixNano())
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -78,7 +77,7 @@ func (s *server) retire(ctx context.Context) {
 		}
 	}
 	// net/http writes the end of a response after its handler has returned.
-	_ = s.http.Shutdown(ctx) // its only error is that the run has ended
+	_ = s.http.Shutdown(ctx) // an error means that the run has ended
 }
 
 func (s *server) stop() { _ = s.http.Close() }
@@ -87,8 +86,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// A late request is correct for an external picker: its endpoints stay in Envoy for a while,
-	// and Envoy may use them without a pick.
+	// A late request is correct for an external picker: Envoy may use its endpoints for a while
+	// without a pick.
 	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)
@@ -97,11 +96,11 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	sum := crc32.NewIEEE()
 	size, err := io.Copy(sum, r.Body)
 	if err != nil {
-		return // the client has disconnected
+		return
 	}
 	text, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()})
 	events := 0
-	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // none: a plain response
+	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events)
 	if events == 0 {
 		w.Header().Set("content-type", "application/json")
 		_, _ = w.Write(text)

@@ -13,11 +13,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// namedFleet is the fleet whose ModelServers have a host name instead of an address in a soak.
+// In a soak, the ModelServers of namedFleet have a host name instead of an address.
 const namedFleet = "f1"
 
-// namedAddresses are the addresses to which that name resolves, in turn. No other fleet has
-// endpoints there.
+// The host name of namedFleet resolves to these addresses, in turn.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
 func (r *run) resolver() []string {
@@ -27,7 +26,6 @@ func (r *run) resolver() []string {
 	return []string{"--dns-server", r.dns.Address()}
 }
 
-// resolve makes the DNS server answer with the next address, and returns the previous address.
 func (r *run) resolve() (former string) {
 	former = namedAddresses[r.named%2]
 	r.named++
@@ -35,7 +33,6 @@ func (r *run) resolve() (former string) {
 	return former
 }
 
-// resolved returns the path of a copy of the user's files that has addresses instead of names.
 func (r *run) resolved() (string, error) {
 	if r.dns == nil {
 		return r.folder.path, nil
@@ -53,15 +50,13 @@ func (r *run) resolved() (string, error) {
 	return path, nil
 }
 
-// unresolved makes the DNS server drop all queries, restarts a control plane, and makes the server
-// answer SERVFAIL. Then the server answers again, with another address.
 func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server drops all queries")
 	r.dns.Drop()
 	if err := r.looksUp(ctx); err != nil {
 		return err
 	}
-	if err := r.terminate(ctx, p); err != nil { // it has the address that it has saved
+	if err := r.terminate(ctx, p); err != nil { // p uses the address that it has saved
 		return err
 	}
 	r.note("the DNS server answers SERVFAIL")
@@ -87,7 +82,6 @@ func (r *run) unresolved(ctx context.Context, p *plane) error {
 	})
 }
 
-// looksUp waits until the DNS server has received a query since its behavior changed.
 func (r *run) looksUp(ctx context.Context) error {
 	return soon(ctx, "a name is looked up", func(context.Context) error {
 		if r.dns.Queries() == 0 {
@@ -97,8 +91,8 @@ func (r *run) looksUp(ctx context.Context) error {
 	})
 }
 
-// soon polls check until it succeeds. The deadline exceeds the longest time between two lookups of
-// a name, so it only ends a run that hangs.
+// The deadline exceeds the longest time between two lookups of a name, so soon only ends a run that
+// hangs.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -39,7 +39,7 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p.note("the name has another address, which %s looks up as it starts", other.name)
 	p.must(other.Stop(10 * time.Second))
 	p.must(other.start(p.Dir))
-	poll.Until(t, "it is answered", func() bool { return p.dns.Queries() >= 2 }) // for IPv4 and IPv6
+	poll.Until(t, "it is answered", func() bool { return p.dns.Queries() >= 2 }) // one query for IPv4 and one for IPv6
 	// so that served cannot look it up itself
 	p.dns.Drop()
 	p.must(other.ready(t.Context()))

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// limit is the deadline of a wait. It only ends a run that hangs.
 const limit = process.Limit
 
 type plane struct {
@@ -18,8 +17,8 @@ type plane struct {
 	binary, dir, state string
 	drain              time.Duration
 	picker, status     int
-	pickers            []int    // of all
-	peers              []*plane // all
+	pickers            []int
+	peers              []*plane
 	extra              []string
 }
 

@@ -186,7 +186,7 @@ func (p *pair) listeners() map[string]int64 {
 
 func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	p := startPair(t, true)
-	p.flows(200) // until endpoints of external pickers are learned
+	p.flows(200) // until Penstock has learned endpoints of external pickers
 	before := p.listeners()
 	a, b := p.planes[0], p.planes[1]
 	for _, turn := range []struct {
@@ -264,7 +264,7 @@ func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	away := p.folder.path + ".away"
 	p.must(os.Rename(p.folder.path, away))
 	p.must(a.start(p.Dir))
-	<-a.Ended() // with an error
+	<-a.Ended() // a ends with an error
 	p.must(os.Mkdir(p.folder.path, 0o755))
 	p.must(a.start(p.Dir))
 	p.must(a.ready(t.Context()))
@@ -296,7 +296,7 @@ func TestDeltaADS_FrozenControlPlaneIsReplaced(t *testing.T) {
 		frozen = p.planes[1]
 	}
 	p.must(frozen.serves())
-	p.flows(200) // until endpoints of external pickers are learned
+	p.flows(200) // until Penstock has learned endpoints of external pickers
 	frozen.Signal(syscall.SIGSTOP)
 	p.flows(20)
 	p.change("listener-add", 1) // returns once the new host is served
@@ -348,9 +348,9 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	h2c := *ours
 	h2c.h2c = true
 	p.world.pools["h2c"], p.world.routes["r2"].backends = &h2c, []backend{{"pool", "h2c", 1}}
-	p.change("listener-add", 1) // returns once the new host is served, and so all changes are in force
+	p.change("listener-add", 1) // returns once the new host is served, so all changes are in force
 	var begun []slow
-	for range 16 { // some at each process
+	for range 16 { // so that each process gets some requests
 		begun = append(begun, p.slow(p.world.routes["r0"]), p.slow(p.world.routes["r2"]))
 	}
 	p.flows(40)

@@ -43,8 +43,6 @@ const (
 	shownSteps    = 60
 )
 
-// explain prints the failures with Envoy's access log of them, the steps before the first failure,
-// and how to repeat the run.
 func explain(out io.Writer, o options, res result) {
 	if len(res.Failures) == 0 {
 		return
@@ -80,8 +78,6 @@ func explain(out io.Writer, o options, res result) {
 		o.replay(), path)
 }
 
-// keepSteps writes the log of all steps into the run's folder, and prints the path of this folder,
-// which stays.
 func keepSteps(out io.Writer, dir string, log []string) error {
 	fmt.Fprintf(out, "files and logs, with all steps in steps.log: %s\n", dir)
 	return os.WriteFile(filepath.Join(dir, "steps.log"), []byte(strings.Join(log, "\n")+"\n"), 0o600)
@@ -95,7 +91,7 @@ func accessLog(path string, failures []failure) map[string]string {
 	out := map[string]string{}
 	file, err := os.Open(path)
 	if err != nil {
-		return out // no request was logged
+		return out
 	}
 	defer func() { _ = file.Close() }()
 	scan := bufio.NewScanner(file)

@@ -19,8 +19,7 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// edge is an Envoy of the Gateway. Envoys share the Gateway's ports, and the kernel distributes
-// connections among them.
+// Envoys share the Gateway's ports, and the kernel distributes connections among them.
 type edge struct {
 	*process.Process
 	admin int
@@ -109,7 +108,6 @@ type restart struct {
 	do   func(context.Context) error
 }
 
-// restarts distributes SIGTERM, SIGKILL and SIGSTOP for each control plane over the steps.
 func (r *run) restarts() []restart {
 	var out []restart
 	total := r.Restarts * len(r.planes)
@@ -159,8 +157,7 @@ func (r *run) kill(ctx context.Context, p *plane) error {
 	return r.again(ctx, p)
 }
 
-// freezeTime is how long a control plane is frozen: too short to be detected, so it resumes in the
-// middle of its work.
+// freezeTime is too short to be detected, so the control plane resumes in the middle of its work.
 const freezeTime = 4 * time.Second
 
 func (r *run) freeze(ctx context.Context, p *plane) error {
@@ -205,13 +202,12 @@ func (r *run) end() error {
 	return errors.Join(append(problems, r.nacks())...)
 }
 
-// nacks returns an error with the lines about NACKs in the logs. Each NACK is a bug.
 func (r *run) nacks() error {
 	var found error
 	for _, name := range []string{"up", "a", "b"} {
 		text, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
 		if err != nil {
-			continue // no such process in this form of run
+			continue
 		}
 		for _, line := range lines(string(text)) {
 			if nackLine.MatchString(line) {

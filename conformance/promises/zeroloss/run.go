@@ -25,55 +25,55 @@ type options struct {
 	Seed          uint64
 	Steps         int
 	Rate, Streams int
-	Pace          time.Duration // between two changes, on average
-	Events        int           // of the longest streams; one each eventEvery
+	Pace          time.Duration // on average
+	Events        int           // number of events in the longest streams
 	Drain         time.Duration // drain time of Envoy's listeners: longer than any stream
-	Restarts      int           // of each control plane
-	Envoys        int           // for two control planes; 0: one
-	Play          []int         // steps to make; nil: all
+	Restarts      int           // for each control plane
+	Envoys        int           // Envoys for two control planes; 0: one Envoy
+	Play          []int         // nil: all steps
 	Early         bool          // end with the first failure
-	Soak          time.Duration // run so long, with faults, in place of Steps and Restarts; 0: no soak
+	Soak          time.Duration // time of a soak, in place of Steps and Restarts; 0: no soak
 	Up            bool          // penstock up instead of two penstock serve
-	Only          []string      // kinds of change
-	Penstock      string        // the binary
+	Only          []string
+	Penstock      string
 	Envoy         string
-	Dir           string // for files and logs
+	Dir           string
 	Verbose       io.Writer
-	Progress      io.Writer // receives the progress now and then; nil: none
+	Progress      io.Writer // may be nil
 }
 
 type run struct {
 	options
 	world     *world
 	folder    *folder
-	remote    *folder // of the external picker
+	remote    *folder
 	ports     process.Ports
 	authority *pki.Authority
 	clients   *clients
 	planes    []*plane
 	up        *process.Process
 	edges     []edge
-	picker    *plane             // the external picker
-	dns       *nameserver.Server // of a soak; it resolves the name of namedFleet
-	size      atomic.Int64       // of the configuration, in bytes
-	named     int                // how often its answer has changed
+	picker    *plane
+	dns       *nameserver.Server // in a soak: it resolves the name of namedFleet
+	size      atomic.Int64       // bytes of the configuration
+	named     int                // how often the answer of dns has changed
 	retired   sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []failure
-	log      []string // what happened, with times
+	log      []string
 	step     int
 	stalls   []stall
-	faulted  map[string]int // the faults of a soak so far, by name
+	faulted  map[string]int
 }
 
 type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
-	Stalls            []stall        // of the machine
-	Faults            map[string]int // of a soak, by name
-	Samples           *soak.Samples  // of a soak
+	Stalls            []stall
+	Faults            map[string]int
+	Samples           *soak.Samples
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
@@ -123,7 +123,6 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// stray records a request that a model server receives long after the server has left the files.
 func (r *run) stray(s *server, since time.Duration) {
 	r.fail(failure{At: time.Now(), What: "stray", Host: s.name,
 		Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
@@ -141,7 +140,7 @@ func (r *run) begin() (err error) {
 		}
 	}
 	w.newSecret = func(host string) *secret {
-		pair, _ := r.authority.Issue(pki.Subject{DNS: []string{host}}) // an empty one fails the first request
+		pair, _ := r.authority.Issue(pki.Subject{DNS: []string{host}}) // an empty pair fails the first request
 		return &secret{host: host, cert: string(pair.Certificate), key: string(pair.Key)}
 	}
 	made := 0
@@ -204,7 +203,6 @@ func (r *run) files() (ours, remote map[string]string) {
 	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[externalFleet].yaml()}
 }
 
-// write updates the external picker's folder, and then the user's.
 func (r *run) write(rng *rand.Rand) error {
 	ours, remote := r.files()
 	if _, err := r.remote.update(remote, rng); err != nil {
@@ -328,7 +326,7 @@ func (r *run) changes(ctx context.Context, steps iter.Seq[int], due []restart, r
 		}
 		res.Changes++
 		for len(due) > 0 && due[0].step <= step {
-			if due[0].step == step { // else its step is left out
+			if due[0].step == step { // otherwise its step is omitted
 				if err := due[0].do(ctx); err != nil {
 					return err
 				}
@@ -410,8 +408,7 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// knock returns nil if a host is served. Connections reach Envoys at random, so knock opens twenty
-// more for each further Envoy.
+// Connections reach Envoys at random, so knock opens twenty more for each further Envoy.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)
@@ -437,7 +434,6 @@ func (r *run) served(host string) bool {
 	return false
 }
 
-// endpoints starts late model servers, and ends servers that have left the files.
 func (r *run) endpoints(ctx context.Context) error {
 	for _, s := range r.world.stopped {
 		r.retired.Go(func() { s.retire(ctx) })
@@ -455,7 +451,6 @@ func (r *run) endpoints(ctx context.Context) error {
 	return nil
 }
 
-// settle waits 2 s, allows only answers by the last configuration from then on, and waits 2 s more.
 func (r *run) settle(ctx context.Context) error {
 	for _, strict := range []bool{true, false} {
 		select {

@@ -13,9 +13,8 @@ import (
 )
 
 // The change of a step depends only on the seed, the step's number, and the world after the steps
-// before it. So any subset of the steps is a sequence too, and a failing sequence can be shortened.
+// before it. So any subset of the steps is a sequence.
 
-// parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -65,7 +64,6 @@ func (o options) until(step int) []int {
 	return steps
 }
 
-// shorter omits steps, in ever smaller pieces, as long as the rest fails.
 func shorter(steps []int, fails func([]int) bool) []int {
 	for size := len(steps) / 2; size >= 1; size /= 2 {
 		for at := 0; at < len(steps); {
@@ -80,8 +78,7 @@ func shorter(steps []int, fails func([]int) bool) []int {
 	return steps
 }
 
-// shrink shortens a failing sequence for some time. It tries each candidate twice, because failures
-// may be rare.
+// shrink tries each candidate twice, because failures may be rare.
 func shrink(ctx context.Context, o options, failed failure, within time.Duration, out io.Writer) (options, error) {
 	deadline := time.Now().Add(within)
 	o.Early, o.Verbose, o.Progress = true, nil, nil

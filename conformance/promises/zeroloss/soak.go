@@ -13,22 +13,19 @@ import (
 )
 
 const (
-	// faultInterval is the time between two faults of a soak.
 	faultInterval = 45 * time.Second
-	// warming is the least time that the first control plane runs before its memory is measured. In
-	// this time its records of picks fill.
-	warming = 10 * time.Minute
-	// diskFault is how long a state folder is unusable.
+	// While a control plane is warming, its records of picks fill. Its memory is measured
+	// afterwards.
+	warming   = 10 * time.Minute
 	diskFault = 10 * time.Second
 )
 
-// fault is a fault that a soak injects into a control plane. The memory of the first control plane
-// is measured in the second half of the soak, so no fault ends its process from shortly before then
-// on.
+// The memory of the first control plane is measured in the second half of the soak, so no fault
+// ends its process from shortly before then on.
 type fault struct {
 	name  string
 	plane int
-	ends  bool // it ends the process
+	ends  bool
 	do    func(context.Context, *plane) error
 }
 
@@ -46,7 +43,7 @@ func (r *run) faults() []fault {
 	}
 }
 
-// disk replaces a state folder by a file for a while: every access below it fails, even for root.
+// disk replaces a state folder by a file: every access below it fails, even for root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"
@@ -61,8 +58,6 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 	return errors.Join(err, os.Remove(p.state), os.Rename(away, p.state))
 }
 
-// soak repeats the faults until the soak's time is over. In the second half it samples the first
-// control plane. Changes and requests go on meanwhile.
 func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	began, s := time.Now(), &soak.Samples{Dir: r.Dir, Size: func() float64 { return float64(r.size.Load()) }}
 	sampling, stop := context.WithCancel(ctx)
@@ -71,7 +66,7 @@ func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	half := began.Add(r.Soak / 2)
 	go func() {
 		if wait(sampling, time.Until(half)) != nil {
-			sampled <- nil // a fault has failed
+			sampled <- nil
 			return
 		}
 		sampled <- s.Take(sampling, r.planes[0].PID(), filepath.Join(r.planes[0].state, "api.sock"))

@@ -53,7 +53,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
 	p.must(b.Stop(10 * time.Second))
-	first := p.add("first", a, b) // so it is connected to a
+	first := p.add("first", a, b) // the first Envoy is then connected to a
 	p.must(b.start(p.Dir))
 	p.must(b.ready(t.Context()))
 	second := p.add("second", b)

@@ -11,7 +11,6 @@ import (
 // stallLimit is the shortest recorded stall: half of the time that a pick may take.
 const stallLimit = time.Second
 
-// stall is a time in which the machine did not run a process.
 type stall struct{ from, to time.Time }
 
 func (r *run) stalled(name string, d time.Duration) {
@@ -21,8 +20,8 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls returns the number of requests that failed during a stall. They do not prove a loss, yet
-// they fail the run: repeat it on a machine with less load.
+// inStalls counts the requests that failed during a stall. They do not prove a loss, yet they fail
+// the run.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
@@ -50,7 +49,6 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// watchEdge records the stalls of an Envoy: the times when its admin interface responds late.
 func (r *run) watchEdge(ctx context.Context, e edge) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -64,12 +62,12 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin),
 			nil)
 		if err != nil {
-			return // impossible for this URL
+			return
 		}
 		asked := time.Now()
 		resp, err := client.Do(req)
 		if err != nil {
-			continue // it has ended, as end reports
+			continue // the Envoy has ended, as end reports
 		}
 		_ = resp.Body.Close()
 		if took := time.Since(asked); took > stallLimit {

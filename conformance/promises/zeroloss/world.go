@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// world is the meaning of the user's folder. Changes edit it; render writes it as YAML.
+// Changes edit the world; render writes it as YAML.
 type world struct {
 	gateway  gateway
 	fleets   map[string]*fleet
@@ -18,23 +18,23 @@ type world struct {
 	secrets  map[string]*secret
 	names    int // makes names unique
 
-	externalPort int // of the external picker, which picks from the fleet externalFleet
+	externalPort int // port of the external picker, which picks from the fleet externalFleet
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// These lists are work for the harness during this change, besides writing files.
+	// Besides writing files, the harness must handle these lists during this change.
 	late    []*server // listed a while before they serve
 	stopped []*server // left the files
-	retired []string  // hosts that leave the files: their requests end before
+	retired []string  // hosts that leave the files once their requests have ended
 }
 
 const externalFleet = "f0"
 
 type gateway struct {
 	port, tlsPort, extraPort int
-	hostname                 string // of the cleartext listener: "" or "*.test"
+	hostname                 string // hostname of the cleartext listener: "" or "*.test"
 	secure                   map[string]*listener
-	extra                    bool // a second cleartext listener, on extraPort
+	extra                    bool
 }
 
 // listener is an HTTPS listener, which becomes a filter chain in Envoy.
@@ -44,13 +44,13 @@ type secret struct{ host, cert, key string }
 
 type fleet struct {
 	name    string
-	host    string // its address in the files of ModelServers; "": 127.0.0.1
+	host    string // address in the files of ModelServers; "": 127.0.0.1
 	servers []*server
 }
 
 type pool struct {
 	fleet     string
-	policy    bool // there is a PoolPolicy
+	policy    bool
 	strategy  string
 	body      string
 	fallbacks int
@@ -64,21 +64,21 @@ type pool struct {
 type imported struct{ members []*member }
 
 type member struct {
-	name, kind, fleet string // declared, relayed or parent
+	name, kind, fleet string // kind is declared, relayed or parent
 	weight            int
-	failClose         bool // of relayed ones
+	failClose         bool // only if relayed
 }
 
 type route struct {
 	host     string
-	section  string // the listener
+	section  string
 	tls      bool
 	port     int
 	backends []backend
 	edits    int // changes of the rule that keep its backends
 }
 
-// backend is the backend of a route or a spill target: kind is pool, service or import.
+// kind is pool, service or import.
 type backend struct {
 	kind, name string
 	weight     int
@@ -89,10 +89,9 @@ func (w *world) fresh(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, w.names)
 }
 
-// sortedKeys returns the keys in a fixed order, so that choices depend on the seed alone.
+// sortedKeys gives a fixed order, so that choices depend on the seed alone.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// leads returns the fleets that may answer for a backend.
 func (w *world) leads(b backend, spill bool) []string {
 	switch b.kind {
 	case "service":
@@ -140,7 +139,6 @@ func (w *world) refers(f func(b *backend)) {
 	}
 }
 
-// collect deletes objects without references, until only referenced objects are left.
 func (w *world) collect() {
 	for again := true; again; {
 		used := map[backend]bool{}

@@ -13,12 +13,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// clusterSetName is the name of the suite of cluster sets. The list suites does not have it,
-// because it is unofficial and runs in several clusters.
+// The suite of cluster sets is not in the list suites, because it is unofficial and runs in several
+// clusters.
 const clusterSetName = "clusterset"
 
-// clusterSet runs the suite of cluster sets (suites/clusterset) in a lab of three clusters, which
-// are the members of one set.
 func clusterSet(ctx context.Context, c config) (err error) {
 	if c.kubeconfig != "" {
 		return errors.New("clusterset: it needs several clusters: run bin/clusterset-conformance on yours")

@@ -42,7 +42,6 @@ func main() {
 	}
 }
 
-// certify runs the selected suites, one after the other. A failure does not stop the others.
 func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 	for _, s := range suites {
 		if chosen.MatchString(s.name) {
@@ -55,7 +54,6 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 	return err
 }
 
-// on runs a suite on the given cluster, or on a new lab, so that suites cannot disturb each other.
 func (s suite) on(ctx context.Context, c config) (err error) {
 	if c.kubeconfig == "" {
 		config := lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned}

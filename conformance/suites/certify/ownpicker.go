@@ -20,14 +20,12 @@ import (
 //go:embed ownpicker.yaml
 var ownPickerYAML []byte
 
-// needPicker lists the tests of the inference extension that need the suite's picker: they choose
-// its pod by a header, check the headers that it receives, or name a Service that does not exist.
+// needPicker lists the tests that need the suite's own picker.
 const needPicker = "EppUnAvailableFailOpen,GatewayDestinationEndpointServed,GatewayFollowingEPPRouting," +
 	"GatewayFollowingEPPRoutingWithDataParallelism,GatewayWeightedAcrossTwoInferencePools,InferencePoolAppProtocol,InferencePoolInvalidEPPService"
 
-// ownPicker makes Penstock's built-in picker pick from the pools of the unmodified suite: it makes
-// the API server remove the picker reference from each new InferencePool. It returns once the API
-// server does so.
+// ownPicker makes the API server remove the picker reference from each new InferencePool, so that
+// Penstock's built-in picker picks.
 func ownPicker(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -57,7 +55,7 @@ func ownPicker(ctx context.Context, kubeconfig string) error {
 		func(ctx context.Context) (bool, error) {
 			made, err := pools.Create(ctx, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if last = err; err != nil {
-				return false, nil // reported if it persists
+				return false, nil // the last error is reported
 			}
 			_, still, _ := unstructured.NestedMap(made.Object, "spec", "endpointPickerRef")
 			return !still, nil

@@ -22,23 +22,20 @@ import (
 
 type suite struct {
 	name     string
-	program  string // built by `go test -c`
-	pinned   string // folder of the go.mod that names the CRDs' releases, if not conformance's
-	profiles string // of Gateway API's suite
-	core     string // the features of -core
-	// picker replaces the image of the suite's endpoint picker by penstock picker.
-	picker bool
+	program  string
+	pinned   string // folder of the go.mod that names the CRDs' releases; empty: conformance
+	profiles string
+	core     string
+	picker   bool
 	// prepare changes a cluster before the suite runs. skip lists the tests, comma-separated, that
 	// prove nothing after prepare. A run with skip writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
-	// env are environment variables for the suite's program.
-	env []string
+	env     []string
 }
 
 // oneCPU avoids a data race of the inference extension's suite (v1.6.0), which ends with SIGSEGV:
-// the ten goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice in
-// MakeRequest, and one may see the new capacity with the old pointer.
+// goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice in MakeRequest.
 var oneCPU = []string{"GOMAXPROCS=1"}
 
 var suites = []suite{
@@ -110,7 +107,7 @@ func (s suite) report(c config) string {
 
 func (s suite) args(c config, report string) []string {
 	args := []string{"-test.run=^TestConformance$", "-test.timeout=80m", "--gateway-class=penstock"}
-	if !c.core { // thousands of lines
+	if !c.core { // -test.v prints thousands of lines
 		args = append(args, "-test.v")
 	}
 	if s.profiles != "" {
@@ -187,8 +184,8 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare returns a free address of a lab's range for LoadBalancers: one far from the beginning of
-// the range, where the lab begins. The API server's address identifies the range.
+// spare returns a free address of a lab's range for LoadBalancers, far from the beginning, where
+// the lab assigns addresses. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 	for _, s := range suites {
 		name := s.report(config{reports: filepath.Join("..", "reports")})
 		if name == "" {
-			continue // it publishes no report
+			continue // the suite publishes no report
 		}
 		text, err := os.ReadFile(name)
 		if err != nil {

@@ -39,7 +39,6 @@ func emptyImport(r *run) {
 	gw.answers(http.StatusOK, "one")
 }
 
-// gatewayIsAParent needs no wiring, because it sends no request.
 func gatewayIsAParent(r *run) {
 	const other = "example.com/other-controller"
 	gw := r.enter()
@@ -52,8 +51,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents returns an error unless want reports whether the Gateway gw is a parent of the import. It
-// also returns an error if the entry of the controller other has changed.
+// parents returns an error unless want reports whether the Gateway gw is a parent of the import, or
+// if the entry of the controller other has changed.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

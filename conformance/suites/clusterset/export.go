@@ -15,13 +15,12 @@ const (
 	modeAnnotation   = importGroup + "/export-mode"
 )
 
-// targetPort and pickerPort are the ports of the pools that the suite exports.
 const (
 	targetPort = 8080
 	pickerPort = 9002
 )
 
-// pool creates an InferencePool with annotations ("key: value"), and its picker's Service.
+// annotations have the form "key: value".
 func (m *member) pool(name string, annotations ...string) {
 	m.create(fmt.Sprintf(`
 apiVersion: v1
@@ -55,7 +54,7 @@ func (m *member) annotate(name string, exported bool) {
 }
 
 // exportedIs returns an error unless the pool's condition Exported has the status, and its message
-// contains all words. With status "" it returns an error if the condition exists.
+// contains all words. Status "" means that the condition does not exist.
 func (m *member) exportedIs(pool, status string, words ...string) error {
 	u, err := m.in(pools).Get(m.run, pool, metav1.GetOptions{})
 	if err != nil {
@@ -114,7 +113,7 @@ func exportIsOptIn(r *run) {
 	for name, annotation := range silent {
 		from.pool(name, annotation)
 	}
-	from.export("llm") // later than the others: once it is imported, they would be
+	from.export("llm") // exported last: when it is imported, the others would be imported too
 	for _, m := range r.importers() {
 		m.imported("llm", r.exportedBy(from.name))
 		for name := range silent {
@@ -156,7 +155,6 @@ func endpointWiring(r *run) {
 	}
 }
 
-// wired returns an error unless the entry has an address and the port of the picker's Service.
 func (r *run) wired(entry map[string]any) error {
 	if entry["routingMode"] != "EndpointMode" {
 		return fmt.Errorf("routingMode is %v", entry["routingMode"])
@@ -190,7 +188,6 @@ func (r *run) wired(entry map[string]any) error {
 		epp["service"], want, pickerPort)
 }
 
-// addresses returns the addresses at which other clusters may reach a Service.
 func addresses(svc *unstructured.Unstructured) (out []string) {
 	if typ, _, _ := unstructured.NestedString(svc.Object, "spec", "type"); typ != "LoadBalancer" {
 		ips, _, _ := unstructured.NestedStringSlice(svc.Object, "spec", "clusterIPs")

@@ -11,22 +11,21 @@ import (
 	"sync"
 )
 
-// idHeader is the header with a request's number, by which pickers, servers and clients identify
-// the request.
+// Pickers, servers and clients identify a request by this header.
 const idHeader = "x-clusterset-request"
 
-// exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses.
-// All servers have the same port.
+// exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses,
+// all on one port.
 type exporter struct {
 	name    string
 	picker  *picker
 	servers []netip.AddrPort
 	port    int
-	// release, once closed, ends streamed responses.
+	// closed to end streamed responses
 	release chan struct{}
 
 	mu   sync.Mutex
-	seen map[string]int // the bytes of a request's body
+	seen map[string]int // bytes of the body, by request
 }
 
 type answer struct {
@@ -46,7 +45,7 @@ func (r *run) stands(name string) *exporter {
 			l, err := net.Listen("tcp", netip.AddrPortFrom(a, uint16(port)).String())
 			if err != nil && (i == 0 || try > 20) {
 				r.fail("stand in as an exporting cluster at %s: %w", a, err)
-			} else if err != nil { // the port is in use there
+			} else if err != nil { // the port is in use at this address
 				_ = listeners[0].Close()
 				listeners = nil
 				break
@@ -88,7 +87,6 @@ func (e *exporter) handler(at netip.AddrPort) http.Handler {
 	return mux
 }
 
-// body returns the number of body bytes of a request that a server has received.
 func (e *exporter) body(id int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,7 +100,7 @@ func (e *exporter) entry() map[string]any {
 	}
 }
 
-// parentEntry returns the exporter's entry in ParentMode. Its first server plays its gateway.
+// The exporter's first server plays its gateway.
 func (e *exporter) parentEntry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "ParentMode", "targetPortNumber": int64(e.port),

@@ -19,17 +19,16 @@ type entrance struct {
 	*member
 	url    string
 	client *http.Client
-	last   int // number of the last request
+	last   int
 }
 
 type response struct {
 	answer
 	id, status int
-	details    string // of one that is not 200
+	details    string
 }
 
-// enter creates the test's namespace and a Gateway in the first cluster, and waits until the
-// Gateway is programmed.
+// enter waits until the Gateway is programmed.
 func (r *run) enter() *entrance {
 	e := &entrance{
 		member: r.members[0], client: &http.Client{
@@ -59,7 +58,7 @@ func (r *run) enter() *entrance {
 	return e
 }
 
-// route creates the HTTPRoute llm. Its backends are imports, each given as "NAME" or "NAME=WEIGHT".
+// An import is given as "NAME" or "NAME=WEIGHT".
 func (e *entrance) route(to ...string) {
 	e.create(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: " +
@@ -80,7 +79,7 @@ func backends(to []string) string {
 		}
 		refs = append(refs, ref)
 	}
-	raw, _ := json.Marshal(refs) // maps of strings and numbers
+	raw, _ := json.Marshal(refs) // cannot fail: maps of strings and numbers
 	return string(raw)
 }
 
@@ -138,8 +137,7 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits until the response to a chat request has the status and comes from the cluster ("":
-// any).
+// Cluster "" means any cluster.
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

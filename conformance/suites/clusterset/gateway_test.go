@@ -100,7 +100,7 @@ type standIn struct {
 
 	mu   sync.Mutex
 	turn int
-	once map[string][]map[string]any // what it has read of imports
+	once map[string][]map[string]any // entries that the gateway has read, by import
 }
 
 const gatewayController = "gateway.example/controller"
@@ -336,7 +336,7 @@ func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint s
 		if g.defect == silentAfter || call.Send(m) != nil {
 			return
 		}
-		for { // the body that the picker sends back, then its answer to the headers
+		for { // the picker sends the body back, and answers the headers
 			resp, err := call.Recv()
 			if err != nil || resp.GetResponseHeaders() != nil {
 				return

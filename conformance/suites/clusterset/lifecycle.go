@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// exported exports the pool llm, and waits until each importer has it.
 func (r *run) exported() (from *member) {
 	r.everywhere()
 	from = r.exporter()
@@ -128,7 +127,6 @@ func importOfAnother(r *run) {
 	to.imported("llm", r.notExportedBy(from.name), kept)
 }
 
-// writeOther writes the entry of another controller into the status of an import.
 func (m *member) writeOther(r *run, made *unstructured.Unstructured, controller string) {
 	made.Object["status"] = map[string]any{
 		"controllers": []any{

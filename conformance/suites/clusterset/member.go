@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The groups of the objects that the suite writes.
 const (
 	inferenceGroup = "inference.networking.k8s.io"
 	importGroup    = "inference.networking.x-k8s.io"
@@ -66,7 +65,7 @@ func (m *member) create(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSON([]byte(text))
 	if err == nil {
-		err = u.UnmarshalJSON(raw) // which keeps integers
+		err = u.UnmarshalJSON(raw) // UnmarshalJSON keeps integers
 	}
 	if err != nil {
 		m.run.fail("%w in\n%s", err, text)
@@ -92,7 +91,6 @@ func (m *member) remove(resource schema.GroupVersionResource, name string) {
 	}
 }
 
-// imported waits until the member has the import, and every check in missing returns nil for it.
 func (m *member) imported(name string, missing ...func(u *unstructured.Unstructured) error) {
 	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s", m.name, name), func() error {
 		u, err := m.in(imports).Get(m.run, name, metav1.GetOptions{})
@@ -124,8 +122,8 @@ func (m *member) without(resource schema.GroupVersionResource, name string) erro
 	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
 }
 
-// entries maps the names of an import's exporting clusters to their entries in status.clusters. For
-// shape Upstream the entries are nil.
+// entries maps exporting clusters to their entries in status.clusters. For shape Upstream the
+// entries are nil.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -142,7 +140,6 @@ func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	return out
 }
 
-// exportedBy returns a check: an error unless the import lists the cluster.
 func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if got := r.entries(u); !contains(got, name) {
@@ -163,7 +160,6 @@ func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error 
 
 func contains[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-// list returns the elements of a list inside an object that are objects themselves.
 func list(in map[string]any, path ...string) (out []map[string]any) {
 	all, _, _ := unstructured.NestedSlice(in, path...)
 	for _, e := range all {

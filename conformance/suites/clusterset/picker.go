@@ -36,15 +36,15 @@ type picker struct {
 	address netip.AddrPort
 
 	mu     sync.Mutex
-	names  netip.AddrPort // the endpoint
-	status int            // of its immediate response; 0: it picks
+	names  netip.AddrPort
+	status int // status of the immediate response; 0: picker picks
 	calls  map[string]call
 }
 
 type call struct {
 	count  int
-	body   int    // bytes
-	served string // the endpoint that has served
+	body   int
+	served string
 }
 
 func (r *run) picker(names netip.AddrPort) *picker {
@@ -74,7 +74,6 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(own.Certificate, own.Key)
 }
 
-// follow makes the picker name an endpoint, or, if status is not 0, answer the request with it.
 func (p *picker) follow(names netip.AddrPort, status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,11 +94,11 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers the messages of one request, as the body mode of the gateway demands.
+// Process answers the messages of one request in the gateway's body mode.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
-	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED // the protocol's
-	var held []byte                                      // of a streamed body, until its end
+	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	var held []byte
 	for {
 		req, err := s.Recv()
 		if err != nil {

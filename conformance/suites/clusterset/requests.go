@@ -152,7 +152,7 @@ func streamedResponse(r *run) {
 		r.fail("a streamed response of status %d begins with %q: %w", resp.StatusCode, line, err)
 	}
 	close(one.release)
-	if _, err := lines.ReadString('\n'); err != nil { // the empty line
+	if _, err := lines.ReadString('\n'); err != nil {
 		r.fail("a streamed response: %w", err)
 	}
 	if line, err := lines.ReadString('\n'); err != nil || line != "data: last\n" {

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// run is a running test. A method that fails ends the test.
 type run struct {
 	context.Context
 	config  Config
@@ -69,8 +68,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// until waits until missing returns nil. After Config.Timeout the test fails with the last error of
-// missing.
+// until fails the test after Config.Timeout, with the last error of missing.
 func (r *run) until(what string, missing func() error) {
 	ctx, cancel := context.WithTimeout(r, r.config.Timeout)
 	defer cancel()

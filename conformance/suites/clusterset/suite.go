@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Profile is a role that an implementation claims.
 type Profile string
 
 const (
@@ -22,7 +21,6 @@ const (
 	Gateway Profile = "gateway"
 )
 
-// Profiles are all profiles.
 var Profiles = []Profile{Controller, Gateway}
 
 // Shape is the form of an InferencePoolImport's status.
@@ -35,47 +33,41 @@ const (
 	Seed Shape = "seed"
 )
 
-// Cluster is a member of the cluster set.
 type Cluster struct {
-	// Name of the member, as imports name it.
-	Name string
-	// Client with an administrator's permissions.
+	Name   string
 	Client dynamic.Interface
 }
 
 // Config configures a Suite.
 type Config struct {
-	// Clusters are the members. Profile Controller needs at least two, and the first one exports.
-	// Profile Gateway uses only the first one.
+	// Clusters are the members. Profile Controller needs at least two, and the first member
+	// exports. Profile Gateway uses only the first.
 	Clusters []Cluster
-	// Profiles to test.
-	Profiles []Profile
-	// Shape of the imports' status.
-	Shape Shape
-	// GatewayClass of the gateways, for profile Gateway.
+	// Profiles are the profiles to test; empty: all.
+	Profiles     []Profile
+	Shape        Shape
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
 	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
-	// two model servers need a second address, because both servers have the same port.
+	// two model servers need two, because both servers have the same port.
 	Addresses []netip.Addr
-	// ServiceType of the pickers' Services, for profile Controller; empty is LoadBalancer.
+	// ServiceType is the type of the pickers' Services, for profile Controller; empty is
+	// LoadBalancer.
 	ServiceType string
-	// Timeout of each wait; 0 is a minute.
+	// Timeout bounds each wait; 0 is a minute.
 	Timeout time.Duration
 	// Run selects tests by name; nil: all.
 	Run *regexp.Regexp
-	// Log receives a line for each test that begins or ends; nil: none.
+	// Log receives a line for each test that begins or ends; nil: no log.
 	Log func(format string, args ...any)
 }
 
-// Suite runs tests on one cluster set.
 type Suite struct {
 	config Config
 	tests  []Test
 }
 
-// New checks a configuration.
 func New(c Config) (*Suite, error) {
 	if len(c.Profiles) == 0 {
 		c.Profiles = Profiles
@@ -129,8 +121,7 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run runs the tests, one after the other, and returns their results in the same order. It ends
-// early with ctx.
+// Run ends early with ctx.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {
@@ -157,7 +148,6 @@ func (c Config) skipped(t Test) string {
 	return ""
 }
 
-// Result is a test's result.
 type Result struct {
 	Test
 	// Skipped is why the test did not run; "" if it ran.
@@ -166,7 +156,6 @@ type Result struct {
 	Err error
 }
 
-// String returns "passed", or "skipped" or "FAILED" with the reason.
 func (r Result) String() string {
 	switch {
 	case r.Skipped != "":

@@ -2,33 +2,28 @@ package main
 
 import "strings"
 
-// Test is one test.
 type Test struct {
-	// Name of the test, one word.
-	Name string
-	// Profile that the test belongs to.
+	Name    string
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
-	// Needs are conditions without which the test is skipped.
-	Needs needs
+	Needs  needs
 
 	test func(*run)
 }
 
-// namespace returns the namespace of the test's objects. It depends on the test's name alone,
-// because importers may have to allow namespaces by name.
+// namespace depends only on the test's name, because importers may have to allow namespaces by
+// name.
 func (t *Test) namespace() string {
 	return "clusterset-" + strings.ToLower(t.Name)
 }
 
-// needs are a test's conditions beyond its profile.
 type needs uint8
 
 const (
 	wiring needs = 1 << iota // status.clusters
-	third                    // a third cluster
-	second                   // a second address of this machine
+	third
+	second // a second address of this machine
 )
 
 var tests = []Test{

@@ -1,12 +1,9 @@
-// Package inferencepool pins the inference extension's official conformance suite. This builds it,
-// unmodified:
+// Package inferencepool pins the inference extension's official conformance suite: go test -c
+// sigs.k8s.io/gateway-api-inference-extension/conformance builds it.
 //
-//	go test -c sigs.k8s.io/gateway-api-inference-extension/conformance
-//
-// It is a separate module without other dependencies, because the suite must run with the release
-// of Gateway API that it was built for. With the test library of v1.6.3 the suite writes no report,
-// and it rejects the CRDs of any other release. conformance/suites/certify runs it on a cluster
-// with the CRDs that this go.mod names.
+// It is a separate module, because the suite must run with the release of Gateway API that it was
+// built for. With the test library of v1.6.3 the suite writes no report, and it rejects the CRDs of
+// any other release.
 package inferencepool
 
 import _ "sigs.k8s.io/gateway-api-inference-extension/conformance" // pinned

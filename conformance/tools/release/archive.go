@@ -20,8 +20,7 @@ type file struct {
 	data []byte
 }
 
-// archive returns a tar archive of files in the given order. All belong to root and have the same
-// time.
+// All files of the archive belong to root and have the same time.
 func archive(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -44,7 +43,7 @@ func archive(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// compressed returns an archive with gzip, whose header has neither a name nor a time.
+// The header of gzip has neither a name nor a time.
 func compressed(files []file, at time.Time) ([]byte, error) {
 	data, err := archive(files, at)
 	if err != nil {

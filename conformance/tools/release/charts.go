@@ -17,8 +17,8 @@ var (
 	chartVersion = regexp.MustCompile(`(?m)^version: (\S+)$`)
 )
 
-// chartNames returns the charts: folder -> name. A chart has the version of the release, so the
-// tree at a tag has the published charts, except for the digests of images.
+// A chart must have the version of the release, so that the tree at a tag has the published charts,
+// except for the digests of images.
 func (d *dist) chartNames() (map[string]string, error) {
 	found, err := filepath.Glob(filepath.Join(d.source, "manifests/charts/*/Chart.yaml"))
 	if err != nil || len(found) == 0 {
@@ -42,7 +42,6 @@ func (d *dist) chartNames() (map[string]string, error) {
 	return names, nil
 }
 
-// charts packs each chart as Helm does, and adds the digest of its image.
 func (d *dist) charts(names map[string]string) error {
 	for dir, name := range names {
 		if err := d.chart(dir, name); err != nil {
@@ -73,7 +72,6 @@ func (d *dist) chart(dir, name string) error {
 	return d.putWithParts(fmt.Sprintf("%s-%s.tgz", name, d.version), packed, images)
 }
 
-// pinValues sets imageDigest if the values name an image of this release, and returns that image.
 func (d *dist) pinValues(values []byte) ([]byte, []string) {
 	tag := imageLine.FindSubmatch(values)
 	if tag == nil || d.digests[string(tag[1])] == "" {
@@ -84,8 +82,6 @@ func (d *dist) pinValues(values []byte) ([]byte, []string) {
 	return bytes.Replace(values, empty, pinned, 1), []string{name}
 }
 
-// manifests writes a file with the CRDs, and an install manifest with the CRDs and the objects of
-// the chart with default values.
 func (d *dist) manifests() error {
 	files, err := tree(filepath.Join(d.source, "manifests/charts/penstock/crds"), "")
 	if err != nil {

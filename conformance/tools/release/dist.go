@@ -15,15 +15,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// dist writes the artifacts of a release into a folder. Every platform has an archive; Linux
-// platforms also have images.
 type dist struct {
 	version, source, programs, modules, wheels, out, key string
 	platforms                                            []v1.Platform
 
-	time    time.Time         // of the commit; all files of an archive have it
-	digests map[string]string // image -> digest
-	sboms   map[string][]byte // platform -> SBOM of its archive and packages
+	time    time.Time // time of the commit, and of all files of an archive
+	digests map[string]string
+	sboms   map[string][]byte
 	envoys  []wheel
 }
 
@@ -38,7 +36,7 @@ func (d *dist) run() error {
 	if err := replaced(d.out, sumsFile); err != nil {
 		return err
 	}
-	if err := d.put(sumsFile, nil); err != nil { // sums fills it: what ends before can be replaced
+	if err := d.put(sumsFile, nil); err != nil { // the mark for replaced; sums fills the file
 		return err
 	}
 	d.digests, d.sboms = map[string]string{}, map[string][]byte{}
@@ -54,8 +52,7 @@ func (d *dist) run() error {
 	return nil
 }
 
-// replaced makes a folder, or empties it. A folder with files but without the file mark is not this
-// program's, and an error.
+// A folder with files but without the file mark is an error, because another program wrote it.
 func replaced(dir, mark string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +68,6 @@ func (d *dist) put(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
 }
 
-// archives writes a compressed archive for each platform, with the program, its licenses, and on
-// Linux the pinned Envoy.
 func (d *dist) archives() error {
 	licenses, err := d.licenses()
 	if err != nil {

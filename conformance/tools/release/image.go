@@ -24,7 +24,6 @@ type built struct {
 	sbom     []byte
 }
 
-// build makes the image of the program at path for a platform. inspect uses the version.
 func build(platform v1.Platform, path, version string) (*built, error) {
 	files, err := program(path)
 	if err != nil {
@@ -81,8 +80,7 @@ func layer(files []file) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// index returns an index of the images and their SBOMs. An SBOM is an artifact that refers to its
-// image.
+// An SBOM is an artifact that refers to its image.
 func index(all []*built) (v1.ImageIndex, error) {
 	out := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range all {
@@ -109,7 +107,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 	return out, nil
 }
 
-// created parses the time of a commit. Without one it returns the Unix epoch.
+// Without a time, created returns the Unix epoch.
 func created(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// run writes the image of programs, each given as OS/ARCH=PROGRAM. With push it also pushes the
-// image.
+// Each program is given as OS/ARCH=PROGRAM.
 func run(tag, out string, push bool, programs []string) error {
 	if out == "" || len(programs) == 0 {
 		return errors.New("name the image, the folder and a program: see -help")
@@ -63,8 +62,6 @@ func pushed(tag string, all []*built) error {
 	return nil
 }
 
-// write fills a folder with the OCI layout, the files (rootfs) and the SBOM of each platform's
-// image, and values.yaml for the chart.
 func write(dir, tag string, all []*built) (v1.Hash, error) {
 	if err := replaced(dir, "layout/oci-layout"); err != nil {
 		return v1.Hash{}, err
@@ -125,7 +122,6 @@ func pushDist(dist string) error {
 	return nil
 }
 
-// pushLayout unpacks a layout into dir and pushes its index under the name in the layout.
 func pushLayout(path, dir string) error {
 	data, err := os.Open(path)
 	if err != nil {

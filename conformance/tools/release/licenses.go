@@ -9,11 +9,9 @@ import (
 	"strings"
 )
 
-// licenseFile matches the names of files that a distribution of binaries must contain.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// licenses joins the license files of all modules in the file d.modules, in its order. A module
-// without a license file is an error.
+// A module without a license file is an error.
 func (d *dist) licenses() ([]byte, error) {
 	list, err := os.ReadFile(d.modules)
 	if err != nil {

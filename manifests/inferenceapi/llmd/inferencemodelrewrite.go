@@ -30,13 +30,14 @@ type InferenceModelRewriteSpec struct {
 	// PoolRef is the InferencePool whose requests are rewritten.
 	PoolRef *PoolObjectReference `json:"poolRef"`
 	// Rules in order. Among all rules for a pool, a rule that matches the model's name takes
-	// precedence over one without matches, then a rule of an older object, then the earlier rule.
+	// precedence over a rule without matches, then a rule of an older object, then the earlier
+	// rule.
 	Rules []InferenceModelRewriteRule `json:"rules"`
 }
 
 // InferenceModelRewriteRule applies to requests for some models.
 type InferenceModelRewriteRule struct {
-	// Matches are the models that the rule applies to. If empty, it applies to all models.
+	// Matches are the models that the rule applies to. If empty, the rule applies to all models.
 	Matches []Match `json:"matches,omitempty"`
 	// Targets among which the requests are split. If empty, the requests keep their model.
 	//

@@ -28,8 +28,8 @@ func (in *InferenceObjective) DeepCopyObject() runtime.Object { return deepcopy.
 
 // InferenceObjectiveSpec is the specification of an InferenceObjective.
 type InferenceObjectiveSpec struct {
-	// Priority of the requests; higher ones go first. Requests with a negative priority can be
-	// shed. Defaults to 0.
+	// Priority of the requests; requests of a higher priority go first. Requests with a negative
+	// priority can be shed. Defaults to 0.
 	Priority *int32 `json:"priority,omitempty"`
 	// PoolRef is the InferencePool that serves the requests.
 	PoolRef PoolObjectReference `json:"poolRef"`

@@ -1,8 +1,7 @@
 // Command lab starts real Kubernetes clusters on one machine, without containers, and ends them.
-// See its --help, and conformance/lab/README.md.
+// See conformance/lab/README.md.
 //
-// `lab up` writes its options to the lab's folder and starts `lab init DIR` in new PID and mount
-// namespaces (without root, also in new user and network namespaces). That process is PID 1 of the
-// lab: when it ends, the kernel ends everything below it, including mounts and network interfaces.
-// PID 1 starts `lab supervise DIR`, which runs the clusters.
+// `lab up` starts `lab init DIR` in new PID and mount namespaces (without root, also in new user
+// and network namespaces). `lab init` is PID 1 of the lab: when it ends, the kernel ends its
+// processes, mounts and network interfaces. It starts `lab supervise DIR`, which runs the clusters.
 package main

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private is a folder on which a lab mounts a tmpfs in its mount namespace. The paths are short
-// enough for sockets, and no files stay after the lab.
+// private is a folder on which a lab mounts a tmpfs in its mount namespace. Paths below it are
+// short enough for sockets.
 const private = "/run"
 
 func newInit() *cobra.Command {
@@ -29,7 +29,6 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize prepares its namespaces, starts `lab supervise`, and reaps processes until that ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {
@@ -60,9 +59,8 @@ func initialize(dir string) error {
 	}
 }
 
-// watches raises the kernel's limit of inotify instances per user: Envoy crashes when it reaches
-// the limit. The kernel's default of 128 is too low for fifty pods. The limit applies to the whole
-// machine and stays raised after the lab. Without the right to raise it, small labs still work.
+// watches raises the kernel's limit of inotify instances per user, also after the lab: Envoy
+// crashes at the limit, and the default of 128 is too low for fifty pods.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)
@@ -70,7 +68,7 @@ func watches() {
 		return
 	}
 	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n < enough {
-		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // needs root
+		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // needs root; small labs work without
 	}
 }
 

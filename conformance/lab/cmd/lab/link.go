@@ -76,7 +76,6 @@ func newLinks(clusters []*cluster.Cluster) links {
 	return all
 }
 
-// serve accepts Links on a socket in the lab's folder until ctx is done.
 func (ls links) serve(ctx context.Context, dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -100,8 +99,6 @@ func (ls links) serve(ctx context.Context, dir string) error {
 	}
 }
 
-// take reads one Link from a connection and answers. Links are few, so serve handles one connection
-// at a time.
 func (ls links) take(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -116,7 +113,7 @@ func (ls links) take(c net.Conn) {
 	if err != nil {
 		text = err.Error()
 	}
-	_ = json.NewEncoder(c).Encode(text) // the client has gone
+	_ = json.NewEncoder(c).Encode(text) // an error means that the client has gone
 }
 
 func (ls links) set(l lab.Link) error {

@@ -21,8 +21,6 @@ func main() {
 	}
 }
 
-// newRoot returns the root command. To add a subcommand, add a file with its function, and a line
-// here.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
@@ -31,8 +29,8 @@ func newRoot() *cobra.Command {
 processes of pods directly: an image name stands for a program of this machine. As root, clients on this machine reach
 the API server, pods and LoadBalancer addresses. Without root everything runs in a user namespace, and "lab exec" runs
 clients there.`,
-		SilenceUsage:  true, // an error is printed without the usage
-		SilenceErrors: true, // main prints them, once
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	root.AddCommand(
 		newCheck(),

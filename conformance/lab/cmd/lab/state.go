@@ -16,20 +16,19 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// state is shared by the processes of a lab, as a file in the lab's folder.
 type state struct {
-	Dir      string   `json:"dir"` // absolute
+	Dir      string   `json:"dir"`
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"` // folder of a cluster's programs
-	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
+	Tools    string   `json:"tools"`
+	CRDs     []string `json:"crds"`
 	// ReleasesOf is a folder whose go.mod names the releases of the CRDs; "" is the working
 	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`
-	Audit      bool   `json:"audit"`           // API servers log all requests
-	Rootless   bool   `json:"rootless"`        // the lab has a user namespace of its own
-	Lifeline   bool   `json:"lifeline"`        // the lab ends when lifelineFD reaches EOF
-	Check      bool   `json:"check,omitempty"` // the lab only checks that it could run
-	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, in its starter's namespace
+	Audit      bool   `json:"audit"`
+	Rootless   bool   `json:"rootless"`
+	Lifeline   bool   `json:"lifeline"` // the lab ends when lifelineFD reaches EOF
+	Check      bool   `json:"check,omitempty"`
+	PID        int    `json:"pid,omitempty"` // PID of the lab's PID 1 in the namespace of `lab up`
 }
 
 const defaultDir = ".lab"
@@ -66,8 +65,7 @@ func (s state) save() error {
 	return nil
 }
 
-// alive reports whether the lab's PID 1 is running. PIDs are reused, so it also checks the command
-// line.
+// PIDs are reused, so alive also checks the command line.
 func (s state) alive() bool {
 	if s.PID == 0 {
 		return false
@@ -87,7 +85,7 @@ func (s state) note(link string) error {
 
 func (s state) unlink() error {
 	raw, err := os.ReadFile(s.links())
-	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all in the lab's own namespace
+	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all are in the lab's namespace
 		return nil
 	}
 	if err != nil {
@@ -104,7 +102,6 @@ func (s state) unlink() error {
 	return err
 }
 
-// links is the file with the names of the lab's network interfaces on this machine.
 func (s state) links() string { return filepath.Join(s.Dir, "links") }
 
 func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }

@@ -37,8 +37,6 @@ func newSupervise() *cobra.Command {
 	}
 }
 
-// supervise runs a lab until ctx is done, the lifeline reaches EOF, or a cluster fails. With
-// state.Check it starts no clusters.
 func supervise(ctx context.Context, dir string, report io.Writer) error {
 	s, err := load(dir)
 	if err != nil {
@@ -58,7 +56,7 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if s.Lifeline {
 		ended := make(chan struct{})
-		go func() { // ends with the lifeline, or with this process: a lab that fails does not wait for it
+		go func() { // ends with the lifeline or this process; a lab that fails does not wait for it
 			defer close(ended)
 			_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline"))
 		}()
@@ -92,7 +90,6 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	return g.Wait()
 }
 
-// clusters prepares all clusters, and joins each cluster to all others.
 func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 	outside, err := network.Current()
 	if err != nil {
@@ -122,7 +119,6 @@ func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 	return all, nil
 }
 
-// merge writes one kubeconfig with a context for each cluster. The first context is current.
 func (s state) merge(clusters []*cluster.Cluster) error {
 	var files []string
 	for _, c := range clusters {

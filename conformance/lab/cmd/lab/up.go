@@ -22,10 +22,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// `lab init` passes these descriptors to `lab supervise`.
 const (
-	readyFD    = 3 // one line: "ready", or the error
-	lifelineFD = 4 // with a lifeline, the lab ends at its EOF
+	readyFD    = 3 // receives "ready" or the error
+	lifelineFD = 4 // a lab with Lifeline ends at EOF of this descriptor
 )
 
 func newUp() *cobra.Command {
@@ -154,7 +153,7 @@ func needsNft() error {
 	return nil
 }
 
-// start starts the lab's PID 1. ready receives one report. Closing lifeline ends a lab with
+// start starts the lab's PID 1. ready receives one report. Closing lifeline ends the lab if s has
 // Lifeline. wait receives the exit of PID 1.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
@@ -225,10 +224,8 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 	}
 }
 
-// end kills the lab, waits until its processes are gone, and removes its network interfaces. Its
-// folder stays.
 func (s *state) end() error {
-	if !s.alive() { // its interfaces' names may be in use by another lab
+	if !s.alive() { // the names of its interfaces may be in use by another lab
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

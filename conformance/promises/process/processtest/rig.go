@@ -12,7 +12,7 @@ import (
 // Rig is a test with a folder that penstock reads.
 type Rig struct {
 	testing.TB
-	Files string // the folder; a rig without one writes no files
+	Files string // the folder; "" if the rig writes no files
 }
 
 var ports process.Ports
@@ -45,7 +45,7 @@ func (r *Rig) Write(name, text string) {
 	}
 }
 
-// Eventually polls check until it succeeds. After the deadline the test fails with the last error
+// Eventually polls check until it succeeds. After process.Limit the test fails with the last error
 // of check.
 func (r *Rig) Eventually(what string, check func() error) {
 	r.Helper()
