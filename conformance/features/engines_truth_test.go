@@ -261,9 +261,9 @@ func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) 
 	return run
 }
 
-// fit changes the times of a step and the rate of prompts, one after the other, until the simulation
-// takes as long as the engine did for the calibration's workload: under load, client and server share
-// the CPU.
+// fit changes the times of a step and the rate of prompts, one after the other, until the
+// simulation takes as long as the engine did for the calibration's workload. Under load, client and
+// server share the CPU.
 func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine *truthRun) simulation.ServerConfig {
 	t.Helper()
 	apart := func(c simulation.ServerConfig) (sum float64) {
@@ -297,8 +297,8 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 			}
 		}
 	}
-	t.Logf("fitted: steps of %s and %s, %s more for each request, %.0f tokens of prompts a second; deciles differ by %.0f %%",
-		c.Base, c.Step, c.PerSequence, c.PrefillRate, 100*(math.Exp(least/18)-1))
+	t.Logf("fitted: steps of %s and %s, %s more for each request, %.0f tokens of prompts a second; "+
+		"deciles differ by %.0f %%", c.Base, c.Step, c.PerSequence, c.PrefillRate, 100*(math.Exp(least/18)-1))
 	return c
 }
 
