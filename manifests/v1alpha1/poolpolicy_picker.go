@@ -60,14 +60,14 @@ type PickerSpec struct {
 	//
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
+	// Shadow is not of type Strategy, because a second enum would come from the type.
+
 	// Shadow is a strategy that evaluates each pick without any effect: load, round-robin, random,
 	// least-request or tree. It reads the same parts of requests as strategy does. The metrics
 	// penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total report how often
 	// it would have picked another endpoint, and how much lower its own cost would have been.
 	//
 	// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
-	// This is not of type Strategy: a second enum would come from the type, and validators explain
-	// neither.
 	Shadow string `json:"shadow,omitempty"`
 	// Criticality of the pool's requests, for strategy tree, for shedAfter, and for strategy load
 	// if a request has a latency objective. Strategy tree sends Critical requests to endpoints with
