@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Ranges holds the operator's allowed addresses; none by default.
+// Ranges holds the operator's allowed addresses. The zero value allows none.
 type Ranges struct {
 	// An address must be in Allowed and not in Denied.
 	Allowed, Denied []netip.Prefix
@@ -35,7 +35,7 @@ func Everything() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-// Never returns the kind of ip if it is never allowed; else "".
+// Never returns the kind of ip if it is never allowed, or "".
 func (r *Ranges) Never(ip netip.Addr) string {
 	if ip.Zone() != "" { // zones are local to a machine, and Envoy rejects endpoints with them
 		return "an address with a zone"
@@ -67,7 +67,7 @@ func (r *Ranges) special(ip netip.Addr) string {
 	return ""
 }
 
-// Outside returns why ip is not allowed, as a phrase that follows the address.
+// Outside returns why ip is not allowed, as a phrase that follows the address, or "".
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed

@@ -22,7 +22,7 @@ type Engine struct {
 	revision uint32 // of world
 
 	computation uint64
-	rows        atomic.Uint64 // computed so far; other goroutines read it
+	rows        atomic.Uint64 // read by other goroutines
 	seen        []*subject    // reads of the computation in progress
 }
 
@@ -68,8 +68,8 @@ type Diff struct {
 	changes map[string]any // []Change by table
 	// Computed and Changed count rows by table.
 	Computed, Changed map[string]int
-	// Wanted and Unwanted list, sorted, the keys of Demand's tables that rows began and ceased to
-	// read.
+	// Wanted and Unwanted list, sorted, the keys of Demand's and Follow's tables that rows began
+	// and ceased to read.
 	Wanted, Unwanted []Key
 	Panics           []*Panic
 	Recovered        []Recovered
@@ -94,10 +94,10 @@ func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key
 	return d
 }
 
-// Rows counts the rows computed since New. It is safe to call while Update runs.
+// Rows counts the rows computed since New. Any goroutine may call it at any time.
 func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
-// Reader is a Compute function's access to the store and to earlier tables; it records reads.
+// Reader gives a Compute function access to the store and to earlier tables, and records its reads.
 type Reader struct {
 	engine    *Engine
 	layer     int
@@ -105,7 +105,7 @@ type Reader struct {
 	waits     bool // it read a key that has not arrived, or a waiting row without a value
 }
 
-// Reader reads the engine's current rows without recording, for output and explanations.
+// Reader reads the engine's current rows without recording.
 func (e *Engine) Reader() *Reader { return &Reader{engine: e, layer: len(e.layers)} }
 
 // Rows implements store.Reader.

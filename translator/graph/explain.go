@@ -12,8 +12,7 @@ type Explanation struct {
 	Key   string `json:"key"`
 	// Exists is false if Compute makes no row for the key.
 	Exists bool `json:"exists"`
-	// Waits is true while the row keeps its last value because something that it reads has not
-	// arrived (WaitForDemands).
+	// Waits is true while the row keeps its last value because of WaitForDemands.
 	Waits bool `json:"waits,omitempty"`
 	// Computed and Changed are the store revisions of the last recomputation and of the last new
 	// value.
@@ -29,8 +28,8 @@ type Explanation struct {
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows of all tables whose key equals a text, or, without such rows, contains
-// it. It walks over all rows: for debug pages only.
+// Explain returns the rows whose key equals the text, or else the rows whose key contains it. It
+// walks over all rows: use it for debug pages only.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {

@@ -1,7 +1,7 @@
 package graph
 
-// column is a set of keys that rows read. Reads are the most frequent operation, so each column has
-// a map, and a read is one lookup.
+// column is a set of keys that rows read. Reads are the most frequent operation: a map in each
+// column makes a read one lookup.
 type column[K comparable] struct {
 	name       string // table and index, for people
 	subjects   map[K]*keyed[K]
@@ -47,15 +47,15 @@ type anyRow interface {
 // crowd is the largest number of readers that are searched one by one.
 const crowd = 16
 
-// readers is a set of rows. Nearly all sets have one to three rows, for which a list or a map would
-// be larger than the rest of a subject.
+// readers is a set of rows. Nearly all sets have one to three rows: a list or a map would be larger
+// than the rest of a subject.
 type readers struct {
-	first *node // nil if the set is empty
+	first *node
 	more  *moreReaders
 }
 
-// moreReaders holds further rows of a set in a linked list of pairs; only the first pair may have a
-// single row. In a large set, the map replaces the list.
+// moreReaders is a linked list of pairs; only the first pair may have a single row. In a large set,
+// the map replaces the list.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Backend is a Service, or a ServiceImport (GEP-1748), whose ports have the same meaning.
+// Backend is a Service or a ServiceImport (GEP-1748); their ports have the same meaning.
 type Backend struct {
 	Ref report.Ref
-	// for a ServiceImport, only metadata and ports
+	// For a ServiceImport, only metadata and ports are set.
 	*corev1.Service
 	imported []string // addresses of a ServiceImport without EndpointSlices
 }
@@ -23,7 +23,7 @@ func IsServiceImport(ref report.Ref) bool {
 	return ref.Group == store.ServiceImports.Group() && ref.Kind == store.ServiceImports.Kind()
 }
 
-// Find returns a reference's backend; false if it does not exist, and for other kinds.
+// Find returns a reference's backend. It returns false for a missing object or another kind.
 func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	switch {
 	case ref.Group == "" && ref.Kind == store.Services.Kind():
@@ -58,9 +58,9 @@ func RefOf(id model.ClusterID) report.Ref {
 	return store.RefOf(store.Services, id.Key())
 }
 
-// Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport's
-// endpoints come from EndpointSlices, which a controller of the cluster set makes, or else from
-// addresses in the object that are within the operator's allowed ranges.
+// Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport has
+// endpoints in EndpointSlices from a controller of the cluster set, or else addresses of its own
+// within the operator's allowed ranges.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
@@ -83,7 +83,7 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 }
 
 // Outside returns why an address in a ServiceImport itself may not become an endpoint, without a
-// period.
+// period, or "".
 func (b *Backend) Outside(r store.Reader) string {
 	if IsServiceImport(b.Ref) &&
 		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {
