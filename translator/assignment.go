@@ -89,8 +89,8 @@ func lost(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Lost
 }
 
-// markUnhealthy makes Envoy bypass a picker, because no call begins. Envoy cannot skip a call that
-// has begun if the picker reads bodies as a stream.
+// markUnhealthy makes Envoy bypass a picker before a call begins. Envoy cannot skip a call that has
+// begun if the picker reads bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true

@@ -22,15 +22,15 @@ import (
 
 // Query is a request to explain.
 type Query struct {
-	// The URL's host is the SNI, and the request's host unless Header has Host.
+	// URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// path and query on the wire; "": as in URL
+	// Target is the path and query on the wire; "" means as in URL.
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
-	Model   string // in the request's body; "" for none
-	Key     string // APIKey, "namespace/name"; "" for none
-	Gateway string // "namespace/name"; "" for all Gateways
+	Model   string // in the request's body, or ""
+	Key     string // APIKey, "namespace/name", or ""
+	Gateway string // "namespace/name", or "" for all Gateways
 }
 
 // ParseURL keeps path and query as written, even if Go cannot parse them.
@@ -85,14 +85,13 @@ type Explanation struct {
 	Route    *report.Ref `json:"route,omitempty"`
 	Rule     int         `json:"rule"` // position in the route
 	RuleName string      `json:"ruleName,omitempty"`
-	// Name is Envoy's name for the route.
-	Name string `json:"name,omitempty"`
-	// Models are the models with which earlier rules would match the same request; at most 8.
+	Name     string      `json:"name,omitempty"`
+	// Models are, at most 8, the models with which earlier rules would match the same request.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
-	// Served reports whether every share of the request is answered: by a backend with endpoints or
-	// with servers that another cluster's picker selects, or by the route's redirect.
+	// Served reports whether every share of the request gets an answer: from a backend with
+	// endpoints, from servers that another cluster's picker selects, or from the route's redirect.
 	Served  bool     `json:"served"`
 	Filters []string `json:"filters,omitempty"`
 	// Gates, Reaches and ByModel are as in model.Route.
@@ -116,25 +115,25 @@ type BackendView struct {
 	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
-	relayed   bool     // another cluster's picker selects its servers
+	relayed   bool
 	// Hops describes the endpoints that are hops.
 	Hops []HopView `json:"hops,omitempty"`
 }
 
-// HopView describes a hop's backends.
+// HopView describes a hop.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// of first attempts, if hops have weights
+	// Share is the hop's share of first attempts, if hops have weights.
 	Share string `json:"share,omitempty"`
-	// Later: the hop serves after earlier clusters declined a request. Last: it serves after all
-	// clusters declined, and leads to any of them.
+	// Later means that the hop serves after earlier clusters declined a request. Last means that it
+	// serves after all clusters declined, and leads to any of them.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. grpc and grpcs URLs are gRPC POSTs;
-// tls, tcp and udp URLs are connections or datagrams.
+// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC.
+// A tls, tcp or udp URL is a connection or datagram.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -149,7 +148,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without updates e for clusters of which no server serves.
+// Without updates e for clusters without a serving server.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return
@@ -204,7 +203,7 @@ func (t *Translator) follow(q Query, method string) Explanation {
 		e.Method = ""
 	}
 	port := portOf(q.URL)
-	name := strings.ToLower(q.URL.Hostname()) // the SNI
+	name := strings.ToLower(q.URL.Hostname())
 	if h := q.Header.Get("Host"); h != "" && !way.tls {
 		name = strings.ToLower((&url.URL{Host: h}).Hostname())
 	}
@@ -314,7 +313,7 @@ func listenerFor(g *model.Gateway, chain, host string) string {
 func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (virtualHost, bool) {
 	for _, want := range gatewayapi.Covering(name) {
 		if strings.HasPrefix(want, "*.") && len(want) > len(name) {
-			continue // * requires at least one character
+			continue
 		}
 		if h, ok := t.virtualHosts.Get(r, hostKey{gateway, chain, want}); ok {
 			return h, true
@@ -353,7 +352,7 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 		e.Route, e.Rule, e.RuleName, e.Name, e.Match = &owner, route.Rule, route.RuleName, route.Name,
 			matchText(route.Match)
 		if a.Header[envoy.ModelHeader] != nil {
-			e.Models = nil // the request has this rule's model
+			e.Models = nil // the request's model selects this rule
 		}
 		e.Gates, e.Reaches, e.ByModel = route.Gates, route.Reaches, route.ByModel
 		t.explainAction(r, e, route.Action)
@@ -444,7 +443,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue
 			}
 			if again {
-				continue // the pool itself, which NoPick describes
+				continue // NoPick describes the pool itself
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // a hop sends to last variants, which have no hops
@@ -466,8 +465,8 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines updates NoPick behind the hop to one of several exporting clusters: such a hop fails
-// closed.
+// declines sets NoPick for the views behind a hop to one of several exporting clusters: such a hop
+// fails closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filterViews describes a rule's further effects, in one sentence for each, in the order of Envoy's
+// filterViews describes each further effect of a rule in one sentence, in the order of Envoy's
 // filters.
 func filterViews(a *model.Action) []string {
 	views := append(corsView(a.CORS), authView(a.Auth)...)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables hold the hops in front of pools: virtual hosts of one route configuration for each
+// hopTables hold the hops in front of pools: virtual hosts in one route configuration for each
 // Gateway.
 type hopTables struct {
 	hops         *graph.Table[hopKey, hop]

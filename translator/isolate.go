@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// encodeHost encodes a virtual host. A route that cannot be encoded, because of a bug in Penstock,
-// is replaced with the route of the same name in last, or answers 500: without it, other routes
-// would take its requests. last may be nil.
+// encodeHost encodes a virtual host. If a bug prevents the encoding of a route, the route of the
+// same name in last replaces it, or an answer 500. Without a replacement, other routes would take
+// its requests. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -98,7 +98,6 @@ func encodes(vh *model.VirtualHost, route model.Route) bool {
 	return err == nil
 }
 
-// tryHost returns a panic as an error.
 func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	defer func() {
 		if v := recover(); v != nil {

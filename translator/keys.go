@@ -48,7 +48,7 @@ func (k hostKey) compare(o hostKey) int {
 		strings.Compare(k.host, o.host))
 }
 
-// blockKey is a block of a chain's virtual hosts (envoy.BlockOf).
+// block is a result of envoy.BlockOf.
 type blockKey struct {
 	gateway, chain string
 	block          int

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Then merges o with the Output of the next Update: opposite changes cancel out. The result has no
-// Wanted and Unwanted: the caller handles them for each Output.
+// Then merges o with the Output of the next Update: opposite changes cancel out. Wanted and
+// Unwanted are dropped, because the caller handles them for each Output.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)

@@ -12,7 +12,7 @@ import (
 )
 
 // routeTables hold routes of every kind: the listeners that they reference (candidates), the winner
-// of each host (contests), and the result (attachments). A route's key is its store.TargetKey.
+// of each host (contests), and the result (attachments). The key of a route is its store.TargetKey.
 type routeTables struct {
 	candidates  *graph.Table[string, *model.Candidate]
 	contests    *graph.Table[listenerKey, []model.Loss]
@@ -25,12 +25,12 @@ type routeTables struct {
 	attachmentsByHost     *graph.Index[string, *model.Attachment, hostKey]
 	attachmentsByStream   *graph.Index[string, *model.Attachment, hostKey]
 	attachmentsByListener *graph.Index[string, *model.Attachment, listenerKey]
-	attachmentsByBackend  *graph.Index[string, *model.Attachment, string] // store.TargetKey
+	attachmentsByBackend  *graph.Index[string, *model.Attachment, string]
 	attachmentsByCluster  *graph.Index[string, *model.Attachment, model.ClusterID]
-	// exporting clusters of imports
+	// The keys are exporting clusters of imports.
 	attachmentsByImportedPool *graph.Index[string, *model.Attachment, objectid.Target]
 	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external pickers
-	// pickers of imports, even relayed pickers
+	// The keys are pickers of imports, including relayed pickers.
 	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
@@ -154,7 +154,7 @@ func (t *tables) indexAttachedHosts() {
 	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
 	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener",
 		func(_ string, a *model.Attachment) (keys []listenerKey) {
-			if !gatewayapi.Accepted(a) { // such a route answers 500, and does not count as attached
+			if !gatewayapi.Accepted(a) { // such a route answers 500
 				return nil
 			}
 			for _, p := range a.Places {
@@ -226,7 +226,6 @@ func gatewaysOf(a *model.Attachment) (out []string) {
 	return slices.Compact(out)
 }
 
-// placed makes an index contain only routes with a place.
 func placed[K any](keys func(*model.Attachment) []K) func(string, *model.Attachment) []K {
 	return func(_ string, a *model.Attachment) []K {
 		if len(a.Places) == 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tables holds all tables. Each one reads only the store and tables declared before it; declare has
-// the order.
+// Each table reads only the store and tables declared before it; declare has the order.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine
@@ -57,7 +56,7 @@ func (t *tables) stored(kind string) []graph.Source[string] {
 	return []graph.Source[string]{t.engine.Stored(kind, store.ByID)}
 }
 
-// encoded is a row of Envoy resources, or the error of a bug in Penstock.
+// encoded has the resources of a row, or an error that a bug caused.
 type encoded struct {
 	resources []*resource.Resource
 	err       error
@@ -118,7 +117,7 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 
 type reportTable = *graph.Table[string, report.Report]
 
-// declareReport declares a table of reports; an object has none if compute returns false.
+// If compute returns false, the object has no report.
 func (t *tables) declareReport(name string, sources []graph.Source[string],
 	compute func(r *graph.Reader, key string) (report.Report, bool)) {
 	t.reports = append(t.reports,
