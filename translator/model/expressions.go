@@ -31,7 +31,7 @@ func (e Expressions) IsZero() bool { return e.Number == 0 }
 // might match get 500.
 type Overrun struct {
 	Gateway string // "namespace/name"
-	Route   string // store.TargetKey
-	Rule    int    // Rule.Index
+	Route   string // a store.TargetKey
+	Rule    int    // a Rule.Index
 	Budget  string // for messages
 }

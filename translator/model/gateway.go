@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Gateway is a Gateway of ours with the decisions about each listener.
+// Gateway is a Gateway that Penstock configures, with the decisions about each listener.
 type Gateway struct {
 	Ref       report.Ref
 	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has addresses
@@ -18,7 +18,7 @@ type Gateway struct {
 	// Fleet configures its proxies. It is nil if the Gateway is not accepted: running proxies stay
 	// as they are.
 	Fleet *v1alpha1.EnvoyFleetSpec
-	// Certificate is the SecretName of the client certificate for backends; "" for none.
+	// Certificate is the SecretName of the client certificate for backends, or "".
 	Certificate string
 	Conditions  []report.Condition
 	Findings    []report.Finding
@@ -27,9 +27,9 @@ type Gateway struct {
 // ParentGateway is a Gateway as other clusters reach it.
 type ParentGateway struct {
 	Ref       report.Ref
-	Addresses []string     // that it binds
+	Addresses []string
 	Ports     []ParentPort // HTTPS first
-	// PeerPort is the port of its peer listener; 0 for none.
+	// PeerPort is the port of its peer listener, or 0.
 	PeerPort uint16
 }
 
@@ -51,24 +51,24 @@ type ListenerSet struct {
 type Listener struct {
 	Owner       report.Ref // the Gateway or ListenerSet
 	Name        string     // unique in its owner
-	Key         string     // ListenerKey: unique in the Gateway
+	Key         string     // a ListenerKey, unique in the Gateway
 	Port        uint16
 	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have conditions but no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
-	// ChainName, StreamName or DatagramName; "" if it takes no traffic
+	// Chain is a ChainName, StreamName or DatagramName, or "" if the listener takes no traffic.
 	Chain          string
-	Secrets        []string // SecretName of each certificate, in order
+	Secrets        []string // the SecretName of each certificate, in order
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
 	SupportedKinds []report.Ref // Group and Kind only
 	Conditions     []report.Condition
 }
 
-// ClientValidation configures how an HTTPS listener verifies clients; nil: no certificate is
-// requested.
+// ClientValidation configures how an HTTPS listener verifies clients. If it is nil, Envoy requests
+// no certificate.
 type ClientValidation struct {
-	Trust    string // GatewayTrust
+	Trust    string // a GatewayTrust
 	Optional bool   // a missing or invalid certificate passes
 }
 
@@ -88,15 +88,15 @@ func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol ==
 type AllowedRoutes struct {
 	Kinds    []report.Ref // Group and Kind only
 	From     string       // All, Same, Selector or None
-	Selector string       // labels.Selector as text
+	Selector string       // a labels.Selector as text
 }
 
-// Port is a socket that Envoy binds, for all listeners of a Gateway on a TCP port, or the listener
-// on a UDP port.
+// Port is a socket that Envoy binds, for all listeners of a Gateway on a TCP port, or for the
+// listener on a UDP port.
 type Port struct {
-	Gateway   string // "namespace/name"
+	Gateway   string
 	Number    uint16
-	Datagrams ClusterID // of a UDP port; zero for TCP
+	Datagrams ClusterID // zero for TCP
 	Addresses []string
 	Edge      Edge
 	Chains    []Chain  // sorted by name
@@ -119,11 +119,11 @@ type Edge struct {
 }
 
 // UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes. Envoy's heap limit
-// is nine tenths of the memory. Uploads may fill half of the heap; the other half is for the copies
-// of bodies that scripts and pickers need, and for everything else.
+// is nine tenths of the memory. Uploads may fill half of the heap; the other half is for copies of
+// bodies that scripts and pickers need, and for everything else.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
-// DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets one.
+// DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets a limit.
 const DefaultMemory = 1 << 30
 
 // DefaultRequestTimeout is the default of Edge.RequestTimeout, and applies to hops.
@@ -132,10 +132,10 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream forwards connections or datagrams: a filter chain of a TCP listener or of one server name
-// of a TLS listener, or a UDP listener.
+// Stream forwards connections or datagrams. It is a filter chain of a TCP listener or of one server
+// name of a TLS listener, or a UDP listener.
 type Stream struct {
-	Name       string // StreamName or DatagramName
+	Name       string // a StreamName or DatagramName
 	TLS        bool   // matched by server name
 	ServerName string // "" for any
 	Secrets    []string
@@ -147,7 +147,7 @@ type Stream struct {
 
 // Chain is a filter chain and its route configuration.
 type Chain struct {
-	Name       string // ChainName
+	Name       string // a ChainName
 	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
@@ -159,15 +159,15 @@ type Chain struct {
 
 // Place is a route's attachment to one listener.
 type Place struct {
-	Gateway  string // "namespace/name"
-	Listener string // ListenerKey
-	// Listener.Chain; "" for a listener without traffic
+	Gateway  string
+	Listener string // a ListenerKey
+	// Chain is Listener.Chain, or "" for a listener without traffic.
 	Chain        string
-	Stream       bool // Listener.Stream
-	Passthrough  bool // the TLS is not terminated
+	Stream       bool // as in Listener
+	Passthrough  bool
 	ListenerHost string
 	Narrow       bool // virtual hosts of narrower hostnames do not repeat the route
-	// sorted intersection of the listener's and the route's hostnames
+	// Hosts is the sorted intersection of the listener's and the route's hostnames.
 	Hosts []string
 }
 
@@ -175,15 +175,16 @@ type Place struct {
 // routes.
 type Candidate struct {
 	Route report.Ref
-	// Unix seconds, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
+	// Created is in Unix seconds, 0 from files. Older routes win ties (Gateway API, HTTPRouteRule).
 	Created int64
-	// Hostnames in lower case, sorted; "*" if it has none. They order routes that meet at one host.
+	// Hostnames are in lower case, sorted; "*" if the route has none. They order routes that meet
+	// at one host.
 	Hostnames []string
 	Parents   []CandidateParent
 	Findings  []report.Finding
 }
 
-// CandidateParent is a parentRef to a Gateway of ours.
+// CandidateParent is a parentRef to a Gateway that Penstock configures.
 type CandidateParent struct {
 	Field       string // JSON path
 	Ref         report.ParentRef
@@ -195,8 +196,8 @@ type CandidateParent struct {
 // namespace's routes exceed a budget on the chain.
 type Loss struct {
 	Route    report.Ref
-	Gateway  string // "namespace/name"
-	Listener string // ListenerKey; "" for all of Chain
+	Gateway  string
+	Listener string // a ListenerKey; "" for all of Chain
 	Chain    string // if Over is set
 	Host     string // "" for the whole listener
 	Winner   report.Ref
@@ -208,8 +209,8 @@ type Loss struct {
 // Attachment is a route with all decisions about it.
 type Attachment struct {
 	Route     report.Ref
-	Created   int64    // Candidate.Created
-	Hostnames []string // Candidate.Hostnames
+	Created   int64    // as in Candidate
+	Hostnames []string // as in Candidate
 	Places    []Place
 	Rules     []Rule
 	Parents   []report.Parent
@@ -223,7 +224,7 @@ type Attachment struct {
 
 // Rule is one rule of a route: alternative matches with one action.
 type Rule struct {
-	Name    string  // "" if it has no name
+	Name    string
 	Index   int     // position, for messages; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
@@ -237,7 +238,7 @@ type VirtualHost struct {
 	Gateway string
 	Chain   string
 	Host    string // "*", "example.com" or "*.example.com"
-	// Listener is the model.ListenerKey of the listener that has the host.
+	// Listener is the ListenerKey of the listener that has the host.
 	Listener string
 	Routes   []Route
 	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
@@ -250,13 +251,13 @@ type VirtualHost struct {
 
 // Route is one match of a rule in a virtual host.
 type Route struct {
-	Name     string // RouteName: unique in its virtual host
+	Name     string // a RouteName, unique in its virtual host
 	Owner    report.Ref
 	Rule     int // position, for explanations
 	RuleName string
 	Match    Match
 	Action   *Action
-	// Gates are the AccessPolicies that must let a request in ("namespace/name"), the outermost
+	// Gates are the AccessPolicies ("namespace/name") that must let a request in, the outermost
 	// first.
 	Gates []string
 	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).

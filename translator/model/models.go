@@ -5,13 +5,13 @@ package model
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
 	Other *ModelRule           // for any other name; nil: the model stays
-	// Objectives maps names to priorities: a higher priority goes first, 0 is normal.
+	// Objectives maps names to priorities. A higher priority goes first; 0 is normal.
 	Objectives map[string]int32
 }
 
 // ModelRule applies to the requests for a model.
 type ModelRule struct {
-	Criticality string        // v1alpha1.Criticality; "": as for the pool
+	Criticality string        // a v1alpha1.Criticality; "": as for the pool
 	Targets     []ModelTarget // one of them replaces the model; none: the model stays
 }
 

@@ -12,12 +12,12 @@ import (
 // PeerListener is a Gateway's listener for members of the cluster set.
 type PeerListener struct {
 	Port
-	Cluster string // this cluster
+	Cluster string
 }
 
 // PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
-	Host     string // PeerAuthority
+	Host     string // a PeerAuthority
 	Members  []string
 	Backends []WeightedBackend
 	Owners   []report.Ref
@@ -26,12 +26,12 @@ type PeerHost struct {
 // PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
-// maxHost limits the length of a host name (RFC 1035, 2.3.4).
+// maxHost is from RFC 1035, 2.3.4.
 const maxHost = 253
 
 // PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique: neither namespaces nor clusters have a dot.
-// If it is too long, a hash replaces the end of the pool's name.
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique, because neither namespaces nor clusters
+// have a dot. If it is too long, a hash replaces the end of the pool's name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -41,8 +41,8 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It is not the control plane's ID: a
-// proxy's key cannot act for the cluster.
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's ID,
+// so a proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
 // PeerChain names a peer listener's filter chain and route configuration.
@@ -56,7 +56,8 @@ const (
 	MembersTrust = "trust/members"
 )
 
-// MemberTrust returns the SDS name of a member's CA certificates, which verify its Gateways.
+// MemberTrust returns the SDS name of a member's CA certificates, which verify the member's
+// Gateways.
 func MemberTrust(member string) string { return memberTrust + member }
 
 // ParseMemberTrust returns the member of a MemberTrust.

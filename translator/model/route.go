@@ -9,31 +9,33 @@ import (
 // PathKind selects how a path is compared.
 type PathKind string
 
-// Kinds by descending rank. The specification leaves the rank of regular expressions open: after
-// prefixes, any rule for "/" would hide them.
+// The kinds are in descending rank. The specification leaves the rank of regular expressions open:
+// after prefixes, any rule for "/" would hide them.
 const (
 	PathExact PathKind = "Exact"
 	PathRegex PathKind = "RegularExpression" // matches the whole path
-	// element-wise: /a matches /a and /a/b, not /ab. Only the path "/" ends with '/'.
+	// PathPrefix compares by elements: /a matches /a and /a/b, not /ab. Only the path "/" ends with
+	// '/'.
 	PathPrefix PathKind = "PathPrefix"
 )
 
-// PathBeginning matches paths that begin with a text, for an Overrun: the text before the first
-// operator of its regular expression. It has the expression's rank.
+// PathBeginning is for an Overrun. It matches paths that begin with the text before the first
+// operator of the regular expression, and has the expression's rank.
 const PathBeginning PathKind = "RegularExpression, its beginning alone"
 
-// Match is one HTTPRouteMatch or GRPCRouteMatch; all parts must hold.
+// Match is an HTTPRouteMatch or GRPCRouteMatch; all parts must hold.
 type Match struct {
 	PathKind PathKind
 	Path     string
-	Method   string // of HTTP; "" any
-	// lower-case names in order; the first of equal names counts (specification)
+	Method   string // "" for any
+	// Headers and Query have lower-case names in order. Of equal names, the first counts
+	// (specification).
 	Headers []ValueMatch
 	Query   []ValueMatch
 	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path has the same names
 }
 
-// GRPCMethod is a GRPCMethodMatch: the lengths of the two texts order the matches of GRPCRoutes.
+// GRPCMethod is a GRPCMethodMatch. The lengths of the two texts order the matches of GRPCRoutes.
 type GRPCMethod struct{ Service, Method string }
 
 // ValueMatch matches a header or query parameter.
@@ -42,7 +44,7 @@ type ValueMatch struct {
 	Regex   bool
 	Present bool // of an Overrun: any value
 	Value   string
-	Written string // the user's text, if Value is its form on the wire; else ""
+	Written string // the user's text, if Value is its form on the wire
 }
 
 // Action has exactly one of Redirect, Direct and Forward.
@@ -84,18 +86,18 @@ type Redirect struct {
 // Direct answers without a backend.
 type Direct struct {
 	Status uint32
-	Body   string // for the caller; may be empty
+	Body   string // for the client
 }
 
 // Forward sends the request to one of several backends.
 type Forward struct {
 	Backends []WeightedBackend
-	// Rule holds the whole rule's backends if Backends are only a share of them; else nil.
+	// Rule holds the whole rule's backends if Backends are only a share of them.
 	Rule           []WeightedBackend
 	RewriteHost    string
 	RewritePath    PathChange
 	Timeout        *time.Duration // nil: the default for the backends' kind; 0: no timeout
-	BackendTimeout *time.Duration // one attempt
+	BackendTimeout *time.Duration // for one attempt
 	Retry          *Retry
 	Mirrors        []Mirror
 	Session        *Session
@@ -105,14 +107,15 @@ type Forward struct {
 type Retry struct {
 	Attempts uint32
 	Codes    []uint32
-	Backoff  time.Duration // 0: our default
+	Backoff  time.Duration
 }
 
 // HopOrder is how Envoy tries the hops to an import's exporting clusters.
 type HopOrder struct {
-	// Priorities is the number of priorities, Largest the number of hops in the largest one.
+	// Priorities is the number of priorities. Largest is the number of hops in the largest
+	// priority.
 	Priorities, Largest uint32
-	// InOrder gives each hop its own priority, hops to spill targets included.
+	// InOrder gives each hop its own priority, including hops to spill targets.
 	InOrder bool
 }
 
@@ -127,20 +130,20 @@ type RetryOn struct {
 // WeightedBackend is a share of a rule's requests.
 type WeightedBackend struct {
 	Cluster ClusterID   // zero answers 500: an unresolved backend keeps its share (specification)
-	Backend string      // store.TargetKey, for explanations
+	Backend string      // a store.TargetKey, for explanations
 	Weight  uint32      // exact; a rule's sum is at most 2^32-1
-	Picker  *PickerCall // nil: a Service
+	Picker  *PickerCall // nil for a Service
 	Hops    bool        // FallbackHops: 429 and 503 move a request to the next hop; Picker is nil
-	// Members are the targets of the hops in a cluster with FallbackMembers; Picker is nil unless
-	// it selects hops. Spills is the number of hops to spill targets.
+	// Members are the targets of the hops in a cluster with FallbackMembers. Picker is then nil
+	// unless it selects hops. Spills is the number of hops to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
 	Order   HopOrder // of Members
 	RetryOn RetryOn
 	// External is set if Envoy asks an external picker, here or behind the first hop.
 	External bool
-	// MaxGateways limits how many gateways a request may have passed through; 0 unless Cluster has
-	// gateways (ParentMode).
+	// MaxGateways limits how many gateways a request may have passed through. It is 0 unless
+	// Cluster has gateways (ParentMode).
 	MaxGateways uint32
 	// Peer replaces the client's authority at peer listeners.
 	Peer string
@@ -150,8 +153,8 @@ type WeightedBackend struct {
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
-	RewriteHost     string      // "": Forward.RewriteHost
-	Own             *OwnFilters // nil: none
+	RewriteHost     string // "": Forward.RewriteHost
+	Own             *OwnFilters
 }
 
 // Imported reports whether the backend is an import or an exporting cluster of one.
@@ -161,9 +164,9 @@ func (w *WeightedBackend) Imported() bool { return !w.Hop.IsZero() || len(w.Memb
 type BodyMode string
 
 // None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external pickers.
-// Whole is for external pickers that do not send bodies back, which FULL_DUPLEX_STREAMED requires.
-// They receive the headers and the body in one piece, within their message limit (4 MiB by
-// default), and answer both.
+// Whole is for external pickers that do not send bodies back, which Duplex requires. They receive
+// the headers and the body in one piece, within their message limit (4 MiB by default), and answer
+// both.
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
@@ -191,7 +194,7 @@ func ProtocolNames() PickerNames {
 type Subset struct {
 	// Selector is a label selector as text, for our picker (x-penstock-subset).
 	Selector string
-	// Addresses are the endpoints that match now, sorted, for external pickers; nil for our picker.
+	// Addresses are the endpoints that match now, sorted, for external pickers.
 	Addresses []string
 	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
 	// Such a hop serves no request of the subset.
@@ -207,7 +210,7 @@ type PickerCall struct {
 	// Pool is the pool's name at our picker. A pool with an external picker has it, too: our picker
 	// relays the requests whose bodies no picker receives (envoy's bodyless).
 	Pool objectid.Target
-	// RemotePool is the pool's name at another cluster's picker; "" is not sent.
+	// RemotePool is the pool's name at another cluster's picker, or "".
 	RemotePool string
 	Body       BodyMode
 	// Served makes Envoy send the picker the response headers, and the endpoint that served
