@@ -53,10 +53,9 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers logs the results of requests to exporting clusters that have no lease. At an edge,
-// metadata (memberKey) marks them. The hops' listener logs every request without a lease, because
-// hops lead to little else, and Envoy has no filter by cluster. The stream is separate, so its
-// entries never displace leases.
+// toMembers logs requests to exporting clusters without a lease. At an edge, metadata (memberKey)
+// marks them. At the hops it logs every request without a lease, because hops lead to little else.
+// A separate stream keeps these entries from displacing leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -81,8 +80,8 @@ const (
 	usageInterval = time.Second
 )
 
-// toUsage logs requests that a gate decided: the gate's answer names the caller, or the gate denied
-// the request. The stream is separate, so that its entries never displace leases.
+// toUsage logs requests that a gate decided: an answer that names the caller, or a denial. A
+// separate stream keeps these entries from displacing leases.
 func (b *builder) toUsage() *accesslogv3.AccessLog {
 	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
@@ -121,29 +120,25 @@ func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.Common
 }
 
 // firstBody is the time from the request's last byte to the first byte of the response's body.
-// Envoy's own time to the first byte ends with the headers, which servers send before they read the
-// prompt.
+// Envoy's own metric ends with the headers, which servers send before they read the prompt.
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
 }}
 
 const grpcStatus = "grpc-status"
 
-// loggedOfMembers are response headers: the mark of a declined request, and the request's ID at the
-// member's gateway.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
 }
 
-// Keys of the dynamic metadata "penstock".
 const (
 	leaseKey = "lease" // of our picker
-	// objectid.Target of an exporting cluster, for an edge's access log: an entry has the Envoy
-	// cluster only if a host was found
+	// memberKey has an exporting cluster's objectid.Target, for an edge's access log: an entry has
+	// the Envoy cluster only if Envoy found a host.
 	memberKey = "member"
-	// objectid.Target of the pool; our picker sends it with a lease
+	// poolKey has the pool's objectid.Target; our picker sends it with a lease.
 	poolKey = "pool"
 )
 
@@ -168,7 +163,7 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *access
 	}}
 }
 
-// pathWithoutQuery is the path in logs and spans: the query may contain a client's key.
+// The query may contain a client's key.
 const pathWithoutQuery = "%PATH(NQ)%"
 
 var logLine = map[string]string{

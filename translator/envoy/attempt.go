@@ -7,7 +7,7 @@ import (
 )
 
 // numbered adds the number of the attempt to each request to an exporting cluster. A cluster's
-// filters replace the router's (failed.go). The request meets these behind its hop.
+// filters replace the router's filters (failed.go), which the request meets behind its hop.
 func (b *builder) numbered() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter("attempt", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{

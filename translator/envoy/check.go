@@ -38,7 +38,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 }
 
 // checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
-// each message's own validation and our rules, inside nested Any messages, too.
+// each message's own validation and Penstock's rules, also inside nested Any messages.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -48,8 +48,6 @@ func checkMessage(msg proto.Message) error {
 	return walk(msg.ProtoReflect(), checkOne)
 }
 
-// walk calls visit with a message and all messages in it until there is an error. visit must decode
-// Any.
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {

@@ -9,15 +9,13 @@ import (
 
 // Config configures all gateways. A change affects listeners, and so ends streams.
 type Config struct {
-	// AccessLog is the file with a JSON line for each request, "/dev/stdout" for Envoy's output; ""
-	// for none.
+	// AccessLog is the file with a JSON line for each request, or "". "/dev/stdout" is Envoy's
+	// output.
 	AccessLog string
-	// OwnPorts makes listeners bind their ports exclusively. Envoy's workers need shared ports
-	// (SO_REUSEPORT), but between two Envoys on one machine the kernel would distribute
-	// connections.
+	// OwnPorts makes listeners bind their ports exclusively. Envoy's workers share ports
+	// (SO_REUSEPORT), but the kernel would also share them between two Envoys on one machine.
 	OwnPorts bool
-	// Tracing is nil if Envoy sends no spans.
-	Tracing *Tracing
+	Tracing  *Tracing
 }
 
 // Tracing sends spans to model.Collector by OTLP over gRPC.
@@ -26,7 +24,6 @@ type Tracing struct {
 	ServiceName     string  // "" means "penstock"
 }
 
-// Limits and times. They are no settings, because each has a reason.
 const (
 	// maxBody is the largest request body, in bytes, that a picker or the scan for the model reads
 	// (413 above), or that a retry may repeat. Prompts with images have megabytes.
@@ -36,28 +33,28 @@ const (
 	streamIdle = time.Hour
 	// headersTimeout ends a connection with incomplete headers.
 	headersTimeout = 30 * time.Second
-	// silentPicker replaces streamIdle on routes that have an external picker and no timeout:
-	// nothing else ends a call to a silent picker in FULL_DUPLEX_STREAMED.
+	// silentPicker replaces streamIdle on routes with an external picker and no timeout: nothing
+	// else ends a call to a silent picker in FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
 	// connectionBuffer limits a connection's memory in each direction, in bytes. Envoy's default of
 	// 1 MiB is too much for tens of thousands of connections.
 	connectionBuffer = 32 << 10
 	// connectTimeout covers TCP and TLS, possibly to another continent.
 	connectTimeout = time.Second
-	// how many endpoints a forwarded TCP connection may try
+	// connectAttempts limits the endpoints that a forwarded TCP connection tries.
 	connectAttempts = 3
-	// datagramIdle ends a client's session without datagrams: Envoy's default.
+	// datagramIdle, Envoy's default, ends a client's session without datagrams.
 	datagramIdle = time.Minute
 	// maxDatagram is in bytes. By default, Envoy drops datagrams above 1,500.
 	maxDatagram = 65535
 	// maxSessions limits the sessions of one UDP listener. Each uses an open file and a port, and a
-	// datagram with any source address starts one. Envoy 1.40's udp_proxy crashes without a free
-	// file (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
+	// datagram with any source address starts one. Without a free file, Envoy 1.40's udp_proxy
+	// crashes (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
 	maxSessions = 2048
-	// short, because the client's request waits for the connection
+	// The client's request waits for this connection.
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does (uvicorn: 5
-	// seconds): a request that crosses its FIN is lost.
+	// seconds): a request that crosses the server's FIN is lost.
 	upstreamIdle = 4 * time.Second
 	// Envoy pings connections to our picker every pickerPing, and at a pick if the connection was
 	// silent for silentBefore. The answer is due within silentPing. The sum of the three, with
@@ -65,18 +62,18 @@ const (
 	pickerPing   = 750 * time.Millisecond
 	silentBefore = 10 * time.Millisecond
 	silentPing   = 750 * time.Millisecond
-	// messageTimeout limits each answer of a picker; Envoy's default of 200 ms is shorter than a
+	// messageTimeout limits each answer of a picker. Envoy's default of 200 ms is shorter than a
 	// connection retry. A picker that queues may extend it to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
-	// then the request gets 503
+	// After authTimeout the request gets 503.
 	authTimeout = 5 * time.Second
 	// feedbackInterval is how long an access log entry waits for further entries. It must leave
 	// most of picker.Config.EndWait for the path to another process.
 	feedbackInterval = 5 * time.Millisecond
 	// renewalInterval is the interval of reports to the picker about a request in flight. After 4.3
-	// s without a report the request no longer counts (picker, leaseTimeout). Two reports fit into
-	// that time: a process may end between receiving one and passing it on.
+	// s without a report the request no longer counts (leaseTimeout). Two reports fit into that
+	// time: a process may end between receiving a report and passing it on.
 	renewalInterval = 2 * time.Second
 )
 

@@ -30,7 +30,7 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 	return b.any(p)
 }
 
-// origin matches an Origin header. A wildcard matches any number of labels (HTTPCORSFilter).
+// A wildcard matches any number of labels (HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
 		return byRegex(".+")
@@ -40,7 +40,7 @@ func origin(o string) *matcherv3.StringMatcher {
 		return exact(o)
 	}
 	host := `[^/:]+`
-	if !strings.HasPrefix(after, ".") { // any host, including IPv6 addresses
+	if !strings.HasPrefix(after, ".") {
 		host = `([^/:]+|\[[0-9a-f:.]+\])`
 	}
 	return byRegex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after))

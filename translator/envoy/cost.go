@@ -19,13 +19,13 @@ import (
 
 // Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
-	Hosts        uint32 // virtual hosts
+	Hosts        uint32
 	Routes       uint32 // of Envoy; one or more for each match
 	Conditions   uint32 // on headers, query parameters and cookies
 	Changes      uint32 // of headers
 	Answers      uint32 // routes with a direct response
-	Forwards     uint32 // routes that forward requests
-	Backends     uint32 // of forwarding routes
+	Forwards     uint32
+	Backends     uint32
 	Mirrors      uint32
 	Calls        uint32 // to pickers
 	Filters      uint32 // that a route fills in, such as external authorization
@@ -34,7 +34,7 @@ type Cost struct {
 	Bytes        uint32 // of the encoded routes
 }
 
-// costs are the parts of a Cost, with Envoy 1.40's time for each (docs/envoy.md, "Delivery").
+// costs has Envoy 1.40's time for each part (docs/envoy.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration
@@ -104,7 +104,7 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// plainer is how many instructions of our expressions take as long as one of a user's expression.
+// Five instructions of Penstock's expressions take as long as one of a user's expression.
 const plainer = 5
 
 func routeCost(r *routev3.Route) Cost {
@@ -116,7 +116,7 @@ func routeCost(r *routev3.Route) Cost {
 			c.Extensions++
 			inner, err := m.UnmarshalNew()
 			if err != nil {
-				return err // building the virtual host reports it
+				return err
 			}
 			return walk(inner.ProtoReflect(), count)
 		case *routev3.Route:

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints encodes a cluster's assignment. Even an empty one ends the cluster's warming.
+// Endpoints encodes a cluster's assignment. Even an empty assignment ends the cluster's warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
@@ -51,8 +51,7 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 
 const podSize = 64
 
-// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. Pods are encoded directly:
-// as messages, tens of thousands would load the garbage collector.
+// Pods are encoded directly: as messages, tens of thousands would load the garbage collector.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte
@@ -103,8 +102,8 @@ var podMetadata = func() []byte {
 	return body
 }()
 
-// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy. A cluster that a
-// BackendTLSPolicy without a valid CA certificate has closed gets none.
+// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy. It adds none to a
+// cluster that a BackendTLSPolicy without a valid CA certificate has closed.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
@@ -178,7 +177,7 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 
 const maxDraining = 1024
 
-// AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of such a
+// AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of a
 // session goes to another endpoint, and pending answers still arrive. drains reports whether an
 // endpoint begins to drain now. A cluster without other endpoints keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {

@@ -20,12 +20,11 @@ import (
 // HTTP/2 this would end other clients' streams.
 const hopRequests = 100
 
-// hopHeader selects a hop's virtual host. Its value is the ID of the endpoint that Envoy chose:
+// hopHeader selects a hop's virtual host. Its value is the ID of the endpoint that Envoy chose, so
 // clients, pickers and retries cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// hopFilters are the filters that hops need. Each other one would cost some microseconds for each
-// request.
+// Each filter costs some microseconds for each request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
 // HopListener encodes the internal listener of all hops of a Gateway: HTTP/1.1, and HTTP/2 from a
@@ -82,8 +81,8 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	return host, nil
 }
 
-// HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
-// A missing hop answers 503, like a full hop.
+// HopRoutes encodes the route configuration of all hops of a Gateway. A missing hop answers 503,
+// like a full hop.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

@@ -19,7 +19,7 @@ import (
 )
 
 // Listener encodes a TCP port of a Gateway. A changed field of the listener itself ends every
-// stream of the port, so no field depends on routes; chains change one by one.
+// stream of the port, so no field depends on routes. Chains change one by one.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || len(p.Chains)+len(p.Streams) == 0 {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
@@ -75,7 +75,7 @@ func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.
 	}
 }
 
-// chain returns a named filter chain, which Envoy drains alone if only it changes.
+// Envoy drains a named filter chain alone if only this chain changes.
 func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
 		Name: c.Name, Filters: b.only("hcm", b.edge(cfg, p, c)),
@@ -99,7 +99,7 @@ func byName(server string) *listenerv3.FilterChainMatch {
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			// only gateways and hops read these marks
+			// Only gateways and hops read these marks.
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)

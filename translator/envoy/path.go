@@ -12,9 +12,9 @@ var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`
 // EscapesSlash reports whether a path has an escaped slash or backslash.
 func EscapesSlash(path string) bool { return slashes.Replace(path) != path }
 
-// NormalizePath returns a path, without its query, as Envoy matches it: normalize_path (Chromium's
-// URL canonicalizer), then merge_slashes. The result is false for a path that Envoy answers with
-// 400. Escaped slashes stay.
+// NormalizePath returns a path without its query as Envoy matches it: after normalize_path
+// (Chromium's URL canonicalizer) and merge_slashes. It returns false for a path to which Envoy
+// answers 400. Escaped slashes stay.
 func NormalizePath(path string) (string, bool) {
 	path = withoutParameters(path)
 	if path == "" || path[0] != '/' && path[0] != '\\' {

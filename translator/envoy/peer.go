@@ -27,7 +27,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Headers between members.
 const (
 	// peerAuthority is the client's authority: between members, :authority names the pool.
 	peerAuthority = "penstock-peer-authority"
@@ -41,8 +40,8 @@ const (
 	// requests by sender (picker.SenderHeader). Pods receive neither this header nor the next
 	// three.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt:
-	// only in the last attempt does the cluster's picker queue the request (picker.OthersHeader).
+	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt.
+	// Only in the last attempt does the cluster's picker queue the request (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
 	// peerSession is the ID of the request's session (picker.SessionHeader).
@@ -60,15 +59,15 @@ const (
 //go:embed peer.lua
 var peerScript string
 
-// peerStrip removes headers that members must not send. Envoy's own change retries and timeouts.
+// Members must not send these headers. Envoy's own headers change retries and timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
 }, routingHeaders())
 
-// PeerListener encodes a Gateway's listener for members of the cluster set. It terminates mTLS with
-// their certificates; the virtual hosts of exported pools authorize requests. It does not depend on
-// members, exports or certificates.
+// PeerListener encodes a Gateway's listener for members of the cluster set. It terminates mTLS; the
+// virtual hosts of exported pools authorize requests. It does not depend on members, exports or
+// certificates.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
@@ -92,8 +91,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// membersAlone terminates TLS for members' Gateways. TLS sessions are not resumed, so each
-// connection is verified.
+// TLS sessions are not resumed, so each connection is verified.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
@@ -140,8 +138,7 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	return m
 }
 
-// peerFilters puts three filters before httpFilters: the border, the authorization of members, and
-// the client's authority. It removes the gates, because the importing cluster's gates have decided.
+// peerFilters removes the gates, because the importing cluster's gates have decided.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
@@ -158,7 +155,7 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return slices.Contains(not, f.Name) })...)
 }
 
-// begun are the flags of responses after which a pod may have started the request.
+// With these response flags, a pod may have started the request.
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
 func marks() []localClass {

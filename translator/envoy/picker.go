@@ -19,22 +19,23 @@ import (
 
 // Initial metadata of our picker's ext_proc streams.
 const (
-	metaPool   = "x-penstock-pool"   // objectid.Target
+	metaPool   = "x-penstock-pool"   // an objectid.Target
 	metaSpill  = "x-penstock-spill"  // model.HopID.Address values, comma-separated
 	metaLast   = "x-penstock-last"   // "true" on a hop, which spills no further
-	metaSubset = "x-penstock-subset" // Subset.Selector
-	// objectid.Target of each pool of the rule, comma-separated (addPool)
+	metaSubset = "x-penstock-subset" // a Subset.Selector
+	// metaPools has the objectid.Target of each pool of the rule, comma-separated (addPool).
 	metaPools   = "x-penstock-pools"
 	metaRetries = "x-penstock-retries" // least number of retries
-	// "true" if our picker may return any endpoint when the picker that it relays to returns none
+	// metaOpen is "true" if our picker may return any endpoint when the picker that it relays to
+	// returns none.
 	metaOpen   = "x-penstock-open"
 	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
 	metaUsage  = "x-penstock-usage"  // "exact" if streams must report their tokens
 	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, with metaPool
 )
 
-// maxPickerMessage limits an external picker's message, in bytes; by default Envoy holds any size.
-// A larger message makes the call fail. ext_proc's chunks of bodies have 64 KiB.
+// maxPickerMessage limits an external picker's message, in bytes; a larger message makes the call
+// fail. By default Envoy holds any size. ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
 // pickerOverride makes one weighted cluster call its picker. An override on the route would also
@@ -54,7 +55,7 @@ func (b *builder) pickerOverride(
 		cluster = model.OurPicker // it relays the headers as a request without a body
 	}
 	service := b.grpc(cluster)
-	service.RetryPolicy = b.callAgain() // Envoy only reads EnvoyGrpc's policy for xDS streams
+	service.RetryPolicy = b.callAgain() // Envoy reads EnvoyGrpc's policy only for xDS streams
 	if cluster.External() {
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
@@ -69,7 +70,7 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// in other cases, an ignored immediate response would become a 503
+	// In other cases, an ignored immediate response would become a 503.
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -81,7 +82,7 @@ func (b *builder) pickerOverride(
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		// the call stays open, and the request counts, until the response ends
+		// The call stays open, and the request counts, until the response ends.
 		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
@@ -96,13 +97,12 @@ func (b *builder) pickerOverride(
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, so it is in no listener's list.
+		// Envoy logs a warning for each use of this filter, so no listener's list has it.
 		config[filterTokenUsage] = b.fillAll(b.readsUsage(), b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
 }
 
-// readsUsage reads the tokens that responses report, for access logs.
 func (b *builder) readsUsage() *corev3.TypedExtensionConfig {
 	return b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
 		TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
@@ -154,9 +154,8 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// processingMode selects the parts of a request for the picker. Only external pickers get response
-// headers, with the endpoint that served (endpoint picker protocol); our picker reads the access
-// log.
+// Only external pickers get response headers, with the endpoint that served (endpoint picker
+// protocol). Our picker reads the access log.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -170,7 +169,7 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_BUFFERED
 	case model.BodyDuplex:
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
-		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy requires it with FULL_DUPLEX_STREAMED
+		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // required with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
 		// With BUFFERED, Envoy would hold the body until the picker answers the headers. These
 		// pickers answer them last.
@@ -181,10 +180,10 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
-	models bool   // the route is for the list of models
+	models bool
 	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
-	main   bool   // the route is for all requests that need no other one
-	exact  bool   // model.Route.ExactUsage
+	main   bool   // the route takes all requests that have no sibling route
+	exact  bool
 }
 
 var (
@@ -204,10 +203,10 @@ func waits(w model.WeightedBackend) bool {
 }
 
 // bodyRoutes returns a rule's main route, preceded by siblings for requests whose body pickers do
-// not receive. Only external pickers need siblings: our picker ends its call for a streamed body.
+// not receive. Our picker needs no siblings: it ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	// Needed even if no picker reads the body: a body that a retry cannot repeat gets 507.
+	// A body that a retry cannot repeat gets 507, even if no picker reads the body.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
 		return w.Picker != nil && w.Picker.Body == model.BodyWhole
@@ -243,7 +242,7 @@ type sibling struct {
 	headers []*routev3.HeaderMatcher
 }
 
-// bodyless returns these kinds (doc.go). A picker would learn nothing from a multipart body.
+// A picker would learn nothing from a multipart body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

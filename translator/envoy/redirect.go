@@ -16,7 +16,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect implements HTTPRequestRedirectFilter. The Location omits the scheme's default port.
+// The Location omits the scheme's default port (HTTPRequestRedirectFilter).
 func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
 	if !ok {
@@ -44,7 +44,7 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
 	default:
-		// Envoy keeps the port of the Host header unless the redirect sets one.
+		// Envoy keeps the port of the Host header unless the redirect sets a port.
 		ra.PortRedirect = port
 		put(&route.TypedPerFilterConfig, filterScripts, b.script(portCode))
 	}

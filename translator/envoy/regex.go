@@ -153,7 +153,7 @@ func Expressions(r *model.Route) (sum model.Expressions) {
 func programOf(m *matcherv3.RegexMatcher) uint32 {
 	size, err := ProgramSize(m.Regex)
 	if err != nil {
-		size = maxProgram // reported elsewhere: its rule is invalid
+		size = maxProgram // the rule is invalid, which is reported elsewhere
 	}
 	return uint32(size)
 }

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// safeRetries retries requests that no backend can have started.
+	// No backend can have started these requests.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// userRetries are the causes that HTTPRouteRetry names.
+	// HTTPRouteRetry names these causes.
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers state it in
 	// grpc-status.
@@ -23,11 +23,11 @@ const (
 	// resetRetries also retries if the connection to a server ended before its answer.
 	resetRetries = ",reset"
 
-	// markedRetries retries answers that have a mark: from a hop to an exporting cluster, a
-	// member's gateway, or our picker, which found the server of a 500 or 503 dead (failed.go).
+	// markedRetries retries answers with a mark: from a hop to an exporting cluster, a member's
+	// gateway, or our picker, which found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
-	// poolRetries applies unless our picker replaces it by the length of its list.
+	// Our picker replaces poolRetries by the length of its list.
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
@@ -44,9 +44,9 @@ const (
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy combines retries of requests that never started (always), for a picker's list and for
-// spilling (pools), and for a user's rule. The larger number applies. A picker receives the user's
-// number (metaRetries), because the picker's own number overrides this one.
+// retryPolicy combines the retries of requests that never started, of pools, and of a user's rule.
+// The largest number applies. A picker receives the user's number (metaRetries), because the
+// picker's own number overrides it.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
@@ -136,9 +136,8 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 	}
 }
 
-// memberRetries returns the number of retries for an import with several clusters. With several
-// hops in a priority, Envoy moves to the next priority after each attempt and returns later, so it
-// may try a hop of a smaller priority twice.
+// With several hops in a priority, Envoy moves to the next priority after each attempt and returns
+// later, so it may try a hop of a smaller priority twice.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {

@@ -41,8 +41,7 @@ const (
 	sessionCode  = "session"
 )
 
-// scripts returns a filter that does nothing until a route names a script. A changed script changes
-// the chain.
+// The filter does nothing until a route names a script. A changed script changes the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -58,8 +57,8 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// scanned matches requests whose body was read for the model's name; if inverted, all other
-// requests. Clients and pickers cannot write this metadata.
+// scanned matches requests whose body was read for the model's name. Clients and pickers cannot
+// write this metadata.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
@@ -71,12 +70,11 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// scanRoute returns the route before one that matches the model's name. It takes the same requests
-// regardless of their model, reads the model, and makes Envoy choose the route again: only bodies
-// of these requests are held. It is nil for other routes, and for gRPC, whose bodies are not read.
-// It answers 404 without a direct response, which would ignore the buffer limit.
-//
-// A route with a gate by models gets it, too. On its host all scans are strict.
+// scanRoute returns the route before one that matches the model's name, or nil. It takes the same
+// requests regardless of their model, reads the model, and makes Envoy choose the route again:
+// Envoy holds only these requests' bodies. It answers 404 without a direct response, which would
+// ignore the buffer limit. A route with a gate by models gets it, too; on its host all scans are
+// strict.
 func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {

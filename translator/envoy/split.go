@@ -23,8 +23,7 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// mixed reports whether a rule has an import with several exporting clusters and another backend:
-// these need different retries.
+// An import with several exporting clusters needs other retries than another backend of the rule.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {

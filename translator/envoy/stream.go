@@ -14,7 +14,7 @@ import (
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
 		StatPrefix: "stream",
-		// A cluster that does not exist: Envoy closes the connection.
+		// The cluster does not exist, so Envoy closes the connection.
 		ClusterSpecifier:   &tcpv3.TcpProxy_Cluster{Cluster: unresolved},
 		IdleTimeout:        seconds(streamIdle),
 		MaxConnectAttempts: u32(connectAttempts),
@@ -30,7 +30,7 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		// no ALPN: the backend's protocol is unknown
+		// The backend's protocol is unknown, so there is no ALPN.
 		fc.TransportSocket = b.terminate(s.Secrets, nil)
 	}
 	return fc

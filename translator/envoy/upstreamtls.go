@@ -19,11 +19,9 @@ import (
 // cluster's pods do.
 const hopKey = "hop"
 
-// cleartextKey marks addresses without TLS.
 const cleartextKey = "cleartext"
 
-// systemRoots is the path of CAs in Debian, Alpine and Envoy's images. Envoy 1.40 lacks
-// system_root_certs.
+// Debian, Alpine and Envoy's images have CAs at this path. Envoy 1.40 lacks system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
@@ -39,7 +37,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// Envoy's default maximum for clients is 1.2, and Penstock's pickers speak 1.3
+	// Envoy's default maximum for clients is TLS 1.2, and Penstock's pickers speak 1.3.
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}

@@ -17,9 +17,8 @@ import (
 )
 
 // framing are the headers that delimit a body. An external picker may change a body's length, or
-// only one of the headers. Then a server would read the rest of the body as the next request, and a
-// client as the next response. So both headers are removed after the pick, and Envoy writes its
-// own.
+// only one of the headers. Then a server would read the rest of the body as the next request. So
+// both headers are removed after the pick, and Envoy writes its own.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {
@@ -58,11 +57,11 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			})
 		}
 		if b.hops && !further {
-			// only hops write it
+			// Only hops write it.
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost)
 		}
 		if b.hops && w.Peer == "" && !further {
-			// only hops and members' gateways mark answers
+			// Only hops and members' gateways mark answers.
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark)
 		}
 		if w.Picker != nil && !further {
