@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Candidate resolves a route's parentRefs. key is in store.ByRoute; the result is nil if the route
-// does not exist. gateways returns a decided Gateway of ours; false for others.
+// Candidate resolves a route's parentRefs. key is in store.ByRoute. gateways returns a Gateway that
+// Penstock configures. The result is nil if the route does not exist.
 func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool),
 	key string) *model.Candidate {
 	rt, ok := findRoute(r, key)
@@ -124,8 +124,6 @@ func (p *parentFinder) missing(kind store.Kind, key string) string {
 
 const fixMissing = "create it, or name one that exists"
 
-// places returns a route's attachments to a parent's listeners, or a condition with the reason
-// closest to acceptance.
 func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place,
 	notAccepted *report.Condition) {
 	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}

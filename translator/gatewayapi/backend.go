@@ -32,7 +32,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		// without a grant, nothing about the object is disclosed
+		// Without a grant, the error discloses nothing about the object.
 		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
 			b.out.Backends = append(b.out.Backends, s.backend)
 			b.ambiguous(ref, at)
@@ -60,7 +60,6 @@ func (b *ruleBuilder) fail(res Resolution, field string) {
 	b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
 }
 
-// speakHTTP2 is the fix for a pool or an import whose servers take no gRPC.
 const speakHTTP2 = "set appProtocol: kubernetes.io/h2c on it if its servers speak that"
 
 func takesGRPC(t Target) bool { return t.Protocol == model.H2C }
@@ -136,16 +135,15 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	}
 }
 
-// isPool reports whether a reference is to a pool or an import. Older routes use the imports' group
-// for pools.
+// isPool accepts the imports' group for pools, which older routes use.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve checks the kind, then the grant, then the object: without a grant, it discloses nothing
-// about the object.
+// resolve checks the kind, then the grant, then the object: without a grant, the error discloses
+// nothing about the object.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
@@ -200,8 +198,8 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// poolMeant suggests the pool with the name of a Service: a backendRef without group and kind is a
-// Service. Without a grant it suggests nothing.
+// poolMeant suggests the pool with the name of a Service, because a backendRef without group and
+// kind is a Service. Without a grant it suggests nothing.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// BackendTLS is a BackendTLSPolicy's effect on connections to a backend; nil without a policy.
+// BackendTLS is a BackendTLSPolicy's effect on connections to a backend. It is nil without a
+// policy.
 type BackendTLS struct {
 	Policy report.Ref
 	TLS    *model.UpstreamTLS // nil without a valid CA certificate: connections must fail
@@ -32,7 +33,7 @@ func (b *BackendTLS) Secure(c *model.Cluster) {
 // get 503 and are not sent in cleartext.
 func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
-// BackendPolicy returns the policy in force for a cluster's object; nil without one.
+// BackendPolicy returns the policy in force for a cluster's object, or nil.
 func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	target, ok := policyTarget(id)
 	if !ok {
@@ -104,7 +105,7 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 }
 
 // PolicyFor returns the policy in force for a backend. The section is a Service's port name or an
-// import's exporting cluster; a policy for the section precedes a policy for the whole backend.
+// import's exporting cluster. A policy for the section precedes a policy for the whole backend.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -117,7 +118,7 @@ func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	return out
 }
 
-// PolicyTrust returns the CA bundle of a policy; false without one.
+// PolicyTrust returns the CA bundle of a policy.
 func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -171,7 +172,6 @@ func isImport(t report.Ref) bool {
 	return t.Group == store.InferencePoolImports.Group() && t.Kind == store.InferencePoolImports.Kind()
 }
 
-// unaliased turns NAME-CLUSTER into the import NAME with a section.
 func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, string) {
 	if !isImport(target) || section != "" {
 		return target, section

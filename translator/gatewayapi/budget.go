@@ -18,9 +18,9 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// defaultBudget limits the time of Envoy's main thread that one namespace's routes take for each
-// change of a route configuration. Without them a change takes 9 ms. With them it takes up to 8
-// times as long, because it may exceed the estimate by half.
+// defaultBudget is Envoy's time for one namespace's routes in each change of a route configuration.
+// Such routes make a change of 9 ms take up to 8 times as long, because a change may exceed the
+// estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
@@ -91,7 +91,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	return chains
 }
 
-// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways; nil if it has no
+// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways, or nil if it has no
 // hosts there.
 func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	charge := &Charge{Age: AgeOf(c), Chains: Neighbours(c)}
@@ -133,21 +133,20 @@ func costOf(a *model.Attachment) envoy.Cost {
 // Cut limits a namespace's routes on a chain.
 type Cut struct {
 	Budget time.Duration
-	// From is the oldest route that exceeds the budget together with all older routes; nil if no
-	// route does.
+	// From is the oldest route that exceeds the budget together with all older routes, or nil.
 	From *Age
-	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget;
-	// nil if all copies fit.
+	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget.
+	// It is nil if all copies fit.
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place: a route that exceeds the budget alone has none, nor
+// Takes reports whether a route has a place. A route that exceeds the budget alone has none; nor
 // has From or a newer route.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }
 
-// CutOf returns the Cut of routes with their costs; false if all routes have a place.
+// CutOf returns the Cut of routes with their costs, or false if all routes have a place.
 func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, bool) {
 	out := Cut{Budget: budget}
 	var sum time.Duration

@@ -56,8 +56,7 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0);
-// false without one.
+// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0).
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -74,8 +73,7 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads the CA certificates for an HTTPS listener's clients. If no certificate resolves,
-// the listener stays closed.
+// If no CA certificate resolves, the listener stays closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {

@@ -20,8 +20,8 @@ type DatagramShare struct {
 }
 
 // DatagramEndpoints divides each backend's weight among its endpoints. model.DropAddress gets the
-// share of backends without endpoints (UDPRouteRule, backendRefs: "Packet drops must respect
-// weight"). If no backend has endpoints, the result is empty, and everything is dropped.
+// share of backends without endpoints (UDPRouteRule: "Packet drops must respect weight"). If no
+// backend has endpoints, the result is empty, and Envoy drops everything.
 func DatagramEndpoints(shares []DatagramShare) []model.Endpoint {
 	parts := map[netip.AddrPort]*big.Rat{}
 	add := func(at netip.AddrPort, part *big.Rat) {

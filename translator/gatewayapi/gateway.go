@@ -17,8 +17,8 @@ import (
 
 const anyAddress = "0.0.0.0"
 
-// Gateway decides a Gateway ("namespace/name") and its listeners; nil if it does not exist or is
-// not ours (see NotOurs).
+// Gateway decides a Gateway ("namespace/name") and its listeners. It returns nil if the Gateway
+// does not exist or Penstock does not serve it (NotOurs).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// grpcRules reads a GRPCRoute's rules, which differ from an HTTPRoute's only in their matches.
+// A GRPCRoute's rules differ from an HTTPRoute's only in their matches.
 
 func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	if len(rules) == 0 { // a route without rules takes every gRPC request, and has no backend
@@ -95,7 +95,6 @@ func (b *ruleBuilder) grpcPattern(pattern, field string) string {
 	return "(?:" + pattern + ")"
 }
 
-// grpcNameForm is the schema's form of exact services and methods.
 var grpcNameForm = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 func (b *ruleBuilder) grpcName(name, field string) {

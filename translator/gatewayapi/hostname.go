@@ -10,7 +10,6 @@ import (
 // Hostnames are in lower case: "example.com", "*.example.com" (one or more labels before the
 // suffix) and "*" (every host; also for an empty hostname).
 
-// covers reports whether pattern matches every host that host matches.
 func covers(pattern, host string) bool {
 	if pattern == "*" || pattern == host {
 		return true
@@ -29,7 +28,7 @@ func intersect(a, b string) (string, bool) {
 	return "", false
 }
 
-// bySpecificity orders hostnames: exact names, then wildcards, longest first.
+// bySpecificity orders exact names before wildcards, longest first.
 func bySpecificity(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(wildness(a), wildness(b)),

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed has no constant in Gateway API's module.
+// Gateway API's module has no constant for this reason.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
 func parentOf(set *gatewayv1.ListenerSet) string {
@@ -134,8 +134,8 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport reports on a ListenerSet; nil if it does not exist or its Gateway belongs to
-// another controller. attached counts the routes of a listener key.
+// ListenerSetReport reports on a ListenerSet. It returns nil if the set does not exist or its
+// Gateway belongs to another controller. attached counts the routes of a listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pathForm is the schema's form of exact paths and prefixes (HTTPPathMatch).
+// This is the schema's form of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
 // wideEscape is an escape above \xFF. Go accepts it; Envoy reads bytes, and rejects it.

@@ -9,7 +9,7 @@ import (
 )
 
 // Missing returns why a referenced object has no effect, without a period: that it is invalid, or
-// else the caller's text, with a suggestion of a similar name.
+// else the text absent, with a suggestion of a similar name.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -67,8 +67,8 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 // reference.
 const mostNames = 64
 
-// idsOf lists the primary keys of objects with an index key; nil for more than mostNames, for kinds
-// without the index, and for kinds that the store holds on demand.
+// idsOf returns nil for more than mostNames objects, for kinds without the index, and for kinds
+// that the store holds on demand.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
 	matches := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
 	i := slices.IndexFunc(store.Tables(), matches)

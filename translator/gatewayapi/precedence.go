@@ -32,7 +32,7 @@ func (c candidate) compare(o candidate) int {
 }
 
 // pathRank ranks regular expressions, which the specification leaves open, before prefixes:
-// otherwise any rule for "/" would hide expressions.
+// otherwise any rule for "/" would hide them.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

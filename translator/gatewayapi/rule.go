@@ -106,8 +106,7 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction answers 500 for a rule that cannot work, or 503 for a GRPCRoute (as noBackend in
-// envoy).
+// A GRPCRoute answers 503, as noBackend in envoy.
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
@@ -155,7 +154,6 @@ func (b *ruleBuilder) elsewhere() string {
 	return ", or follow other rules if only a match that cannot be read selects them"
 }
 
-// action reads a rule's action. If the rule has a problem, the result is not used.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string,
 	before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters", false)
@@ -207,8 +205,8 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, warning(b.out.Route, field, text, fix))
 }
 
-// conditions adds a parent's conditions about rules. If all rules have problems, the route is not
-// accepted; if some have, it is PartiallyInvalid (RouteConditionPartiallyInvalid: "Dropped Rule").
+// If all rules have problems, the route is not accepted; if some have, it is PartiallyInvalid
+// (RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent

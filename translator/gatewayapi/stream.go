@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream decides a rule of a TLSRoute, TCPRoute or UDPRoute. Only the first rule counts.
+// Only the first rule of a TLSRoute, TCPRoute or UDPRoute counts.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
@@ -73,7 +73,7 @@ func streamName(l *model.Listener, host string) string {
 	return model.StreamName(l.ByName(), l.Port, host)
 }
 
-// DatagramListener returns the UDP listener of a cluster; nil if it takes no traffic.
+// DatagramListener returns the UDP listener of a cluster, or nil if it takes no traffic.
 func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
 	for _, l := range gw.Listeners {
 		if l.Datagrams() && l.Chain != "" && int32(l.Port) == id.Port {

@@ -13,12 +13,9 @@ import (
 )
 
 // VirtualHost orders the routes of a host of a chain. attached are the routes of the host and of
-// hostnames that cover it (Covering). It returns nil if neither a listener nor a route has the host
-// on this chain.
-//
-// The specification orders rules across a listener's hostnames: *.a.com may answer requests that
-// x.a.com does not match. Envoy's virtual hosts do not fall through, so x.a.com includes the routes
-// of *.a.com behind its own routes.
+// hostnames that cover it (Covering): the specification lets *.a.com answer requests that x.a.com
+// does not match, but Envoy's virtual hosts do not fall through. It returns nil if neither a
+// listener nor a route has the host on this chain.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {
@@ -84,8 +81,6 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	return vh
 }
 
-// mostSpecific returns the most specific of a route's hostnames that covers host, whatever the
-// listener's hostname is.
 func mostSpecific(hostnames []string, host string) (best string) {
 	for _, h := range hostnames {
 		if covers(h, host) && (best == "" || bySpecificity(h, best) < 0) {

@@ -39,8 +39,7 @@ type Config struct {
 	// address may have half of them. At the limit, a new connection replaces the oldest one that is
 	// not admitted.
 	Most int
-	// Log may be nil.
-	Log *slog.Logger
+	Log  *slog.Logger
 }
 
 // Listener accepts connections. It is safe for concurrent use.
@@ -175,9 +174,9 @@ type conn struct {
 	address  netip.Addr
 	late     *time.Timer
 	received atomic.Int64
-	since    time.Time     // start of Config.Every; only Read uses it
-	counted  sync.Once     // settled was called
-	left     sync.Once     // leave was called
+	since    time.Time // start of Config.Every; only Read uses it
+	counted  sync.Once
+	left     sync.Once
 	place    *list.Element // element of Listener.oldest, or nil; guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
@@ -216,7 +215,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// RemoteAddr implements net.Conn. gRPC passes it to every call of the connection.
+// RemoteAddr implements net.Conn. gRPC passes its result to every call of the connection.
 func (c *conn) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
 
 type remote struct {

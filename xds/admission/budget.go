@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Budget bounds the bytes of incomplete messages over all connections. A client with a valid
-// credential, or without authentication, could otherwise send the largest message on many streams.
-// Once the budget is used up, a connection above its share is closed. A Budget is safe for
-// concurrent use. A nil Budget has no bound.
+// Budget bounds the bytes of incomplete messages over all connections, because one client could
+// send the largest message on many streams. Once the budget is used up, a connection above its
+// share is closed. A Budget is safe for concurrent use. A nil Budget has no bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
@@ -79,8 +78,8 @@ func (b *Budget) closed(p *pending) {
 	p.bytes, p.closed = 0, true
 }
 
-// Received reports that a handler has received a message of n bytes. Without this call, the bytes
-// of the message stay counted until they expire.
+// Received reports that a handler has received a message of n bytes. Other counted bytes stay until
+// they expire.
 func Received(ctx context.Context, n int) {
 	if c := connOf(ctx); c != nil {
 		c.listener.cfg.Budget.received(&c.pending, n)

@@ -37,17 +37,15 @@ type Config struct {
 	// first call is before Ready. Optional.
 	Changed func()
 	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
-	// certificate is in use (default: one day). Authority and certificate are valid for longer: see
-	// tolerance. Overlap is how long an authority is in the bundle before it signs (default: one
-	// day).
+	// certificate is in use (default: one day). Both are valid for longer: see tolerance. Overlap
+	// is how long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
-	// Validity is how long a certificate is valid before and after it is signed; it must exceed
-	// CertificateLife. 0: it is valid as long as its authority.
+	// Validity is how long a certificate is valid before and after it is signed. It must exceed
+	// CertificateLife. With 0 it is valid as long as its authority.
 	Validity time.Duration
-	// Interval is the time between reads of the Secret. Default: 10 s, which is less load than
-	// renewing the Lease.
+	// Interval is the time between reads of the Secret. Default: 10 s.
 	Interval time.Duration
-	// Now is the clock; time.Now if nil.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
@@ -251,7 +249,7 @@ func (a *Authority) Ready(ctx context.Context) error {
 	}
 }
 
-// Bundle returns the certificates that proxies trust, in PEM; empty before Ready.
+// Bundle returns the certificates that proxies trust, in PEM. It is empty before Ready.
 func (a *Authority) Bundle() []byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -285,8 +283,8 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// signed is when a certificate was signed, by two clocks: the monotonic clock, which stops while
-// the machine sleeps, and Config.Now, which may be set.
+// signed has the time of a signature by two clocks: the monotonic clock, which stops while the
+// machine sleeps, and Config.Now, which may be set.
 type signed struct{ monotonic, wall time.Time }
 
 // due reports whether a certificate must be replaced: after two thirds of CertificateLife by either

@@ -21,7 +21,7 @@ type rotation struct {
 }
 
 func readRotation(data map[string][]byte) (r rotation) {
-	// An invalid time is ignored: then the next authority signs as if there were no rotation.
+	// An invalid time is ignored: the next authority then signs as if there were no rotation.
 	r.signs, _ = time.Parse(time.RFC3339, string(data[rotationSigns]))
 	r.ends, _ = time.Parse(time.RFC3339, string(data[rotationEnds]))
 	return r
@@ -65,8 +65,8 @@ const rotateAttempts = 10
 
 // Rotate replaces an authority early, because its key may be compromised. Processes publish the new
 // authority after their next read, within seconds. It signs after overlap, and trust in the
-// previous authority ends after another overlap. If the Secret already has a next authority, that
-// one never signs: its key may be compromised, too.
+// previous authority ends after another overlap. A next authority that the Secret already has never
+// signs: its key may be compromised, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {

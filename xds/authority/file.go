@@ -16,7 +16,7 @@ import (
 // process writes the file.
 type File struct {
 	Path string
-	// ReadAll reads the file; os.ReadFile if nil.
+	// ReadAll reads the file. Default: os.ReadFile.
 	ReadAll func(path string) ([]byte, error)
 	// Replace writes the file atomically.
 	Replace func(path string, raw []byte) error

@@ -15,8 +15,7 @@ import (
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewPair creates a CA for control planes outside of Kubernetes. An operator keeps its files. See
-// Pair.Issue.
+// NewPair creates a CA for control planes outside of Kubernetes. An operator keeps its files.
 func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	s, err := newSigner(now, skew, life)
 	if err != nil {

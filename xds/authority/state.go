@@ -28,15 +28,15 @@ const (
 	skew = time.Hour
 	// tolerance is the largest clock error at which certificates are still valid. A certificate is
 	// valid from tolerance before its authority is made until tolerance after the authority is
-	// replaced. This covers two clocks that are a year wrong: the clock of the verifier, and the
-	// clock of the process that made the authority.
+	// replaced. This covers two clocks that are a year wrong: the verifier's, and the clock of the
+	// process that made the authority.
 	tolerance = 800 * 24 * time.Hour
 	// retention is how long an expired authority stays in the bundle after its replacement. A
 	// process that cannot read the Secret still presents certificates of that authority.
 	retention = 7 * 24 * time.Hour
 )
 
-// signer is one authority. The previous authority has no key.
+// The previous authority has no key.
 type signer struct {
 	cert    *x509.Certificate
 	certPEM []byte
@@ -49,7 +49,7 @@ type state struct {
 	rotation                rotation
 }
 
-// read decodes the Secret's data. If s.current is nil, s is unusable.
+// If s.current is nil, s is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -68,8 +68,8 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement returns the state for data without a usable current authority. An intact authority's
-// certificate stays trusted, because other processes may present certificates that it signed.
+// An intact authority's certificate stays trusted, because other processes may present certificates
+// that it signed.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -89,7 +89,7 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Drops further certificates in certPEM, which proxies would trust, too.
+	// Further certificates in certPEM are dropped, because proxies would trust them, too.
 	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
 		keyPEM: keyPEM}
 	if !withKey {
@@ -201,8 +201,8 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	return readSigner(pair.Cert, pair.Key, true)
 }
 
-// issue signs a certificate for a process. id may be nil. With validity 0 the certificate is valid
-// as long as the authority, whose key is in the same memory.
+// With validity 0 the certificate is valid as long as the authority, whose key is in the same
+// memory.
 func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	key, serial, err := newKey()
 	if err != nil {
@@ -211,8 +211,7 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore,
 		NotAfter: s.cert.NotAfter,
-		// Connections between processes of Penstock use it as a client certificate, too: see
-		// Mutual.
+		// Connections between processes of Penstock use it as a client certificate, too (Mutual).
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{
 			x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
 		},

@@ -16,12 +16,11 @@ import (
 type Batch struct {
 	// Gateway is "namespace/name". Profile is "" for the default profile.
 	Gateway, Profile string
-	// Revision is the revision of the store from which the batch was made, for logs and status
-	// only.
+	// Revision is the store's revision, for logs and status only.
 	Revision uint64
-	// Upserts are new or changed resources. Resources equal to the current version are ignored.
+	// Upserts are new or changed resources. Commit ignores resources equal to the current version.
 	Upserts []*resource.Resource
-	// Removes are names of removed resources. Unknown names are ignored.
+	// Removes are names of removed resources. Commit ignores unknown names.
 	Removes []resource.Ref
 	// Trace is the span of the change. Optional.
 	Trace trace.SpanContext
@@ -29,7 +28,7 @@ type Batch struct {
 
 // Config configures a Cache.
 type Config struct {
-	// Now is the clock; time.Now if nil.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// LogRecords bounds the changes in a log. LogBytes bounds the replaced bodies that a log keeps
 	// for lagging streams. Defaults: 4,096 and 16 MiB.

@@ -70,15 +70,14 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	delete(l.cursors, c)
 }
 
-// Ready returns a channel that closes when the log may be read: see Cache.SetReady. Safe for
+// Ready returns a channel that closes when the log may be read (Cache.SetReady). Safe for
 // concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
 // Signal receives when a Pull may return changes, and after Poke. Safe for concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
-// Poke makes Signal receive for a reason of the caller, which so needs no other channel to select
-// from. Safe for concurrent use.
+// Poke makes Signal receive for a reason of the caller. Safe for concurrent use.
 func (c *Cursor) Poke() {
 	select {
 	case c.signal <- struct{}{}:
@@ -112,8 +111,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced returns the tail of the log with one change per resource. It caches its last result,
-// because most cursors are at the same place. mu is held for reading.
+// coalesced caches its last result, because most cursors are at the same place. mu is held for
+// reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -291,8 +290,7 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f while mu is held for reading. If f panics, which may happen in reading a proxy's
-// message, mu is released.
+// f may panic when it reads a proxy's message; mu is then released.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -43,23 +43,21 @@ type Commit struct {
 	Trace trace.SpanContext // span of the change
 }
 
-// Entry is one version of a resource as committed to one log. Immutable.
+// Entry is an immutable version of a resource as committed to one log.
 type Entry struct {
 	*resource.Resource
 	Slot *Slot
-	// Seq is the position in the log; 0 for a placeholder.
+	// Seq is the position in the log, or 0 for a placeholder.
 	Seq uint64
 	// Names are the slots of Resource.Refs, in the same order.
 	Names []*Slot
-	// Commit is shared by all entries of a batch; nil for a placeholder.
+	// Commit is shared by all entries of a batch. It is nil for a placeholder.
 	Commit *Commit
 
 	head []byte // see Delta and StateOfTheWorld
 	any  int    // index in head at which the Any begins
 }
 
-// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both
-// kinds of DiscoveryResponse.
 const (
 	fieldVersion   = 1
 	fieldResource  = 2
@@ -72,7 +70,7 @@ const (
 
 // newEntry encodes the head: the fields before the body. An element of
 // DeltaDiscoveryResponse.resources is head and body; an element of DiscoveryResponse.resources is
-// head[any:] and body. The Any is last, and field 2 of both messages.
+// head[any:] and body.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -107,9 +105,9 @@ func (e *Entry) Delta() (head []byte) { return e.head }
 // StateOfTheWorld is like Delta, but for DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder returns an empty resource that answers a subscription to a missing name: an
-// assignment without endpoints, or a route configuration without routes. For these types a removal
-// does not end the proxy's wait. It returns nil for other types.
+// Placeholder returns an empty resource that answers a subscription to a missing assignment or
+// route configuration: for these types a removal does not end the proxy's wait. It returns nil for
+// other types.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {

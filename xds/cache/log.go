@@ -85,8 +85,7 @@ func (l *log) open(cacheReady bool) {
 // mu is held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch, then signals the cursors. It does so without the write lock, because a
-// thousand readers would wait for the lock.
+// commit signals the cursors without the write lock, because a thousand readers would wait for it.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return

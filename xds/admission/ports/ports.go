@@ -12,9 +12,8 @@ import (
 
 // Port is a kind of listener.
 type Port struct {
-	// Name of the port, as in messages.
-	Name string
-	// Clients describes the intended clients.
+	// Name is the port's name in messages.
+	Name    string
 	Clients string
 	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that connections of the
 	// port may use, above 0 and below 1.
@@ -23,7 +22,6 @@ type Port struct {
 	Attack string
 }
 
-// The ports. A process opens some of them.
 var (
 	ADS    = Port{"ads", "Envoys", 0.2, "TestXDSCredentials_IdleConnectionsLockOutNoEnvoy"}
 	Picker = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
@@ -43,14 +41,12 @@ var (
 // All are the ports of a process of penstock. A process with External has no other port.
 var All = []Port{ADS, Picker, Peers, Members, Pages, Admin, Health, Events, Local}
 
-// least is the minimum of Most, however few descriptors there are.
 const least = 16
 
 // Most is how many connections the port may have at a time.
 func (p Port) Most() int { return max(int(p.Share*float64(descriptors())), least) }
 
-// descriptors is how many files the process may have open. Go raises the soft limit to the hard one
-// when a process starts.
+// Go raises the soft limit to the hard limit when a process starts.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
