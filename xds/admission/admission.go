@@ -27,8 +27,8 @@ type Config struct {
 	// Bytes limits what a connection may send before it is admitted, handshakes and headers
 	// included. Default: 256 KiB.
 	Bytes int64
-	// Every, if set, keeps connections that are not admitted, such as those of health checks: Bytes
-	// limits each interval of this length, and Timeout does not apply.
+	// Every, if set, keeps connections that are not admitted, such as health checks: Bytes limits
+	// each interval of this length, and Timeout does not apply.
 	Every time.Duration
 	// Trusting admits every connection at once, because there is no authentication. Budget applies.
 	Trusting bool

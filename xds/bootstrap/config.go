@@ -16,21 +16,21 @@ const ProfileKey = "penstock.dev/profile"
 
 // Config has the settings that differ between Envoys.
 type Config struct {
-	// Gateway is the "namespace/name" of the proxy's Gateway; it becomes node.cluster. Required.
+	// Gateway is the "namespace/name" of the proxy's Gateway, the node.cluster. Required.
 	Gateway string
 	// NodeID identifies the proxy within its gateway. Default: Gateway.
 	NodeID string
-	// Zone is the proxy's zone, for zone-aware load balancing. Optional.
+	// Zone is for zone-aware load balancing. Optional.
 	Zone string
 	// Profile identifies the capabilities of this bootstrap (see xds/cache). Default:
 	// DefaultProfile.
 	Profile string
 
-	// ADS are the addresses of control planes: "host:port", or "unix:PATH". With several addresses,
-	// a proxy fails over within milliseconds. Required.
+	// ADS are the addresses of control planes: "host:port", or "unix:PATH". A proxy fails over
+	// between them within milliseconds. Required.
 	ADS []string
-	// TLS secures the connection to the control plane; nil: cleartext, for loopback and Unix
-	// sockets.
+	// TLS secures the connection to the control plane. Without it the connection is cleartext, for
+	// loopback and Unix sockets.
 	TLS *TLS
 
 	// Token is the file of the bearer token that authenticates the proxy to the control plane.
@@ -44,7 +44,7 @@ type Config struct {
 	Ready string
 	// Extra is a bootstrap in JSON that is merged over this one. Optional.
 	Extra []byte
-	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default:
+	// Admin is the admin interface: "ip:port" (port 0: any free port) or "unix:PATH". Default:
 	// 127.0.0.1:0.
 	Admin string
 	// MaxHeapBytes is the maximum heap size. Above 97 % of it, Envoy answers new requests with 503.
@@ -53,10 +53,10 @@ type Config struct {
 	// MaxConnections limits downstream connections. Default: 50,000.
 	MaxConnections int64
 
-	// DrainTime is the drain time of the connections of a removed filter chain, set on the command
-	// line. Default: 10 minutes.
+	// DrainTime is the drain time of the connections of a removed filter chain. Default: 10
+	// minutes.
 	DrainTime time.Duration
-	// Concurrency is the number of worker threads, set on the command line. 0: one per core.
+	// Concurrency is the number of worker threads. 0 means one per core.
 	Concurrency int
 }
 
@@ -77,9 +77,8 @@ type TLS struct {
 // or breaks older proxies.
 //
 // It is still 1, because a proxy with any earlier bootstrap accepts today's listeners. Since the
-// first version the list has gained one filter (uploads), and some fields have changed (timeouts,
-// escaped slashes, headers with underscores). These changes protect proxies, so older proxies get
-// them, too, and drain once.
+// first version the list has gained one filter (uploads), and some fields have changed. These
+// changes protect proxies, so older proxies get them, too, and drain once.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.

@@ -25,9 +25,8 @@ const (
 	secretToken       = "own-token"
 )
 
-// SecretFiles returns the files for the folder Config.Secrets, by name. It returns nil if
-// Config.Secrets is empty. Envoy watches only files of secrets that it reads by SDS, and SDS needs
-// a file for each secret.
+// SecretFiles returns the files for the folder Config.Secrets, by name, or nil. Envoy watches only
+// files of secrets that it reads by SDS, and SDS needs a file for each secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil

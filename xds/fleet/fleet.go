@@ -29,7 +29,7 @@ type Cluster interface {
 	Objects(namespace, fleet string) []apply.Object
 	// Apply writes an object. applied is its hash. known reports whether Objects has returned it.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
-	// Delete deletes an object; a missing one is not an error.
+	// Delete deletes an object. A missing object is not an error.
 	Delete(ctx context.Context, o apply.Object) error
 }
 
@@ -62,7 +62,7 @@ type Config struct {
 
 // Gateway is a Gateway of Penstock's classes, as translated.
 type Gateway struct {
-	Name string // "namespace/name"
+	Name string
 	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
 	// Bound are the ports that its proxies bind, also for ListenerSets and the peer listener. Ports
@@ -126,8 +126,8 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Pointers are compared: objects of the store and rows of translation are replaced exactly
-		// when they change.
+		// Objects of the store and rows of translation are replaced exactly when they change, so
+		// pointers are compared.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}

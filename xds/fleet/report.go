@@ -42,7 +42,7 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 }
 
 // reportMissingClass reports that proxies have no listeners because their Gateway's class was
-// deleted. It returns false if the class exists. The objects prove that the Gateway was Penstock's.
+// deleted. It returns false if the class exists.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {

@@ -83,8 +83,8 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// render builds a fleet's objects. A panic is a bug and returned as an error: the proxies of this
-// fleet stay, and other fleets are reconciled.
+// render turns a panic into an error: the proxies of this fleet stay, and other fleets are
+// reconciled.
 func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -208,8 +208,8 @@ var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.UDPProtocolType: "udp",
 }
 
-// ports returns bound and the ports of a Gateway's listeners. A listener that serves nothing, for
-// example without a certificate, keeps its port, because load balancers are slow to change.
+// A listener that serves nothing, for example without a certificate, keeps its port, because load
+// balancers are slow to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
 		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Socket() == p.Socket() }) {

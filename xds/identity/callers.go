@@ -26,8 +26,7 @@ type Callers struct {
 	Verify func(chain []*x509.Certificate) error
 }
 
-// named reports whether a connection with this server name comes from a member. The handshake has
-// verified every such connection.
+// The handshake has verified every connection with such a server name.
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
 // TLS returns a server's configuration that also serves members. Members cannot resume TLS
@@ -59,8 +58,8 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls lets members call only one service, and the exempt ones. It passes calls of other clients
-// to next.
+// Calls lets members call only one service, and the exempt services. It passes calls of other
+// clients to next.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// certificates verifies client certificates. While the API server is unreachable, it accepts
-// expired certificates that it has verified before.
+// While the API server is unreachable, certificates accepts expired certificates that it has
+// verified before.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time

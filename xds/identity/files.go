@@ -21,19 +21,17 @@ import (
 )
 
 // Files name the credentials of a control plane whose proxies run outside of fleets. Each
-// connection reads them, so no restart is necessary after one is replaced.
+// connection reads them, so a replaced credential needs no restart.
 type Files struct {
 	// Cert and Key are this process's certificate and its private key. Required.
 	Cert, Key string
-	// CA verifies Cert. Proxies verify the picker by it, too, which uses the same certificate.
-	// Default: ClientCA.
+	// CA verifies Cert, which the picker uses, too. Default: ClientCA.
 	CA string
 	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
 	ClientCA string
 	// Token is a file with a token of proxies in each line. Optional if there is a ClientCA.
 	Token string
-	// Disk reads the files.
-	Disk *filesystem.Disk
+	Disk  *filesystem.Disk
 }
 
 const tokenCheck = 10 * time.Second
@@ -51,8 +49,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key. So processes with
-// the same private key accept the same calls.
+// PickKey derives the key of calls to the picker from this process's private key, so that processes
+// with the same private key accept the same calls.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 
 // Proof is the authenticated identity of a connection.
 type Proof struct {
-	// Namespace and Account identify the service account, if any.
 	Namespace, Account string
 	// Names are the DNS names and URIs of a verified certificate.
 	Names []string
@@ -45,12 +44,12 @@ type Config struct {
 	// accounts of this cluster. If it is empty, a SPIFFE ID is only a name.
 	TrustDomain string
 	// Unreachable reports whether the API server is unreachable. Accepted credentials that expire
-	// meanwhile stay valid for a day, because they cannot be renewed. nil: always reachable.
+	// meanwhile stay valid for a day, because they cannot be renewed. Optional.
 	Unreachable func() bool
-	// ClientCAs verify client certificates; nil: only tokens are accepted. See Guard.TLS.
+	// ClientCAs verify client certificates (Guard.TLS). If nil, only tokens are accepted.
 	ClientCAs *x509.CertPool
-	// Now is the clock; time.Now if nil. Wall is the clock for comparisons with times in tokens;
-	// Now if nil.
+	// Now is the clock. Default: time.Now. Wall is the clock for comparisons with times in tokens.
+	// Default: Now.
 	Now, Wall func() time.Time
 }
 
@@ -107,8 +106,7 @@ func (c *Client) Gateway(node *corev3.Node) (string, error) {
 const (
 	// grace is how long a credential stays valid after its expiry while the API server is
 	// unreachable.
-	grace = 24 * time.Hour
-	// graceCheck is the interval at which a stream with an expired credential is checked.
+	grace      = 24 * time.Hour
 	graceCheck = 10 * time.Second
 )
 
@@ -155,7 +153,7 @@ func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err erro
 	if err != nil {
 		return p, expires, err
 	}
-	// system:serviceaccount:NAMESPACE:NAME
+	// The user is system:serviceaccount:NAMESPACE:NAME.
 	if parts := strings.Split(a.user, ":"); len(parts) == 4 && parts[0] == "system" && parts[1] == "serviceaccount" {
 		return Proof{Namespace: parts[2], Account: parts[3]}, a.expires, nil
 	}
@@ -174,7 +172,7 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	for _, u := range c.URIs {
 		p.Names = append(p.Names, u.String())
 	}
-	// X509-SVID, section 2: a certificate has one URI, which is the ID.
+	// A certificate has one URI, which is the ID (X509-SVID, section 2).
 	if trustDomain == "" || len(c.URIs) != 1 {
 		return p
 	}
@@ -182,7 +180,7 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	if err != nil || id.TrustDomain().Name() != trustDomain {
 		return p
 	}
-	// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME
+	// The ID is spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 	if parts := strings.Split(id.Path(), "/"); len(parts) == 5 && parts[1] == "ns" && parts[3] == "sa" {
 		p.Namespace, p.Account = parts[2], parts[4]
 	}

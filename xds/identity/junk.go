@@ -12,10 +12,8 @@ const (
 	// junkBurst is the number of places of an address. Each unknown token in review takes a place.
 	// An accepted token returns the place; a denied token keeps it for junkInterval. Clients behind
 	// one address share the places.
-	junkBurst = 16
-	// junkInterval is the time after which an address gets one place back.
-	junkInterval = 4 * time.Second
-	// junkAddresses bounds the tracked addresses.
+	junkBurst     = 16
+	junkInterval  = 4 * time.Second
 	junkAddresses = 8192
 )
 

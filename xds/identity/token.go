@@ -25,21 +25,20 @@ type Reviewer interface {
 }
 
 const (
-	// trusted bounds how long a review is valid. After its deletion, a pod can read for this time.
+	// trusted bounds how long a review is valid. For this time, a pod can read after its deletion.
 	trusted = 5 * time.Minute
 	// denied is how long a denial is valid. It protects the API server from a proxy that retries.
 	denied = 10 * time.Second
 	// remembered bounds each cache: of accepted tokens, of denied tokens, and of certificates.
 	remembered = 8192
-	// atOnce bounds the reviews in flight.
-	atOnce = 32
+	atOnce     = 32
 )
 
 type tokens struct {
 	reviewer Reviewer
 	now      func() time.Time
 	wall     func() time.Time
-	// see Config.Unreachable
+	// unreachable is Config.Unreachable.
 	unreachable func() bool
 	junk        *junk
 	slots       chan struct{} // an element for each review in flight
@@ -138,8 +137,7 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room in accepted. Expired answers go first, then answers that are due for a review,
-// then any. mu is held.
+// Expired answers go first, then answers that are due for a review, then any. mu is held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -206,7 +204,6 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// plausible reports whether a token must be reviewed.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)

@@ -131,8 +131,7 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether resources that name a cluster must wait for it. A rejected cluster delays
-// no routes.
+// A rejected cluster delays no routes.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -218,7 +217,6 @@ func (w *waiting) before(since time.Time) bool {
 	return true
 }
 
-// lagCheck is how often a removal that waits because of Config.Lagging is checked again.
 const lagCheck = time.Second
 
 // unused allows a removal once no desired version, and no version that the proxy may have, names

@@ -14,10 +14,9 @@ import (
 )
 
 // Endpoints that lead to a hop name an internal listener and the hop's virtual host in the
-// listener's routes. Listener and virtual host are sent before the endpoints that name them, and
-// removed after these endpoints. All hops of a gateway share the listener and its route
-// configuration. Variants of that configuration keep a removed virtual host until no endpoints of
-// the proxy name it.
+// listener's routes. Both are sent before the endpoints that name them, and removed after these
+// endpoints. All hops of a gateway share the listener and its route configuration. Variants of that
+// configuration keep a removed virtual host until no endpoints of the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }

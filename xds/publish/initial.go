@@ -22,9 +22,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// take reports whether to use a name. It returns true once for a name to which the proxy
-	// subscribes. The proxy lists another name if a response with that name crossed its
-	// unsubscription.
+	// take returns true once for a name to which the proxy subscribes. The proxy lists another name
+	// if a response with that name crossed its unsubscription.
 	take := func(slot *cache.Slot) bool {
 		repeated := initial.has(slot.ID)
 		initial.set(slot.ID)
@@ -62,8 +61,7 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// resumedWith records that a proxy resumed with version e. If e is newer than the last pull, the
-// next pull would otherwise assume the version before e.
+// If e is newer than the last pull, the next pull would otherwise assume the version before e.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

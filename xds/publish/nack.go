@@ -13,8 +13,8 @@ import (
 // maxMessage bounds an error detail in bytes: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// nack applies a NACK. Rejected resources are withheld until they have another version. The other
-// resources are sent again, because only an ACK confirms that Envoy applied them.
+// nack withholds rejected resources until they have another version. The other resources are sent
+// again, because only an ACK confirms that Envoy applied them.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {

@@ -13,10 +13,10 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of upserts and removals; nil: the stage sends none. With both
-	// gates it sends both in one response.
+	// upsert and remove are the gates of upserts and removals, or nil. With both gates the stage
+	// sends both in one response.
 	upsert, remove gate
-	// single: a response has one resource, so that its nonce identifies the resource.
+	// single means that a response has one resource, so that its nonce identifies the resource.
 	single bool
 	// window limits the unanswered responses of the type; 0: no limit.
 	window int
@@ -116,7 +116,6 @@ func (s *Stream) passes(g gate, it *item, now time.Time) bool {
 	return ok
 }
 
-// flushAt requests a Flush at time t, unless t is zero.
 func (s *Stream) flushAt(t time.Time) {
 	if !t.IsZero() && (s.nextFlush.IsZero() || t.Before(s.nextFlush)) {
 		s.nextFlush = t

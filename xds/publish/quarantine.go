@@ -25,19 +25,19 @@ type quarantine struct {
 	whole  piece
 	groups []*group
 	good   string // the version that the proxy accepted last
-	// secret is the rejected secret; nil for a route configuration.
+	// secret is the rejected secret, or nil for a route configuration.
 	secret *secret
 	placed bool // entry is a placeholder
 	entry  *cache.Entry
 	then   func(ok bool, detail string)
 	found  []Fault
-	// unsplittable: the cause of the rejection is not in a virtual host.
+	// unsplittable means that the cause of the rejection is not in a virtual host.
 	unsplittable bool
 }
 
 // Fault is a part of a resource that a proxy rejects.
 type Fault struct {
-	Host, Route string // names; Route is empty if the virtual host itself is rejected
+	Host, Route string // Route is empty if the virtual host itself is rejected
 	Member      string // for a secret, the member of the cluster set
 	Message     string // Envoy's error detail
 	Owners      []report.Ref
@@ -63,8 +63,7 @@ type group struct {
 	detail   string // Envoy's error detail
 }
 
-// Pieces have these levels. A virtual host can be split into routes; a member of a secret cannot be
-// split.
+// A virtual host can be split into routes; a member of a secret cannot be split.
 const (
 	levelHost   = 1
 	levelRoute  = 2
@@ -101,8 +100,7 @@ func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
-// isSearch reports whether the quarantine searches for rejected parts. Otherwise it resends the
-// last good version.
+// Without a search, the quarantine resends the last good version.
 func (q *quarantine) isSearch() bool { return q.target.Type != resource.Secret || q.secret != nil }
 
 func (q *quarantine) done() bool { return q.then == nil }
@@ -214,7 +212,7 @@ func (q *quarantine) disable(p *piece, detail string) {
 }
 
 // owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p, or
-// all owners if there is no such owner.
+// else all owners.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == levelHost {

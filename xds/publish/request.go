@@ -16,12 +16,12 @@ type Request struct {
 	Subscribe, Unsubscribe iter.Seq[string]
 	Initial                iter.Seq2[string, string]
 	// Nonce identifies the Response that the request answers, if any. Error is the error detail of
-	// a NACK; "" for an ACK.
+	// a NACK, or "" for an ACK.
 	Nonce string
 	Error string
 }
 
-// wildcardTypes has the types for which a first request without names subscribes to all resources.
+// For these types a first request without names subscribes to all resources.
 var wildcardTypes = [types]bool{resource.Cluster: true, resource.Listener: true}
 
 func (s *Stream) Handle(r Request, now time.Time) {
@@ -162,7 +162,6 @@ func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	}
 }
 
-// linger returns how long a cluster stays after the removal of its last route.
 func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	if s.config.Called != nil && s.config.Called(cluster.Name) {
 		return max(s.config.Linger, s.config.Drain)

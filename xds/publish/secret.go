@@ -16,10 +16,8 @@ import (
 )
 
 // Envoy stores the bytes of a secret before it uses them, and ACKs the same bytes without checking
-// them again. So a secret that the proxy may have rejected, on this or an earlier stream, is sent
-// with a unique mark.
-//
-// marked returns a secret as it is sent now.
+// them again. So marked adds a unique mark to a secret that the proxy may have rejected, on this or
+// an earlier stream.
 
 func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	if !s.resumed && !s.suspects.has(it.slot.ID) {
@@ -36,7 +34,6 @@ func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	return cache.Resent(it.want, body)
 }
 
-// secret is a decoded secret, with the trust domains of its SPIFFE validator.
 type secret struct {
 	*tlsv3.Secret
 	spiffe *tlsv3.SPIFFECertValidatorConfig // nil if the secret has no such validator
@@ -67,7 +64,7 @@ func (x *secret) encode() ([]byte, error) {
 	return resource.Marshal(x.Secret)
 }
 
-// mark inserts a line before the first PEM block. PEM parsers ignore such a line.
+// mark inserts a line before the first PEM block, which PEM parsers ignore.
 func (x *secret) mark(text string) bool {
 	at := x.GetTlsCertificate().GetCertificateChain()
 	if at == nil {
@@ -153,8 +150,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// secret reports whether a listener waits for a secret in flight: the proxy may reject it, and
-// would still use its bytes for a new version of the listener.
+// A listener waits for a secret in flight: the proxy may reject it, and would still use its bytes
+// for a new version of the listener.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false

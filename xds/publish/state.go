@@ -16,7 +16,7 @@ type StateRequest struct {
 	Type resource.Type
 	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version was accepted last: on this stream, or for a first request on an earlier one.
+	// Version was accepted last: on this stream, or for a first request on an earlier stream.
 	Version string
 	Nonce   string
 	Error   string
@@ -72,8 +72,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// resume compares the proxy's resources with the desired ones. It returns true if they are equal:
-// then nothing is sent. Otherwise all clusters or all listeners become due.
+// resume reports whether the proxy's resources equal the desired ones: then nothing is sent.
+// Otherwise all clusters or all listeners become due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {

@@ -13,27 +13,26 @@ import (
 // Config configures a Stream.
 type Config struct {
 	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force,
-	// delays other resources. (Envoy withholds the ACK of clusters while any of them warms.)
+	// delays other resources. Envoy withholds the ACK of clusters while any of them warms.
 	// Resources that name a cluster wait indefinitely if the proxy has never accepted that cluster.
 	// Default: 300 ms.
 	Watchdog time.Duration
 	// Drain is the drain time of the clusters of a removed filter chain. It must be at least the
 	// proxy's --drain-time-s.
 	Drain time.Duration
-	// Linger is the linger timeout: how long a cluster stays after the removal of its last route.
-	// Without it, a request that has chosen the cluster and waits for its pick would fail with "no
-	// such cluster".
+	// Linger is how long a cluster stays after the removal of its last route. Without it, a request
+	// that has chosen the cluster and waits for its pick would fail with "no such cluster".
 	Linger time.Duration
 	// Called reports whether the proxy's calls to a cluster last as long as a client's request.
 	// Such a cluster stays for the longer of Drain and Linger, because its removal cuts calls in
-	// flight. nil: no calls last so long.
+	// flight. Optional.
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
 	// does not have. They wait until the proxy subscribes to its routes, and for listeners that its
 	// endpoints may name. Default: 3 s.
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because the process cannot
-	// read its sources. Meanwhile no listener and no cluster is removed. nil: never.
+	// read its sources. Meanwhile no listener and no cluster is removed. Optional.
 	Lagging func() bool
 	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
 	StateOfTheWorld bool
@@ -77,15 +76,15 @@ type item struct {
 	have  *cache.Entry
 	stale bool
 	want  *cache.Entry
-	// dirty: want must be sent. An item that is not dirty is in flight, rejected, or waits for the
-	// proxy to unsubscribe.
+	// dirty means that want must be sent. An item that is not dirty is in flight, rejected, or
+	// waits for the proxy to unsubscribe.
 	dirty bool
 	since time.Time // when the item became dirty
 	// idle is since when no request can reach a removed listener of hops; zero otherwise.
 	idle time.Time
-	// now: the proxy waits for a response, so the order of delivery does not apply.
+	// now means that the proxy waits for a response, so the order of delivery does not apply.
 	now bool
-	// alone: the item is sent in a separate response, so that a NACK identifies it.
+	// alone means that the item is sent in a separate response, so that a NACK identifies it.
 	alone  bool
 	flight *Response
 
@@ -185,8 +184,7 @@ func (s *Stream) newItem(slot *cache.Slot) *item {
 	return it
 }
 
-// itemOf returns the item of a slot. A new item of a held name is assumed to have the current
-// version.
+// A new item of a held name is assumed to have the current version.
 func (s *Stream) itemOf(slot *cache.Slot) *item {
 	it := s.items[slot.Type][slot]
 	if it == nil {
@@ -311,9 +309,9 @@ func (s *Stream) unhold(slot *cache.Slot) {
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	// Host and Route name the rejected virtual host and the rejected route in it, if the other
-	// parts of the route configuration are in force. Both are empty if the whole resource is
-	// withheld. Route is empty if the whole virtual host is rejected.
+	// Host and Route name the rejected virtual host and route, if the other parts of the route
+	// configuration are in force. Both are empty if the whole resource is withheld. Route is empty
+	// if the whole virtual host is rejected.
 	Host, Route string
 	// Member is the member of a cluster set whose certificates are rejected. The secret is in force
 	// without them.
@@ -322,7 +320,7 @@ type Rejection struct {
 	Owners  []report.Ref
 }
 
-// Rejections lists the resources whose newest version the proxy rejects, sorted by type only. Their
+// Rejections lists, sorted by type, the resources whose newest version the proxy rejects. Their
 // previous versions stay in force.
 func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
@@ -357,8 +355,8 @@ func (it *item) isSearched() bool {
 // RejectionsSeq changes whenever Rejections may have changed.
 func (s *Stream) RejectionsSeq() uint64 { return s.rejectionsSeq }
 
-// Rejected returns the rejected version of a resource and Envoy's error detail. Both are empty if
-// the proxy does not reject it.
+// Rejected returns the rejected version of a resource and Envoy's error detail, or two empty
+// strings.
 func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	if it := s.items[slot.Type][slot]; it != nil && it.detail != "" {
 		return it.rejected, it.detail

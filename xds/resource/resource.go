@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is a type of resources. The five types that Envoy gets are in make-before-break order.
+// Type is a type of resources. The five served types are in make-before-break order.
 type Type uint8
 
 const (
@@ -28,9 +28,9 @@ const (
 	numTypes
 )
 
-// VirtualHost is the type of references to hops. No resource of this type is served: a hop is a
-// virtual host in the route configuration of an internal listener. Endpoints that lead to a hop
-// refer to it, and so does the route configuration that contains it.
+// VirtualHost is the type of references to hops. It is not served: a hop is a virtual host in the
+// route configuration of an internal listener. Endpoints that lead to a hop refer to it, and so
+// does that route configuration.
 const VirtualHost = numTypes
 
 // Types lists every served type, in order.
@@ -71,7 +71,7 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Type, o.Type), strings.Compare(r.Name, o.Name))
 }
 
-// Part is a piece of an encoded message, with its references and owners. It is immutable.
+// Part is an immutable piece of an encoded message, with its references and owners.
 type Part struct {
 	// Body encodes some of the message's fields. Concatenated bodies encode all of them.
 	Body []byte
@@ -95,13 +95,12 @@ func (p *Part) Equal(o *Part) bool {
 	return p == o || bytes.Equal(p.Body, o.Body) && slices.Equal(p.Refs, o.Refs) && slices.Equal(p.Owners, o.Owners)
 }
 
-// Resource is one encoded resource. It is immutable.
+// Resource is one encoded, immutable resource.
 type Resource struct {
 	Ref
 	// Version is the hash of Body. It is equal on every replica and after a restart.
 	Version string
-	// Parts make up the message. Most resources have one part. Versions of a large resource share
-	// equal parts: to encode, store and send the next version costs little more than the new part.
+	// Parts make up the message. Most resources have one part.
 	Parts []*Part
 	// Refs are the resources that the Resource names: sorted, distinct.
 	Refs []Ref
@@ -133,8 +132,7 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// refsOf collects the references of several parts. Most parts have the same few references, so it
-// removes repetitions before it sorts.
+// Most parts have the same few references, so refsOf removes repetitions before it sorts.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {
@@ -160,8 +158,7 @@ func (r *Resource) Body() []byte {
 
 // Owners returns the objects from which the resource was made: sorted, distinct. A NACK is reported
 // on these objects. The NACK of a single route is reported only on owners whose
-// KIND/NAMESPACE/NAME/ is a prefix of the route's name. If there are several parts, each call
-// builds the list. The caller must not modify the result.
+// KIND/NAMESPACE/NAME/ is a prefix of the route's name. The caller must not modify the result.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -180,7 +177,7 @@ func (r *Resource) Equal(o *Resource) bool {
 		slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
-// Marshal encodes a message deterministically. All resources are encoded so.
+// Marshal encodes a message deterministically.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(msg)
 }

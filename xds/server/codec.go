@@ -39,7 +39,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// message is an encoded response. It shares immutable buffers with other streams.
+// A message shares immutable buffers with other streams.
 type message struct {
 	data mem.BufferSlice
 	size int

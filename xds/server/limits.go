@@ -22,11 +22,10 @@ const (
 	// maxHeaders bounds a stream's headers. The largest header is a token.
 	maxHeaders = 32 << 10
 	// maxStreams bounds the streams of a connection. A proxy uses one.
-	maxStreams = 16
-	// verifyTimeout bounds the verification of a stream's credential.
+	maxStreams    = 16
 	verifyTimeout = 5 * time.Second
-	// handshakeTimeout bounds the handshakes of a connection. It is generous: when thousands of
-	// proxies reconnect at once, their handshakes are slow, and a timeout would start them again.
+	// handshakeTimeout bounds the handshakes of a connection. When thousands of proxies reconnect
+	// at once, their handshakes are slow, and a short timeout would start them again.
 	handshakeTimeout = 20 * time.Second
 	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
 	// characters.
@@ -63,14 +62,12 @@ func checkNames(r request) error {
 	return nil
 }
 
-// trim returns the fields of a node that a stream keeps. Envoy also sends a list of all its
-// extensions.
+// trim drops the list of all extensions that Envoy sends.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }
 
-// clip bounds a text for logs and reports. It copies a longer text, to release the message around
-// it.
+// clip copies a text, to release the message around it.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return strings.Clone(text)

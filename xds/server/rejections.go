@@ -25,7 +25,6 @@ type reporter struct {
 	until  time.Time // when the report expires; zero while the stream lives
 }
 
-// record stores the report of a stream for its proxy. It stores no report without rejections.
 func (r *rejections) record(st *stream, list []publish.Rejection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

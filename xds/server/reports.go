@@ -13,7 +13,7 @@ import (
 
 const nackReason = "Invalid"
 
-// reportChanged reports the proxy's rejections if they may have changed. mu is held.
+// mu is held.
 func (st *stream) reportChanged() {
 	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
@@ -33,7 +33,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// report calls Reports, which must not call the Server, because mu is held.
+// Reports must not call the Server, because mu is held.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()

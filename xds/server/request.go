@@ -20,8 +20,7 @@ type deltaRequest struct {
 	text string // the whole message, validated; names are substrings of it
 	node *corev3.Node
 	url  string
-	// nonce is the nonce of the answered response. nack is set for a NACK, whose error detail is
-	// message.
+	// nonce is the nonce of the answered response. message is the error detail of a NACK.
 	nonce   string
 	nack    bool
 	message string
@@ -29,8 +28,8 @@ type deltaRequest struct {
 	counts [requestInitial + 1]int
 }
 
-// These are fields of DeltaDiscoveryRequest and of a map's entry. Resource locators are ignored,
-// because ADS does not use them.
+// These are fields of DeltaDiscoveryRequest and of a map's entry. ADS does not use resource
+// locators.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2
@@ -114,7 +113,6 @@ func (r *deltaRequest) take(f field) error {
 	return nil
 }
 
-// names returns the values of a repeated field, or nil if it is empty.
 func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	if r.counts[number] == 0 {
 		return nil
@@ -128,7 +126,6 @@ func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	}
 }
 
-// initial returns the names and versions in initial_resource_versions, or nil if it is empty.
 func (r *deltaRequest) initial() iter.Seq2[string, string] {
 	if r.counts[requestInitial] == 0 {
 		return nil
@@ -154,14 +151,14 @@ func (r *deltaRequest) entries(yield func(name, version string) bool) {
 	}
 }
 
-// field is a decoded field. Only strings, bytes and messages have a value.
+// Only strings, bytes and messages have a value.
 type field struct {
 	number protowire.Number
 	text   bool
 	value  string
 }
 
-// nextField reads a field and advances rest. After an error, rest is empty.
+// After an error, rest is empty.
 func nextField(rest *string) (f field, err error) {
 	s := *rest
 	*rest = ""

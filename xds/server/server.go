@@ -52,7 +52,7 @@ type Config struct {
 	// ends the stream. Optional. A panic of the stream's other goroutine is a panic of a gRPC
 	// handler.
 	OnPanic func(proxy string, value any, stack []byte)
-	// Now is the clock; time.Now if nil.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
 

@@ -95,8 +95,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run sends responses until the stream ends. It selects from few channels, which no other stream
-// uses: a change for a thousand streams mostly costs the scheduling of their goroutines.
+// run selects from few channels, which no other stream uses: a change for a thousand streams mostly
+// costs the scheduling of their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -123,8 +123,7 @@ func (st *stream) run(ctx context.Context, first request) error {
 	}
 }
 
-// receive handles messages until the stream ends, when wire.receive fails. A panic ends only this
-// stream.
+// A panic in receive ends only this stream.
 func (st *stream) receive() {
 	defer func() {
 		if v := recover(); v != nil {

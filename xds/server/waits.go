@@ -131,7 +131,6 @@ func (st *stream) dropWait(w *wait) {
 	})
 }
 
-// close ends a stream. Waits continue without it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

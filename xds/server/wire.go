@@ -17,7 +17,7 @@ type wire interface {
 
 type request struct {
 	node *corev3.Node // only in the first request
-	// profile of the node's bootstrap; authenticate sets it in the first request
+	// authenticate sets profile in the first request.
 	profile string
 	url     string
 	nonce   string

@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// adminClient calls Envoy's admin interface over a Unix socket. It uses no TCP port, because every
-// user of the machine could connect, and the interface can end the process.
+// adminClient uses a Unix socket: every user of the machine could connect to a TCP port, and the
+// interface can end the process.
 type adminClient struct {
 	socket string
 	http   *http.Client
@@ -26,8 +26,6 @@ func newAdminClient(socket string) *adminClient {
 	}}}
 }
 
-// bootstrap returns the part of Envoy's configuration that opens the admin interface, for
-// --config-yaml.
 func (a *adminClient) bootstrap() string {
 	path, _ := json.Marshal(a.socket)
 	return fmt.Sprintf("admin: {address: {pipe: {path: %s, mode: 384}}}", path) // 384 = 0600

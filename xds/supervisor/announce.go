@@ -35,9 +35,7 @@ func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	}
 }
 
-// waitOpen waits until an address accepts connections, and reports whether it does. Envoy
-// acknowledges a listener before its workers listen. While Envoy starts, that takes noticeably
-// long.
+// Envoy acknowledges a listener before its workers listen.
 func waitOpen(ctx context.Context, address string, timeout time.Duration) bool {
 	u, err := url.Parse(address)
 	if err != nil {

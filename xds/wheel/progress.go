@@ -9,15 +9,13 @@ import (
 
 const width = 30
 
-// progress shows how much of a response's body has been read. If there is no terminal, it writes
-// one line at the beginning.
 type progress struct {
 	body       io.Reader
 	out        io.Writer
 	terminal   bool
-	done, size int64  // bytes; size is negative if it is unknown
-	shown      int64  // length of the shown bar
-	advanced   func() // called after each read
+	done, size int64 // bytes; size is negative if it is unknown
+	shown      int64
+	advanced   func()
 }
 
 func newProgress(cfg Config, response *http.Response) *progress {

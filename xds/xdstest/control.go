@@ -63,8 +63,8 @@ func (c *Control) Start(config server.Config) {
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
 }
 
-// Stop ends the server like a crash, but keeps its port: no other process gets the port, and
-// connecting clients wait. It may be called twice.
+// Stop ends the server like a crash, but keeps its port: connecting clients wait. It may be called
+// twice.
 func (c *Control) Stop() { c.grpc.Stop() }
 
 type keptListener struct{ *net.TCPListener }

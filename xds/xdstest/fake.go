@@ -18,20 +18,17 @@ import (
 
 // FakeConfig configures a fake Envoy.
 type FakeConfig struct {
-	// Address of the control plane. Required.
 	Address string
 	// Gateway and Node are the node.cluster and node.id that the fake sends. Default: the constant
 	// Gateway, and "fake".
-	Gateway, Node string
-	// StateOfTheWorld selects the state-of-the-world variant.
+	Gateway, Node   string
 	StateOfTheWorld bool
-	// Dial are options of the connection, such as credentials. Default: cleartext, without
-	// credentials.
+	// Dial are options of the connection. Default: cleartext, without credentials.
 	Dial []grpc.DialOption
 	// Silent are types whose responses the fake applies but never acknowledges.
 	Silent []resource.Type
-	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "" to
-	// accept it. nil: the fake rejects only resources that Envoy rejects.
+	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "". By
+	// default the fake rejects only resources that Envoy rejects.
 	Rejects func(resource.Ref) string
 	// Timeout is how long the fake waits for a required response before it records a violation.
 	// Default: 10 s.
@@ -46,8 +43,8 @@ type Fake struct {
 	t      testing.TB
 	conn   *grpc.ClientConn
 
-	cancel context.CancelFunc // ends the current stream
-	ended  chan struct{}      // closed when the stream has ended
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the stream has ended
 
 	mu         sync.Mutex
 	state      proxy
@@ -61,7 +58,7 @@ type Received struct {
 	Upserts  []string // names
 	Removed  []string
 	Same     []string // upserts that changed nothing
-	Rejected string   // error detail of the fake's NACK; "" for an ACK
+	Rejected string   // error detail of the fake's NACK
 }
 
 // StartFake connects a fake Envoy until the end of the test. It fails the test at a violation.
@@ -152,7 +149,7 @@ func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	return f.state.has(ref)
 }
 
-// HasUnacked reports whether resources are in force that no control plane can know. They arrived in
+// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
 // a partly rejected response, and the stream ended before they were sent again.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()

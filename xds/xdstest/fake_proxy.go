@@ -15,16 +15,14 @@ type proxy struct {
 	// accepted are the versions that the fake sends when it reconnects. They omit versions of a
 	// partly rejected response.
 	accepted map[resource.Ref]string
-	// subscribed are the subscriptions by name. unanswered are the subscriptions that no response
-	// of this stream has answered.
+	// unanswered are the subscriptions that no response of this stream has answered.
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
 	// rejected are resources of which no control plane can know a version in force: there is no
 	// such version, or it is an unacked version of an earlier stream.
 	rejected map[resource.Ref]bool
-	// unacked are resources in force from a partly rejected response of an earlier stream. No
-	// control plane can know them: they are missing or outdated in the initial versions of this
-	// stream.
+	// unacked are resources in force from a partly rejected response of an earlier stream. They are
+	// missing or outdated in the initial versions of this stream.
 	unacked map[resource.Ref]bool
 	// resumed are the route configurations with which this stream began. lost are the hops that the
 	// first response for them removed: a control plane that does not know their version cannot keep
@@ -34,15 +32,16 @@ type proxy struct {
 	// stored are the secrets that were received last, accepted or rejected. Envoy ignores the same
 	// bytes, and uses stored bytes for new versions of listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized: the fake has received clusters. listening: it has requested its listeners.
+	// initialized means that the fake has received clusters, listening that it has requested its
+	// listeners.
 	initialized, listening bool
 }
 
 type applied struct {
 	version string
 	names   []resource.Ref
-	ports   []uint32 // ports of a listener or of endpoints
-	body    []byte   // body of a secret
+	ports   []uint32 // of a listener or of endpoints
+	body    []byte   // of a secret
 }
 
 func newProxy() proxy {
@@ -60,8 +59,8 @@ type storedSecret struct {
 	rejected bool
 }
 
-// restart begins a new stream of the same process. If a cluster was warming when the old stream
-// ended, the next control plane cannot know that. The real Envoy then waits for
+// restart begins a new stream of the same process. The next control plane cannot know that a
+// cluster was warming when the old stream ended. The real Envoy then waits for
 // initial_fetch_timeout, which is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)

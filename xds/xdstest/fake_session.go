@@ -171,8 +171,7 @@ func (s *session) take(r response) {
 	s.release()
 }
 
-// applyGood applies the accepted resources of a response that is not rejected as a whole. It
-// applies removals last, so that an added listener may replace a removed one.
+// applyGood applies removals last, so that an added listener may replace a removed one.
 func (s *session) applyGood(r response, messages []*applied, verdicts map[string]*verdict) {
 	f, p := s.fake, &s.fake.state
 	there := map[string]bool{}
@@ -227,7 +226,7 @@ func (s *session) accept(r response) {
 	p.state[r.t] = r.version
 }
 
-// follow subscribes to the names in active resources, and unsubscribes from the others. It runs
+// follow subscribes to the names in active resources, and unsubscribes from other names. It runs
 // before the response is acknowledged.
 func (s *session) follow() {
 	p := &s.fake.state

@@ -15,7 +15,7 @@ import (
 type response struct {
 	t         resource.Type
 	nonce     string
-	version   string // version of the whole response, in a state of the world
+	version   string // of the whole response, in a state of the world
 	resources []received
 	removed   []string
 	full      bool // the proxy removes missing resources

@@ -19,8 +19,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// This file makes small resources that the real Envoy accepts, with references and owners.
-
 // Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute
 // default/NAME.
 func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
@@ -66,7 +64,7 @@ func Endpoints(t testing.TB, service string, ports ...uint32) *resource.Resource
 	return EndpointsWithHops(t, service, nil, ports...)
 }
 
-// HopListener is the name of the internal listener of all hops, and of its routes.
+// HopListener names the internal listener of all hops, and its routes.
 const HopListener = "hops"
 
 // EndpointsWithHops adds hops to the endpoints.

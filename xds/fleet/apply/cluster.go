@@ -34,7 +34,7 @@ var ErrNotOwned = errors.New("exists without the label of Penstock")
 type Config struct {
 	// REST configures the connection to the API server. Its rate limit is ignored. Required.
 	REST *rest.Config
-	// Namespaces restricts the watched namespaces; empty: all.
+	// Namespaces restricts the watched namespaces. An empty list means all.
 	Namespaces []string
 	// Changed is called, from several goroutines, with each object that was added, changed or
 	// deleted. For a pod, it is called with the name of the fleet, and only if the nodes that run
@@ -50,7 +50,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
-	pods    map[Ref]map[Ref]*Object // pods by fleet: see subject
+	pods    map[Ref]map[Ref]*Object // by fleet: see subject
 }
 
 func New(c Config) (*Cluster, error) {
@@ -138,7 +138,7 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 }
 
 // Apply writes an object. applied is its hash, for AnnotationApplied. known means that Objects has
-// returned the object. Another object is read first.
+// returned the object; otherwise Apply reads it first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())
@@ -230,7 +230,7 @@ func (c *Cluster) drop(ref Ref) {
 	c.changed(ref)
 }
 
-// intake receives the objects of one kind from a reflector. It implements cache.ReflectorStore.
+// intake implements cache.ReflectorStore for one kind.
 type intake struct {
 	cluster   *Cluster
 	kind      string

@@ -49,7 +49,7 @@ func (s Secret) Write(ctx context.Context, data map[string][]byte, version strin
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name, ResourceVersion: version,
-			// the chart's ValidatingAdmissionPolicy requires it
+			// The chart's ValidatingAdmissionPolicy requires this label.
 			Labels: map[string]string{render.LabelManagedBy: render.ManagedBy},
 		},
 		Data: data, Type: corev1.SecretTypeOpaque,

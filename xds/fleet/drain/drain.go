@@ -17,7 +17,7 @@ type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
 	// Stop makes the listeners for clients reject connections from the beginning. It is for Envoys
-	// without a load balancer in front. Internal listeners stay open for requests in flight.
+	// without a load balancer in front.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
@@ -38,9 +38,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain drains Envoy. It returns when nothing is in flight, or after Config.Timeout. left is the
-// number of requests and streams that are still in flight. It fails if Envoy's admin interface
-// fails or ctx ends.
+// Drain returns when nothing is in flight, or after Config.Timeout. left is the number of requests
+// and streams that are still in flight. It fails if Envoy's admin interface fails or ctx ends.
 func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{

@@ -70,7 +70,7 @@ func Problem(spec *v1alpha1.EnvoyFleetSpec) *InvalidField {
 	return bad
 }
 
-// ExternalAddress returns the problem of an address of spec.external, or nil if it is valid.
+// ExternalAddress returns the problem of an address of spec.external, or nil.
 func ExternalAddress(a string) *InvalidField {
 	if report.AddressType(a) != "" {
 		return nil
@@ -80,8 +80,7 @@ func ExternalAddress(a string) *InvalidField {
 		Fix:     "write one such as 192.0.2.1 or edge.example.com"}
 }
 
-// bootstrap returns Envoy's configuration. It has no node ID: the pod's name is set on the command
-// line.
+// bootstrap sets no node ID: the command line has the pod's name.
 func (b *builder) bootstrap() bootstrap.Config {
 	c := bootstrap.Config{
 		Gateway:     b.gateway(),
@@ -95,7 +94,7 @@ func (b *builder) bootstrap() bootstrap.Config {
 		Concurrency: int(or(b.Spec.Concurrency, 0)),
 	}
 	if limit, ok := b.resources().Limits[corev1.ResourceMemory]; ok {
-		// the last tenth is for stacks and the allocator
+		// The last tenth is for stacks and the allocator.
 		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9
 	}
 	if b.Spec.Bootstrap != nil {

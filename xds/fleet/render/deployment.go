@@ -16,11 +16,10 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap is the annotation that rolls pods when their bootstrap changes.
+// annotationBootstrap rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take until a pod is ready. Most of that time is for
-// pulling images.
+// progressSeconds is how long a rollout may take until a pod is ready, mostly to pull images.
 const progressSeconds = int32(180)
 
 // drainMargin is the time, in seconds, that a pod may take in addition to its drain.
@@ -79,7 +78,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-				// Allows listeners on ports below 1024 without root and capabilities.
+				// This allows listeners on ports below 1024 without root and capabilities.
 				Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 			},
 			InitContainers: []corev1.Container{b.tools()},
@@ -89,7 +88,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 	}
 }
 
-// tools copies the drain program for Envoy's container, which has no shell.
+// Envoy's container has no shell, so tools copies the drain program.
 func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
@@ -110,7 +109,7 @@ func (b *builder) envoy() corev1.Container {
 		Args:  append(args, b.bootstrap().Args()...),
 		Env: []corev1.EnvVar{
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			// empty if the pod has no such label
+			// ZONE is empty if the pod has no such label.
 			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")},
 		},
 		Resources:       b.resources(),

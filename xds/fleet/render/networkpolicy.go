@@ -14,9 +14,8 @@ import (
 // maxOpenPorts bounds the listener ports in a NetworkPolicy, including ports of removed listeners.
 const maxOpenPorts = 256
 
-// networkPolicy lets clients connect to the listeners, and the kubelet to the ready port. Ports of
-// removed listeners stay open: otherwise some network plugins would cut connections during the
-// drain time.
+// Ports of removed listeners stay open: otherwise some network plugins would cut connections during
+// the drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket

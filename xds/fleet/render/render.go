@@ -27,13 +27,12 @@ type Settings struct {
 	// address.
 	ServerName string
 	// CA verifies the control plane: certificates in PEM.
-	CA []byte
-	// EnvoyImage is the default image.
+	CA         []byte
 	EnvoyImage string
 	// PenstockImage contains the drain program; its entry point is penstock.
 	PenstockImage string
 	// ExternalIPs are the ranges from which Gateways may request external IPs, which the nodes
-	// accept. Empty: no external IP is allowed.
+	// accept. Without ranges no external IP is allowed.
 	ExternalIPs []netip.Prefix
 }
 
@@ -44,8 +43,8 @@ type Fleet struct {
 	Spec *v1alpha1.EnvoyFleetSpec
 	// Ports are the ports of listeners and of the peer listener, sorted, without duplicates.
 	Ports []Port
-	// Running is the number of replicas in the existing Deployment, or 0 if it is unknown. An
-	// autoscaler may have chosen it.
+	// Running is the number of replicas in the existing Deployment, which an autoscaler may have
+	// chosen, or 0.
 	Running int32
 	// Open are the listener ports in the existing NetworkPolicy.
 	Open []Socket
@@ -55,7 +54,7 @@ type Fleet struct {
 type Port struct {
 	Number int32
 	UDP    bool
-	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the prefix of its name in the Service
+	Name   string // prefix of its name in the Service: "http", "https", "tls", "tcp", "udp" or "peer"
 }
 
 // Socket returns the socket that the port binds.
@@ -101,8 +100,8 @@ const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet is the label with the fleet's name (see Name). Deployment, Service and
-	// PodDisruptionBudget select pods by it.
+	// LabelFleet has the fleet's name (see Name). Deployment, Service and PodDisruptionBudget
+	// select pods by it.
 	LabelFleet = "penstock.dev/fleet"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "penstock"

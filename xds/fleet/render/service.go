@@ -50,9 +50,9 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 }
 
 // Assign divides the static addresses of a Gateway. own, or "", is the address to request from the
-// provider of the Service's type. external are the addresses that the nodes accept. Only the
-// operator may allow these: otherwise a user who may write a Gateway could receive the traffic of
-// any address (CVE-2020-8554). outside are not in the allowed ranges.
+// provider of the Service's type. external are the addresses that the nodes accept, within allowed:
+// otherwise a user who may write a Gateway could receive the traffic of any address
+// (CVE-2020-8554). outside are the other addresses.
 func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
 	outside []string) {
 	static := StaticAddresses(gw)

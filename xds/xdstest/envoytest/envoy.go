@@ -30,7 +30,7 @@ type Config struct {
 	Args []string
 	// LogLevel is Envoy's -l. Default: info.
 	LogLevel string
-	// Timeout limits the Wait methods. Default: 30 s, for loaded machines.
+	// Timeout limits the Wait methods. Default: 30 s.
 	Timeout time.Duration
 }
 
@@ -131,10 +131,10 @@ func (e *Envoy) cleanup() {
 	_ = os.RemoveAll(e.dir)
 }
 
-// Get reads the admin interface ("/clusters?format=json"). Any status but 200 is an error.
+// Get reads the admin interface. Any status but 200 is an error.
 func (e *Envoy) Get(path string) ([]byte, error) { return e.request(http.MethodGet, path) }
 
-// Post sends a command to the admin interface ("/drain_listeners", "/logging?level=debug").
+// Post sends a command to the admin interface.
 func (e *Envoy) Post(path string) ([]byte, error) { return e.request(http.MethodPost, path) }
 
 func (e *Envoy) request(method, path string) ([]byte, error) {

@@ -7,8 +7,7 @@ import (
 	"net"
 )
 
-// Ports are in this range. The kernel's ports of connections begin at 32768 on Linux, and at 49152
-// on macOS.
+// The kernel's ports of connections begin at 32768 on Linux, and at 49152 on macOS.
 const (
 	lowest = 10000
 	count  = 20000

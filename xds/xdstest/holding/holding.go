@@ -16,8 +16,8 @@ type Server struct {
 	held   atomic.Int64
 }
 
-// Start starts a server on loopback. Close waits until the clients of held requests give up. If
-// begins is set, the client gets the beginning of the response before its request is held.
+// Start starts a server on loopback. If begins is set, the client gets the beginning of the
+// response before its request is held. Close waits until the clients of held requests give up.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -9,7 +9,6 @@ import (
 // Limit is the limit of Until: generous enough for a busy machine.
 const Limit = 30 * time.Second
 
-// The interval between two checks doubles from first to longest.
 const (
 	first   = time.Millisecond
 	longest = 50 * time.Millisecond
