@@ -13,21 +13,19 @@ import (
 )
 
 type budgetTables struct {
-	// crowds has rows for chains with charges of wildcard hostnames. Such a chain has at most
-	// 1<<crowd hosts.
+	// Such a chain has at most 1<<crowd hosts.
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // by route; only routes with a budget
-	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only namespaces above their budget
+	charges *graph.Table[string, *gatewayapi.Charge] // only routes with a budget
+	cuts    *graph.Table[budgetKey, gatewayapi.Cut]
 
-	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // by neighbour key; only candidates with a budget
+	candidatesByNeighbour *graph.Index[string, *model.Candidate, string]
 	chargesByBudget       *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesBySize         *graph.Index[string, *gatewayapi.Charge, sizeKey]
 	candidatesByCrowd     *graph.Index[string, *model.Candidate, crowdKey]
-	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey] // only charges with wildcard hostnames
+	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesByWideChain    *graph.Index[string, *gatewayapi.Charge, chainKey]
 }
 
-// budgetKey is a namespace with routes on a chain of another namespace's Gateway.
 type budgetKey struct{ gateway, chain, namespace string }
 
 func (k budgetKey) of() string     { return k.gateway }
@@ -38,8 +36,7 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey selects the routes of a budgetKey that cost at least 1<<(size-1) and less than 1<<size
-// microseconds.
+// The routes cost at least 1<<(size-1) and less than 1<<size microseconds.
 type sizeKey struct {
 	budgetKey
 	size int
@@ -99,7 +96,7 @@ func (t *tables) declareBudgets() {
 	})
 }
 
-// The count of a chain's hosts is rough, so that one more host rarely changes the result.
+// The count is rough, so that one more host rarely changes the result.
 func (t *tables) declareCrowds() {
 	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
 		for _, parent := range c.Parents {
@@ -147,7 +144,7 @@ func budgetOf(route string, on gatewayapi.ChainCharge) budgetKey {
 	return budgetKey{on.Gateway, on.Chain, routeRef(route)[0].Namespace}
 }
 
-// cut adds up a namespace's routes only if they may exceed the budget. Otherwise a change of one
+// cut reads a namespace's routes only if they may exceed the budget. Otherwise a change of one
 // route would read all of them.
 func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bool) {
 	gw, ok := t.gateways.Get(r, key.gateway)

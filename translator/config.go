@@ -12,43 +12,36 @@ import (
 
 // Config configures a Translator.
 type Config struct {
-	// Controller is the controllerName of GatewayClasses that this process serves.
-	Controller string
-	// AnyClass accepts Gateways whose GatewayClass does not exist.
-	AnyClass bool
-	// AnyController accepts every Gateway, whatever its class.
+	// Controller, AnyClass, AnyController, BehindService and ReservedPort are as in
+	// gatewayapi.Config.
+	Controller    string
+	AnyClass      bool
 	AnyController bool
-	// BehindService is set if a Service in front of the proxies has the Gateways' addresses.
 	BehindService bool
-	// ReservedPort is a port that proxies bind for themselves, or 0.
-	ReservedPort uint16
-	// Pickers are the addresses of our picker for Envoys.
-	Pickers []netip.AddrPort
-	// PickerSockets are Unix sockets of our picker for Envoys on this machine, in addition to
-	// Pickers.
+	ReservedPort  uint16
+	Pickers       []netip.AddrPort
+	// PickerSockets are Unix sockets of our picker, in addition to Pickers.
 	PickerSockets []string
 	// PickerService is our picker's Service ("namespace/name"), and PickerPort the name of its
-	// port. If PickerService is set, Envoys follow the Service's endpoints, and Pickers is ignored.
+	// port. Envoys follow the Service's endpoints, not Pickers.
 	PickerService, PickerPort string
 	// PickerName is the name in our picker's certificate; "" means cleartext. With a certificate
-	// the picker requires a key. The store's Authority has the key and the CA.
+	// the picker requires a key.
 	PickerName string
-	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
-	// that it does not configure.
+	// StandAlone makes this process pick for all InferencePools, on behalf of gateways that it does
+	// not configure.
 	StandAlone *inference.StandAlone
 	// OnDemand lists store tables that hold only the objects in Output.Wanted.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices. Otherwise a Service without EndpointSlices
-	// selects Pods itself.
-	Slices bool
-	// NoPublishers is set if model servers cannot connect to publish KV events.
+	// Slices is set if every Service has EndpointSlices. Otherwise such a Service selects Pods
+	// itself.
+	Slices       bool
 	NoPublishers bool
 	Envoy        envoy.Config
 	// InvalidFleet returns the first invalid field of an EnvoyFleet, its problem and a fix, or "".
 	// Optional.
 	InvalidFleet func(*v1alpha1.EnvoyFleetSpec) (field, problem, fix string)
-	// Collector is the OpenTelemetry collector. An invalid address turns tracing off.
-	Collector netip.AddrPort
+	Collector    netip.AddrPort
 }
 
 func (c Config) ownClusters() []model.ClusterID {
@@ -59,7 +52,7 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// A stand-alone picker serves no Gateway: an API server rejects objects with this name.
+// An API server rejects objects with this name.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

@@ -24,13 +24,13 @@ import (
 type Query struct {
 	// URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// Target is the path and query on the wire; "" means as in URL.
+	// Target is the path and query on the wire. Default: as in URL.
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
-	Model   string // in the request's body, or ""
-	Key     string // APIKey, "namespace/name", or ""
-	Gateway string // "namespace/name", or "" for all Gateways
+	Model   string
+	Key     string // APIKey, "namespace/name"
+	Gateway string // "" for all Gateways
 }
 
 // ParseURL keeps path and query as written, even if Go cannot parse them.
@@ -91,10 +91,9 @@ type Explanation struct {
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
 	// Served reports whether every share of the request gets an answer: from a backend with
-	// endpoints, from servers that another cluster's picker selects, or from the route's redirect.
-	Served  bool     `json:"served"`
-	Filters []string `json:"filters,omitempty"`
-	// Gates, Reaches and ByModel are as in model.Route.
+	// endpoints or with another cluster's picker, or from a redirect.
+	Served   bool          `json:"served"`
+	Filters  []string      `json:"filters,omitempty"`
 	Gates    []string      `json:"policies,omitempty"`
 	Reaches  []string      `json:"reaches,omitempty"`
 	ByModel  bool          `json:"byModel,omitempty"`
@@ -116,24 +115,22 @@ type BackendView struct {
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
 	relayed   bool
-	// Hops describes the endpoints that are hops.
-	Hops []HopView `json:"hops,omitempty"`
+	Hops      []HopView `json:"hops,omitempty"`
 }
 
 // HopView describes a hop.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// Share is the hop's share of first attempts, if hops have weights.
-	Share string `json:"share,omitempty"`
-	// Later means that the hop serves after earlier clusters declined a request. Last means that it
-	// serves after all clusters declined, and leads to any of them.
+	Share    string `json:"share,omitempty"`
+	// Later means that the hop serves after earlier clusters declined a request, Last that it
+	// serves after all clusters declined.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC.
-// A tls, tcp or udp URL is a connection or datagram.
+// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC;
+// tls, tcp and udp URLs are connections or datagrams.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -465,8 +462,6 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines sets NoPick for the views behind a hop to one of several exporting clusters: such a hop
-// fails closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {
@@ -506,5 +501,5 @@ func valueText(m model.ValueMatch) string {
 	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
-// ExplainRow returns the rows with a key. See graph.Engine.Explain.
+// ExplainRow returns the rows with a key (graph.Engine.Explain).
 func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

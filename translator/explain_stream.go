@@ -10,7 +10,7 @@ import (
 
 type way struct {
 	name     string
-	requests bool // otherwise connections or datagrams
+	requests bool
 	grpc     bool
 	tls      bool
 	udp      bool
@@ -38,8 +38,7 @@ func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection or datagram. It returns false if the port takes requests, or
-// has no listener for the name.
+// explainStream returns false if the port takes requests, or has no listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port,
 	name string) bool {
 	if !way.tls && way.requests {

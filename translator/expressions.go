@@ -11,15 +11,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// expressionTables keep regular expressions within a budget for each namespace with routes on a
-// Gateway. A changed route invalidates only its namespace's row, unless it is the namespace's first
-// or last route there.
+// A changed route invalidates only its namespace's row, unless it is the namespace's first or last
+// route there.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
 
 	attachmentsByTenant      *graph.Index[string, *model.Attachment, tenantKey]
-	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey] // only routes with expressions
+	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey]
 	// attachmentsByWide has, by gateway, the routes with expressions and a wildcard host.
 	attachmentsByWide *graph.Index[string, *model.Attachment, string]
 	tenantsByGateway  *graph.Index[tenantKey, tenant, string]
@@ -123,9 +122,9 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest returns the limit for the expressions that routes with wider hostnames may have together
-// in a virtual host. A namespace with a route for the host itself may use its share once more,
-// divided by the number of its hosts. The limit is the largest such part, or zero.
+// widest limits the expressions that routes with wider hostnames have together in a virtual host. A
+// namespace with a route for the host itself may use its share once more, divided by the number of
+// its hosts. The limit is the largest such part, or zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

@@ -73,11 +73,10 @@ func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 	vh.Owners = slices.Compact(vh.Owners)
 }
 
-// reach lists all targets that an action's requests may reach.
 type reach struct {
 	pools   []objectid.Target
-	imports []objectid.Target // each stands for all its clusters
-	others  bool              // Services, or no target
+	imports []objectid.Target
+	others  bool
 }
 
 func (all *reach) add(id model.ClusterID) {
@@ -95,7 +94,6 @@ func (all *reach) add(id model.ClusterID) {
 	}
 }
 
-// texts returns a model.Route.Reaches.
 func (all *reach) texts() (texts []string) {
 	for _, pool := range slices.Concat(all.pools, all.imports) {
 		texts = append(texts, pool.String())
@@ -107,8 +105,7 @@ func (all *reach) texts() (texts []string) {
 	return texts
 }
 
-// reached includes spill targets and mirrors. A cluster of an import that gets no new requests may
-// still have sessions.
+// A cluster of an import that gets no new requests may still have sessions.
 func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	if a.Forward == nil {
 		return all
@@ -158,8 +155,6 @@ func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	return all
 }
 
-// gatedStreams returns a loss for each place where a policy forbids a route of connections or
-// datagrams.
 func (t *tables) gatedStreams(r *graph.Reader, c *model.Candidate) (losses []model.Loss) {
 	for _, parent := range c.Parents {
 		for _, place := range parent.Places {

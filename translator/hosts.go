@@ -68,8 +68,8 @@ func (t *tables) declareHosts() {
 	})
 }
 
-// virtualHost combines the routes of a host with the routes of wider hostnames of the same
-// listener. If no route of the host matches, Gateway API tries a wider hostname; Envoy does not.
+// If no route of the host matches, Gateway API tries a wider hostname; Envoy does not. So
+// virtualHost adds the routes of wider hostnames of the same listener.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

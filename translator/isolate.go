@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// encodeHost encodes a virtual host. If a bug prevents the encoding of a route, the route of the
-// same name in last replaces it, or an answer 500. Without a replacement, other routes would take
-// its requests. last may be nil.
+// If a bug prevents the encoding of a route, the route of the same name in last, or an answer 500,
+// replaces it. Without a replacement, other routes would take its requests. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -32,8 +31,8 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	return out
 }
 
-// isolate replaces the routes that cannot be encoded and returns their owners. If even a route's
-// match cannot be encoded, the host answers 500 to requests that no other route takes.
+// If even a route's match cannot be encoded, the host answers 500 to requests that no other route
+// takes.
 func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	out, rest := *vh, false
 	out.Routes = make([]model.Route, 0, len(vh.Routes)+1)
@@ -107,8 +106,7 @@ func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	return envoy.VirtualHost(vh)
 }
 
-// recoverHost recomputes a virtual host after a panic, without the attachments that panic on their
-// own.
+// recoverHost omits the attachments that panic on their own.
 func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ bool) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

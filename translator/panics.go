@@ -15,14 +15,14 @@ import (
 
 // Panic is a row whose computation panicked because of a bug. The row keeps its last value.
 type Panic struct {
-	Row   string // table and key
-	Value string // of the panic
+	Row   string
+	Value string
 	Stack []byte
 }
 
 const reasonInternalError = "InternalError"
 
-// maxPanicValue limits a panic's value in a condition, in bytes.
+// maxPanicValue is in bytes.
 const maxPanicValue = 256
 
 type panicked struct {

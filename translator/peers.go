@@ -14,10 +14,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// peerTables hold the Gateways' listeners for members of the cluster set, and the pools there.
 type peerTables struct {
 	peerPools     *graph.Table[string, peerPool]
-	peerListeners *graph.Table[peerKey, encoded] // with their route configurations
+	peerListeners *graph.Table[peerKey, encoded]
 
 	peerPoolsByGateway        *graph.Index[string, peerPool, string]
 	peerPoolsByCluster        *graph.Index[string, peerPool, model.ClusterID]
@@ -26,12 +25,11 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool, encoded once for all peer listeners.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
-	gateways []string          // sorted; their routes lead to the pool
-	clusters []model.ClusterID // used by the host, sorted
+	gateways []string // their routes lead to the pool
+	clusters []model.ClusterID
 }
 
 func (t *tables) declarePeers() {
@@ -73,7 +71,7 @@ func membership(r store.Reader) (*store.Membership, bool) {
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// peerPool returns an exported pool without spill: no member's request leaves this cluster.
+// The pool does not spill: no member's request leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)

@@ -19,28 +19,27 @@ type PickerPool struct {
 	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
 	// only the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// Gateways leads to another cluster's gateways: our picker picks no server for this pool.
+	// With Gateways, our picker picks no server for this pool of another cluster.
 	Gateways *model.ExternalPicker
 	// Choice is set if the picker chooses an import's exporting cluster for each request.
 	Choice *Choice
 	// Scorers are the processes of Settings.Plugins.External, in order. An unreachable process has
 	// no address.
 	Scorers []model.ExternalPicker
-	// Processor is the service of Settings.Processor. It has no address if it is unreachable.
+	// Processor has no address if the service is unreachable.
 	Processor *model.ExternalPicker
 	Models    *model.Models
-	// TLS is for connections to the pool's servers (BackendTLSPolicy). CA is the bundle of
-	// TLS.Trust, in PEM; while it is empty, no certificate is trusted.
+	// TLS is for connections to the pool's servers. CA is the bundle of TLS.Trust, in PEM; while it
+	// is empty, no certificate is trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
 }
 
 // Choice configures our picker's choice among an import's exporting clusters.
 type Choice struct {
-	Members []ChoiceMember // take requests; sorted by name
-	Further []model.HopID  // hops to the spill targets, in order
-	Margin  time.Duration  // minimum advantage over the local cluster
-	// as in model.Choice
+	Members                             []ChoiceMember
+	Further                             []model.HopID
+	Margin                              time.Duration
 	Latency, Blind, Sessions, Responses bool
 }
 
@@ -49,7 +48,7 @@ type ChoiceMember struct {
 	Name    string
 	Hop     model.HopID
 	Local   bool
-	Servers int // declared by the cluster; 0 if unknown
+	Servers int // 0 if unknown
 	NoGRPC  bool
 }
 
@@ -57,13 +56,13 @@ type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
-	parents *graph.Table[string, []model.ParentGateway] // of pools exported in ParentMode
-	// selections has no values: a row waits for the pods of a pool, so that no route leads to a
-	// pool with unread pods.
+	parents *graph.Table[string, []model.ParentGateway]
+	// selections only waits for the pods of a pool, so that no route leads to a pool with unread
+	// pods.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
-	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID] // external pickers
+	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID]
 }
 
 func (t *tables) declarePools() {
@@ -140,7 +139,6 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	return out
 }
 
-// unusable ignores the resolution of host names.
 func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	if imp == nil {
 		return nil
@@ -166,9 +164,8 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	}
 }
 
-// declareMembers includes all local pools, because other gateways and clusters may use them, and
-// the exporting clusters of imports that attached routes lead to. It includes clusters behind
-// gateways, because our picker requests their models.
+// Other gateways and clusters may use any local pool. Clusters behind gateways are included,
+// because our picker requests their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",
@@ -287,7 +284,6 @@ func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {
 	return nil, false
 }
 
-// lookup implements inference.Tables with the tables before attachments.
 type lookup struct{ *tables }
 
 func (l lookup) Pool(r store.Reader, key string) (*model.Pool, bool) {

@@ -57,7 +57,6 @@ func (t *tables) declareReports() {
 		})
 }
 
-// The Gateways that use the EnvoyFleet report the same problem.
 func (t *tables) fleetReport(r *graph.Reader, key string) (report.Report, bool) {
 	fleet, ok := store.EnvoyFleets.Get(r, key)
 	if !ok || t.cfg.StandAlone != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeTables hold routes of every kind: the listeners that they reference (candidates), the winner
-// of each host (contests), and the result (attachments). The key of a route is its store.TargetKey.
+// A route's key is its store.TargetKey.
 type routeTables struct {
 	candidates  *graph.Table[string, *model.Candidate]
 	contests    *graph.Table[listenerKey, []model.Loss]
@@ -22,15 +21,13 @@ type routeTables struct {
 	candidatesByContest  *graph.Index[string, *model.Candidate, listenerKey]
 	contestsByRoute      *graph.Index[listenerKey, []model.Loss, string]
 
-	attachmentsByHost     *graph.Index[string, *model.Attachment, hostKey]
-	attachmentsByStream   *graph.Index[string, *model.Attachment, hostKey]
-	attachmentsByListener *graph.Index[string, *model.Attachment, listenerKey]
-	attachmentsByBackend  *graph.Index[string, *model.Attachment, string]
-	attachmentsByCluster  *graph.Index[string, *model.Attachment, model.ClusterID]
-	// The keys are exporting clusters of imports.
-	attachmentsByImportedPool *graph.Index[string, *model.Attachment, objectid.Target]
-	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external pickers
-	// The keys are pickers of imports, including relayed pickers.
+	attachmentsByHost           *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByStream         *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByListener       *graph.Index[string, *model.Attachment, listenerKey]
+	attachmentsByBackend        *graph.Index[string, *model.Attachment, string]
+	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
+	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, objectid.Target]
+	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]

@@ -27,7 +27,7 @@ type tables struct {
 	hopTables
 	peerTables
 
-	resources []resourceTable // for Envoys
+	resources []resourceTable
 	reports   []reportTable
 }
 
@@ -56,7 +56,6 @@ func (t *tables) stored(kind string) []graph.Source[string] {
 	return []graph.Source[string]{t.engine.Stored(kind, store.ByID)}
 }
 
-// encoded has the resources of a row, or an error that a bug caused.
 type encoded struct {
 	resources []*resource.Resource
 	err       error
@@ -79,7 +78,7 @@ func sameError(a, b error) bool {
 
 type resourceTable interface {
 	changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded]))
-	all(r *graph.Reader) iter.Seq2[string, encoded] // by gateway
+	all(r *graph.Reader) iter.Seq2[string, encoded]
 }
 
 type rowID struct {

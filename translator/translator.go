@@ -36,35 +36,33 @@ func New(cfg Config) *Translator {
 
 // Delta holds the changes for a Gateway's Envoys.
 type Delta struct {
-	Gateway string               // "namespace/name"
-	Gone    bool                 // no resource is left
-	Upserts []*resource.Resource // sorted by type and name
-	Removes []resource.Ref       // sorted
+	Gateway string
+	Gone    bool
+	Upserts []*resource.Resource
+	Removes []resource.Ref
 }
 
 // Output holds the changes of an Update.
 type Output struct {
-	Deltas      []Delta         // sorted by gateway
-	Reports     []report.Report // complete reports that changed
-	ReportsGone []report.Ref    // objects without a report now
+	Deltas      []Delta
+	Reports     []report.Report
+	ReportsGone []report.Ref
 	Pools       []PickerPool
 	PoolsGone   []objectid.Target
-	// Parents lists changes of the Gateways that route to pools with export mode ParentMode.
-	Parents  []PoolParents
-	Ordered  []OrderedImport
-	Unusable []UnusableClusters
+	Parents     []PoolParents
+	Ordered     []OrderedImport
+	Unusable    []UnusableClusters
 	// Pickers lists external pickers that routes newly lead to, or that changed.
 	Pickers     []model.ExternalPicker
-	PickersGone []model.ClusterID // as in model.ExternalPicker.Cluster
-	// Names lists, sorted, host names that rows began to use; NamesGone lists names that no row
-	// uses any more.
+	PickersGone []model.ClusterID
+	// Names lists host names that rows began to use; NamesGone lists names that no row uses any
+	// more.
 	Names, NamesGone []string
 	Gates            []PolicyGateways
 	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
 	// read.
 	Wanted, Unwanted []graph.Key
-	// Err joins encoding errors and failed checks, which bugs cause. Deltas excludes the affected
-	// resources.
+	// Err joins the errors of bugs. Deltas excludes the affected resources.
 	Err error
 	// Panics lists rows whose computation panicked because of a bug. If a row panicked or
 	// recovered, FailingChanged is set, and Failing has the reports about all affected objects.
@@ -76,12 +74,12 @@ type Output struct {
 
 // PolicyGateways lists the Gateways that have routes with an AccessPolicy.
 type PolicyGateways struct {
-	Policy   string   // "namespace/name"
-	Gateways []string // "namespace/name", sorted
+	Policy   string
+	Gateways []string
 }
 
-// PoolParents lists the Gateways that route to an InferencePool exported in ParentMode. Other pools
-// have an empty list.
+// PoolParents lists the Gateways that route to an InferencePool. It has none unless the pool is
+// exported in ParentMode.
 type PoolParents struct {
 	Pool     objectid.Pool
 	Gateways []model.ParentGateway
@@ -90,21 +88,20 @@ type PoolParents struct {
 // OrderedImport is an InferencePoolImport with ordered clusters.
 type OrderedImport struct {
 	Import objectid.Pool
-	// Ready reports whether each cluster can take requests. It is nil if the import is gone or no
-	// longer ordered.
+	// Ready is nil if the import is gone or no longer ordered.
 	Ready map[string]bool
 }
 
 // UnusableClusters has the unusable exporting clusters of an import, by name.
 type UnusableClusters struct {
 	Import   objectid.Pool
-	Clusters map[string]UnusableCluster // nil if all are usable, or the import is gone
+	Clusters map[string]UnusableCluster // nil if all are usable
 }
 
 // UnusableCluster holds the reason and message of the cluster's condition.
 type UnusableCluster struct{ Reason, Problem string }
 
-// Rows counts the rows computed since New. Any goroutine may call it at any time.
+// Rows counts the rows computed since New. Any goroutine may call it.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
 // WaitForDemands makes rows wait for keys in Config.OnDemand's tables, as
@@ -210,7 +207,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	for _, delta := range deltas {
 		if _, ok := t.tables.gateways.Get(r, delta.Gateway); !ok && !delta.Gone {
-			continue // waiting rows that outlived their gateway
+			continue
 		}
 		delta.moved()
 		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
@@ -234,8 +231,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// moved drops removals of resources that another table added: a port's listener may move between
-// tables.
+// A port's listener may move between tables.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,
@@ -260,8 +256,6 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
-// routeReports adds the reports of changed routes, and of routes with rules that went above or
-// below a budget.
 func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	done := map[string]bool{}
@@ -338,7 +332,7 @@ func (t *Translator) Listeners(gateway string) []resource.Ref {
 
 // Port is a port that a Gateway binds.
 type Port struct {
-	Listener  string // name of the Envoy listener
+	Listener  string
 	Number    uint16
 	Addresses []string
 	UDP       bool
@@ -353,7 +347,7 @@ func (t *Translator) Ports(gateway string) []Port {
 	}
 	schemes := map[model.Socket]string{}
 	for _, l := range g.Listeners {
-		if l.Chain != "" && schemes[l.Socket()] != "https" { // a port with HTTPS and TLS listeners is HTTPS
+		if l.Chain != "" && schemes[l.Socket()] != "https" {
 			schemes[l.Socket()] = strings.ToLower(l.Protocol)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 
 // Route is a route of a virtual host.
 type Route struct {
-	Gateway  string // "namespace/name"
-	Listener string // a model.ListenerKey
+	Gateway  string
+	Listener string
 	Route    report.Ref
 	Rule     string
-	Pools    []objectid.Target // all pools that its requests may reach
+	Pools    []objectid.Target
 }
 
 // Above returns, sorted, the policies ("namespace/name") that target the route, its Gateway,
@@ -32,7 +32,7 @@ func Above(r store.Reader, route Route) (names []string, byModel bool) {
 		}
 	}
 	gateway := store.RefOf(store.Gateways, route.Gateway)
-	for _, section := range []string{"", route.Listener} { // a model.ListenerKey of a ListenerSet equals no sectionName
+	for _, section := range []string{"", route.Listener} { // a ListenerSet's key equals no sectionName
 		if p := winner(r, gateway, section); p != nil && !excepts(p, route.Route) {
 			add(p)
 		}
@@ -47,8 +47,7 @@ func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	return names, byModel
 }
 
-// A policy that also has targets other than Gateways exempts no route, because validation rejects
-// it.
+// Validation rejects a policy that exempts routes and also has targets other than Gateways.
 func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	if slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
 		return t.Kind != store.Gateways.Kind()
@@ -86,7 +85,7 @@ func Ungated(r store.Reader, gateway, listener string) string {
 	return ""
 }
 
-// winner returns the policy that counts for a target, or nil. section "" means the whole object.
+// section "" means the whole object.
 func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
 	key := store.TargetKey(target.Kind, target.Namespace, target.Name)
 	for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {

@@ -17,8 +17,7 @@ const reasonInvalid = gatewayv1.PolicyReasonInvalid
 
 // Targets looks up the Gateways above a policy's target.
 type Targets interface {
-	// Gateways lists, sorted, the Gateways of this controller that send requests to a target: the
-	// Gateway itself, or the Gateways of a route or of all routes to a pool.
+	// Gateways lists, sorted, the Gateways that send requests to a target.
 	Gateways(r store.Reader, target report.Ref) []report.Ref
 }
 
@@ -77,7 +76,6 @@ func targetRef(p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget) report.Ref {
 	return report.Ref{Group: cmp.Or(t.Group, group), Kind: t.Kind, Namespace: p.Namespace, Name: t.Name}
 }
 
-// targetProblem returns why a policy does not apply to a target; reason "" means that it applies.
 func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget, target report.Ref) (
 	reason gatewayv1.PolicyConditionReason, problem, fix string) {
 	sections, exists := sectionsOf(r, target)

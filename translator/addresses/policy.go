@@ -42,7 +42,6 @@ func Neither(text string) string {
 	return fmt.Sprintf("%.64q", text) + neitherOf
 }
 
-// isHostName accepts underscores, which occur in local names.
 func isHostName(text string) bool {
 	text = strings.TrimSuffix(text, ".")
 	if len(text) > 253 {
@@ -61,7 +60,6 @@ func isHostName(text string) bool {
 // Policy checks addresses against the store's AddressPolicy.
 type Policy struct {
 	Ranges
-	// ExternalName reports whether Services of type ExternalName have endpoints.
 	ExternalName bool
 
 	r      store.Reader
@@ -82,7 +80,7 @@ func Of(r store.Reader) Policy {
 	return p
 }
 
-// prefixes ignores invalid CIDRs: cmd has rejected them before.
+// cmd has rejected invalid CIDRs.
 func prefixes(list []string) (out []netip.Prefix) {
 	for _, text := range list {
 		if p, err := ParseRange(text); err == nil {
@@ -93,7 +91,7 @@ func prefixes(list []string) (out []netip.Prefix) {
 }
 
 // Written returns why a written address may not become an endpoint, as a phrase that follows the
-// address, or "".
+// address.
 func (p Policy) Written(ip netip.Addr) string {
 	if why := p.Outside(ip); why != "" {
 		return why
@@ -119,11 +117,11 @@ func (p Policy) Written(ip netip.Addr) string {
 type Slice struct {
 	policy    Policy
 	namespace string
-	occupants map[string]*store.Occupant // by address; nearly always empty
+	occupants map[string]*store.Occupant
 }
 
-// Slice reads the occupants of all addresses through one key. One read for each address took 17 MiB
-// for 5,000 slices of 10 endpoints.
+// One read for each address took 17 MiB for 5,000 slices of 10 endpoints, so Slice reads all
+// occupants through one key.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {
@@ -142,14 +140,14 @@ func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	return s
 }
 
-// Outside returns why an address may not become an endpoint, as a phrase that follows the address,
-// or "".
+// Outside returns why an address of the slice may not become an endpoint, as a phrase that follows
+// the address.
 func (s Slice) Outside(ip netip.Addr) string {
 	p := s.policy
 	if kind := p.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed
 	}
-	local := false // whether an endpoint of the same namespace has the address
+	local := false
 	for _, o := range s.of(ip) {
 		if why := p.ownService(o); why != "" {
 			return why

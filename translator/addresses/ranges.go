@@ -9,10 +9,10 @@ import (
 
 // Ranges holds the operator's allowed addresses. The zero value allows none.
 type Ranges struct {
-	// An address must be in Allowed and not in Denied.
+	// An address must be in Allowed and not in Denied; Loopback allows loopback addresses in
+	// Allowed.
 	Allowed, Denied []netip.Prefix
-	// Loopback allows loopback addresses that are in Allowed.
-	Loopback bool
+	Loopback        bool
 }
 
 // ParseRange parses a CIDR. An IPv4-mapped CIDR becomes the IPv4 range.
@@ -67,7 +67,7 @@ func (r *Ranges) special(ip netip.Addr) string {
 	return ""
 }
 
-// Outside returns why ip is not allowed, as a phrase that follows the address, or "".
+// Outside returns why ip is not allowed, as a phrase that follows the address.
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed

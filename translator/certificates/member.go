@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Limits for one member in the secret that all members share.
 const (
-	// maxSize bounds one certificate and maxTotal all certificates, in bytes of DER.
+	// maxSize bounds a certificate, maxTotal a member's certificates, in bytes of DER.
 	maxSize, maxTotal = 4 << 10, 8 << 10
 	// An authority has two certificates, and four while it is replaced.
 	maxCount = 8
@@ -76,9 +75,9 @@ func keyVouches(key any) error {
 		"or RSA of 2,048 to 8,192 bits")
 }
 
-// Select returns, as PEM, the certificates in bundles that can verify a member, without duplicates
-// and expired certificates. problems[i] lists why other certificates of bundles[i] are left out.
-// share, from Share, bounds the subjects of a bundle; the newest certificates use it first.
+// Select returns, as PEM, the unexpired certificates in bundles that can verify a member, without
+// duplicates. problems[i] lists why certificates of bundles[i] are left out. share, from Share,
+// bounds the subjects of a bundle; the newest certificates use it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate

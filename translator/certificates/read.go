@@ -47,7 +47,6 @@ func Blocks(text []byte) (out [][]byte) {
 	}
 }
 
-// maxReplaced limits the extensions and attributes that are parsed one by one.
 const maxReplaced = 1000
 
 func (f *fields) count() int {
@@ -134,8 +133,7 @@ func (f *fields) reads() bool {
 	return err == nil
 }
 
-// standIn is a certificate without names, valid in the first second of 1970, with the generator of
-// P-256 as its key.
+// standIn is a certificate without names, with the generator of P-256 as its key.
 var standIn = sync.OnceValues(func() (*fields, error) {
 	der, err := hex.DecodeString(
 		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +

@@ -191,7 +191,6 @@ func name(v asn1.RawValue) error {
 	return nil
 }
 
-// encoding/asn1 lacks this tag.
 const tagUniversalString = 28
 
 func value(v asn1.RawValue) error {
@@ -239,7 +238,7 @@ func value(v asn1.RawValue) error {
 	return nil
 }
 
-// identifier checks that each part of an OID has the shortest encoding.
+// Each part of an OID must have the shortest encoding.
 func identifier(b []byte) error {
 	begins := true
 	for _, c := range b {

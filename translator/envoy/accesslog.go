@@ -53,9 +53,8 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers logs requests to exporting clusters without a lease. At an edge, metadata (memberKey)
-// marks them. At the hops it logs every request without a lease, because hops lead to little else.
-// A separate stream keeps these entries from displacing leases.
+// At the hops, toMembers logs every request without a lease, because hops lead to little else. A
+// separate stream keeps these entries from displacing leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -80,8 +79,7 @@ const (
 	usageInterval = time.Second
 )
 
-// toUsage logs requests that a gate decided: an answer that names the caller, or a denial. A
-// separate stream keeps these entries from displacing leases.
+// A separate stream keeps these entries from displacing leases.
 func (b *builder) toUsage() *accesslogv3.AccessLog {
 	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
@@ -119,8 +117,8 @@ func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.Common
 	}
 }
 
-// firstBody is the time from the request's last byte to the first byte of the response's body.
-// Envoy's own metric ends with the headers, which servers send before they read the prompt.
+// Envoy's own time to the first byte ends with the headers, which servers send before they read the
+// prompt.
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
 }}
@@ -134,12 +132,11 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 }
 
 const (
-	leaseKey = "lease" // of our picker
-	// memberKey has an exporting cluster's objectid.Target, for an edge's access log: an entry has
-	// the Envoy cluster only if Envoy found a host.
+	leaseKey = "lease"
+	// An edge's entry has the Envoy cluster only if Envoy found a host, so memberKey has the
+	// exporting cluster.
 	memberKey = "member"
-	// poolKey has the pool's objectid.Target; our picker sends it with a lease.
-	poolKey = "pool"
+	poolKey   = "pool"
 )
 
 func hasLease() *accesslogv3.AccessLogFilter { return hasMetadata(leaseKey, presence(), false) }

@@ -15,25 +15,25 @@ import (
 // Request is a client's HTTP/1.1 request.
 type Request struct {
 	Method    string
-	Authority string // of the URL, or the header Host
+	Authority string
 	Target    string
 	Header    http.Header
-	Model     string // in its body
+	Model     string
 	TLS       bool
 }
 
 // Arrived is a request as an edge's routes receive it.
 type Arrived struct {
 	Method    string
-	Authority string // with its port, for matches of the header host
-	Host      string // for virtual hosts: lower case, without the port
+	Authority string // with its port
+	Host      string // lower case, without the port
 	Path      string
 	Query     string // "" or ?...
 	Header    map[string][]string
 }
 
-// Arrive returns a request as routes receive it, or the connection manager's own answer.
-// TestExplain_NeverDiffersFromEnvoy compares it with Envoy.
+// Arrive returns a request as routes receive it, or the connection manager's own answer
+// (TestExplain_NeverDiffersFromEnvoy).
 func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	bad := func(why string) (Arrived, *model.Direct) {
 		return a, &model.Direct{Status: http.StatusBadRequest, Body: why}

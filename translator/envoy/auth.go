@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// These headers of the service's answer only describe this answer.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
 const ourHeaders = "x-penstock-.*"

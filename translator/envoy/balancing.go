@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Roles of endpoints, in their metadata under envoy.lb. Fallbacks select by role.
+// Fallbacks select by role, which is in endpoints' metadata under envoy.lb.
 const (
 	roleKey   = "role"
 	rolePod   = "pod"
@@ -21,8 +21,7 @@ const (
 	// Only a picker selects hops after the first: a fallback that spreads over all hops would
 	// ignore the user's order.
 	roleLater = "spill-later"
-	// No endpoint has this role (subsetMatch).
-	roleNone = "none"
+	roleNone  = "none"
 )
 
 const servedKey = "x-gateway-destination-endpoint-served"
@@ -71,7 +70,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	// A client could choose by a header, so the source is metadata only.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// Our picker relays calls for requests without a body, and uses the protocol's names.
+		// Our picker uses the protocol's names. It relays calls for requests without a body.
 		names = *c.Names
 		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
 			{Metadata: metadataKey(names.Namespace, names.Destination)},

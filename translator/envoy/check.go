@@ -37,8 +37,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
-// each message's own validation and Penstock's rules, also inside nested Any messages.
+// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {

@@ -10,8 +10,8 @@ import (
 // unbounded disables circuit breakers: Envoy's default limit is 1,024 connections and requests.
 const unbounded = 1 << 30
 
-// Retry budgets bound how many of a cluster's requests in flight may be retries: the larger of a
-// percentage and a number. Beyond the budget, the client gets the failure.
+// Retry budgets bound a cluster's retries in flight by the larger of a percentage and a number.
+// Beyond the budget, the client gets the failure.
 const (
 	// With Envoy's default of three retries, most fail-overs of a Service would be 503s.
 	servicePercent, serviceLeast = 25, 64
@@ -19,8 +19,8 @@ const (
 	poolPercent, poolLeast = 100, 1024
 )
 
-// Retries to our picker and to exporting clusters have no limit: when one of these fails, all
-// requests that wait for it fail at once.
+// When our picker or an exporting cluster fails, all requests that wait for it fail at once, so
+// their retries have no limit.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {

@@ -16,8 +16,8 @@ import (
 )
 
 // DatagramListener encodes a UDP port of a Gateway. A changed listener loses all sessions, so it
-// references one cluster of its own, whose endpoints follow the routes. It has no traffic
-// direction: an ending Envoy closes inbound listeners at once, and would lose answers in flight.
+// references one cluster, whose endpoints follow the routes. It has no traffic direction, because
+// an ending Envoy closes inbound listeners at once and would lose answers in flight.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)

@@ -5,21 +5,20 @@
 //   - Pure: no I/O, clock, log or randomness. Equal input gives equal bytes.
 //   - Refs list every cluster, secret and listener that a resource references: delivery orders its
 //     steps by them.
-//   - The HTTP filter list (filters.go) never depends on routes, pools or policies, because a
-//     change ends every stream of the chain.
-//   - An error from this package is a bug in Penstock: users' mistakes are detected before
-//     encoding.
+//   - The HTTP filter list never depends on routes, pools or policies, because a change ends every
+//     stream of the chain.
+//   - An error is a bug in Penstock: users' mistakes are detected before encoding.
 //
 // # Decisions
 //
-// A TCP or TLS route has its own filter chain (model.Stream), so a route's change affects only that
-// chain. A TLS listener also has a chain for its hostname that closes unrouted connections: they
-// must not reach a listener with a wider hostname.
+// A TCP or TLS route has its own filter chain, so a route's change affects only that chain. A TLS
+// listener also has a chain for its hostname that closes unrouted connections: they must not reach
+// a listener with a wider hostname.
 //
-// An external picker never receives headers alone. A picker that waits for bodies would not answer
-// a gRPC stream, an upgrade or a multipart upload. Our picker receives these headers and relays
-// them with the end of the request (bodyless).
+// An external picker never receives headers alone: a picker that waits for bodies would not answer
+// a gRPC stream, an upgrade or a multipart upload. Our picker relays these headers with the end of
+// the request (bodyless).
 //
-// Tests: go test ./translator/envoy, with Envoy 1.40 in $ENVOY, .tools/bin or PATH (make envoy).
-// e2e_*_test.go use the real Envoy; TestEnvoy_Golden compares testdata/*.txtar.
+// Tests: go test ./translator/envoy, with Envoy 1.40 (make envoy). e2e_*_test.go use it;
+// TestEnvoy_Golden compares testdata/*.txtar.
 package envoy

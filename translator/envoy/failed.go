@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// metaFailed marks a call about a failure response; its value is the server's address.
+	// The value of metaFailed is the address of the server that answered a failure.
 	metaFailed = "x-penstock-failed"
-	// With deadMark in the answer, our picker reports a dead server (extproc.HeaderDead): the
-	// request is then retried elsewhere.
+	// With deadMark, our picker reports a dead server (extproc.HeaderDead): the request is then
+	// retried elsewhere.
 	deadMark = "penstock-server-dead"
 	// failedTimeout exceeds our picker's wait for a server (liveness.Checker).
 	failedTimeout = 3 * time.Second
 
-	filterFailed   = "failed"   // in the router: composite
-	filterUnmarked = "unmarked" // in the router: header_mutation
+	filterFailed   = "failed"
+	filterUnmarked = "unmarked"
 )
 
-// router returns the last filter. When a picked server answers 500 or 503, an upstream filter asks
-// our picker whether the server is dead. One such filter in each cluster would cost memory.
+// When a picked server answers 500 or 503, an upstream filter asks our picker whether the server is
+// dead. The filter is in the listener, because one in each cluster would cost memory.
 func (b *builder) router() *routerv3.Router {
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
 		b.httpFilter(filterFailed, b.failed()),

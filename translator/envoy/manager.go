@@ -18,17 +18,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// endpointHeader is the endpoint picker protocol's header for a pick. Penstock's clusters follow
-// the pick in metadata, which clients cannot set. The header is removed, or pods and pickers would
-// receive a client's header.
+// Penstock's clusters follow the pick in metadata, which clients cannot set. The header is removed,
+// or pods and pickers would receive a client's header.
 const endpointHeader = "x-gateway-destination-endpoint"
 
-// peerHeaders is the prefix of headers between Penstock's gateways, and from an Envoy to itself.
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders removes headers that clients must not send. hopHeaders removes headers that must
-	// not pass from one pool to another.
+	// edgeHeaders removes headers that clients must not send; hopHeaders those that must not pass
+	// from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
@@ -37,8 +35,8 @@ var (
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
-// With these headers a client could make a server send a request to any address, or could read
-// another client's prompt.
+// With these headers a client could make a server send a request to any address, or read another
+// client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))
@@ -66,8 +64,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// This limit ends when Envoy has received the last byte, not, as documented, when it has
-		// forwarded that byte (TestRequestTimeout_...).
+		// Contrary to Envoy's documentation, this limit ends when Envoy has received the last byte,
+		// not when it has forwarded that byte.
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),

@@ -11,12 +11,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute returns the route for the list of models, which our picker answers for all pools of
-// the rule. It is nil if the main route leads all these requests to our picker and no pool spills:
-// if a pool spills, Envoy ignores the picker's answer. Services keep their share, because their
-// models are unknown, and the gateways of a single exporting cluster answer themselves. An import
-// with several exporting clusters gets one query: three calls would take 10 KiB more of Envoy's
-// memory.
+// modelsRoute is nil if the main route leads these requests to our picker and no pool spills: if a
+// pool spills, Envoy ignores the picker's answer. Services keep their share, because their models
+// are unknown. An import with several exporting clusters gets one query: three calls would take 10
+// KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil // the edge's route has answered
@@ -73,9 +71,9 @@ func behindHops(w *model.WeightedBackend) bool {
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers unrouted requests for the list of models: if a route
-// matches models and leads to a pool, unless a route has an authorization service, or other gates
-// than the host. Then clients without permission would learn the models' names.
+// ListsModels reports whether a host answers unrouted requests for the list of models. It does not
+// if a route has an authorization service, or other gates than the host: clients without permission
+// would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

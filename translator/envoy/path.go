@@ -13,8 +13,7 @@ var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`
 func EscapesSlash(path string) bool { return slashes.Replace(path) != path }
 
 // NormalizePath returns a path without its query as Envoy matches it: after normalize_path
-// (Chromium's URL canonicalizer) and merge_slashes. It returns false for a path to which Envoy
-// answers 400. Escaped slashes stay.
+// (Chromium's URL canonicalizer) and merge_slashes. False means that Envoy answers 400.
 func NormalizePath(path string) (string, bool) {
 	path = withoutParameters(path)
 	if path == "" || path[0] != '/' && path[0] != '\\' {
@@ -27,7 +26,7 @@ func NormalizePath(path string) (string, bool) {
 	return mergeSlashes(string(c.out)), !c.failed
 }
 
-// withoutParameters removes the parameters of dot segments: some servers read "/..;x/" as "/../".
+// Some servers read "/..;x/" as "/../".
 func withoutParameters(path string) string {
 	if !strings.Contains(path, "/.") || !strings.Contains(path, ";") {
 		return path
@@ -43,7 +42,7 @@ func withoutParameters(path string) string {
 
 type canonical struct {
 	in  string
-	at  int // of the next byte of in
+	at  int
 	out []byte
 	// invalid is the position in out of the last % without an escape, or -1.
 	invalid int

@@ -28,54 +28,49 @@ import (
 )
 
 const (
-	// peerAuthority is the client's authority: between members, :authority names the pool.
+	// Between members, :authority names the pool; peerAuthority is the client's authority.
 	peerAuthority = "penstock-peer-authority"
-	// peerMark marks an answer to a request that no pod can have started: another member may be
-	// tried.
+	// peerMark means that no pod can have started the request: another member may be tried.
 	peerMark = "penstock-peer-refused"
-	// peerLost marks the answer to a request whose connection to a member's gateway ended: a pod
-	// there may have started it.
+	// peerLost means that the connection to a member's gateway ended: a pod there may have started
+	// the request.
 	peerLost = "penstock-peer-lost"
 	// peerSender names the process whose picker chose the cluster. The cluster's picker counts
-	// requests by sender (picker.SenderHeader). Pods receive neither this header nor the next
-	// three.
+	// requests by sender. Pods receive neither this header nor the next three.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt.
-	// Only in the last attempt does the cluster's picker queue the request (picker.OthersHeader).
+	// peerOthers is the number of further clusters to try. Only in the last attempt does the
+	// cluster's picker queue the request (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
-	// peerSession is the ID of the request's session (picker.SessionHeader).
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster of the request's session
-	// (picker.ClusterHeader). Clusters do not receive it.
+	// peerCluster is the hop to the exporting cluster of the request's session. Clusters do not
+	// receive it.
 	peerCluster = "penstock-peer-cluster"
 )
 
 const (
-	filterBorder  = "border"  // header_mutation: removes internal headers from answers
-	filterRestore = "restore" // Lua: peer.lua
+	filterBorder  = "border"
+	filterRestore = "restore"
 )
 
 //go:embed peer.lua
 var peerScript string
 
-// Members must not send these headers. Envoy's own headers change retries and timeouts.
+// Envoy's own headers change retries and timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
 }, routingHeaders())
 
-// PeerListener encodes a Gateway's listener for members of the cluster set. It terminates mTLS; the
-// virtual hosts of exported pools authorize requests. It does not depend on members, exports or
-// certificates.
+// PeerListener encodes a Gateway's listener for members of the cluster set. The virtual hosts of
+// exported pools authorize requests. It does not depend on members, exports or certificates.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
 	}
 	b := &builder{}
 	l := tcpListener(cfg, p.Port)
-	// A load balancer may be in front of this port or not. TLS authenticates members in either
-	// case.
+	// TLS authenticates members with or without a load balancer in front.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
 		proxied = v1alpha1.ProxyProtocolOptional
@@ -130,15 +125,15 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
-	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
-	m.SkipXffAppend = true                      // the member's edge added the client's address
+	m.HttpProtocolOptions.EnableTrailers = true
+	m.SkipXffAppend = true // the member's edge added the client's address
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
 	return m
 }
 
-// peerFilters removes the gates, because the importing cluster's gates have decided.
+// The importing cluster's gates have decided, so peerFilters removes the gates.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
@@ -198,8 +193,7 @@ func marks() []localClass {
 	}
 }
 
-// peerPing is the interval and timeout of pings to a member's gateway and to another cluster's
-// picker. Without pings, requests into a black hole would never end.
+// Without pings, requests into a black hole would never end.
 const peerPing = time.Second
 
 func peerProtocol() *corev3.Http2ProtocolOptions {

@@ -17,29 +17,25 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Initial metadata of our picker's ext_proc streams.
 const (
-	metaPool   = "x-penstock-pool"   // an objectid.Target
-	metaSpill  = "x-penstock-spill"  // model.HopID.Address values, comma-separated
-	metaLast   = "x-penstock-last"   // "true" on a hop, which spills no further
-	metaSubset = "x-penstock-subset" // a Subset.Selector
-	// metaPools has the objectid.Target of each pool of the rule, comma-separated (addPool).
+	metaPool    = "x-penstock-pool"
+	metaSpill   = "x-penstock-spill" // model.HopID.Address values, comma-separated
+	metaLast    = "x-penstock-last"
+	metaSubset  = "x-penstock-subset"
 	metaPools   = "x-penstock-pools"
-	metaRetries = "x-penstock-retries" // least number of retries
-	// metaOpen is "true" if our picker may return any endpoint when the picker that it relays to
-	// returns none.
-	metaOpen   = "x-penstock-open"
-	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
-	metaUsage  = "x-penstock-usage"  // "exact" if streams must report their tokens
-	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, with metaPool
+	metaRetries = "x-penstock-retries"
+	metaOpen    = "x-penstock-open"
+	metaTries   = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
+	metaUsage   = "x-penstock-usage"  // "exact" if streams must report their tokens
+	metaImport  = "x-penstock-import" // with metaPool, in calls to a picker of another cluster
 )
 
-// maxPickerMessage limits an external picker's message, in bytes; a larger message makes the call
-// fail. By default Envoy holds any size. ext_proc's chunks of bodies have 64 KiB.
+// maxPickerMessage limits an external picker's message, in bytes. By default Envoy holds any size.
+// ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride makes one weighted cluster call its picker. An override on the route would also
-// apply to other pools' requests (docs/envoy.md, "Calls to pickers").
+// An override on the route would also apply to other pools' requests (docs/envoy.md, "Calls to
+// pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -49,7 +45,7 @@ func (b *builder) pickerOverride(
 	cluster, body := p.Cluster, calls.mode(p)
 	exact := calls.exact && !cluster.External()
 	if exact && calls.main && body == model.BodyNone && !p.Served {
-		body = model.BodyBuffered // our picker changes it
+		body = model.BodyBuffered // our picker changes the body
 	}
 	if cluster.External() && body == model.BodyNone {
 		cluster = model.OurPicker // it relays the headers as a request without a body
@@ -154,8 +150,7 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// Only external pickers get response headers, with the endpoint that served (endpoint picker
-// protocol). Our picker reads the access log.
+// Our picker needs no response headers, because it reads the access log.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -181,8 +176,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
 	models bool
-	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
-	main   bool   // the route takes all requests that have no sibling route
+	pools  string // "" for the rule's pools that our picker may pick from
+	main   bool   // for all requests that have no sibling route
 	exact  bool
 }
 
@@ -202,8 +197,8 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes returns a rule's main route, preceded by siblings for requests whose body pickers do
-// not receive. Our picker needs no siblings: it ends its call for a streamed body.
+// Siblings precede the main route, for requests whose body pickers do not receive. Our picker needs
+// none: it ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// A body that a retry cannot repeat gets 507, even if no picker reads the body.

@@ -23,7 +23,7 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 		b.fail("redirect with status %d", r.Code)
 	}
 	ra := &routev3.RedirectAction{HostRedirect: r.Host, ResponseCode: code}
-	scheme, own := "http", uint32(0) // of a hop, which has no port
+	scheme, own := "http", uint32(0)
 	if s, port, ok := model.ParseChain(vh.Chain); ok {
 		scheme, own = string(s), uint32(port)
 	}
@@ -40,7 +40,6 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	case port != wellKnown(scheme):
 		ra.PortRedirect = port
 	case ra.HostRedirect != "":
-		// HostRedirect replaces the request's host and port.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
 	default:

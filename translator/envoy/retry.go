@@ -14,17 +14,15 @@ import (
 const (
 	// No backend can have started these requests.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// HTTPRouteRetry names these causes.
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers state it in
 	// grpc-status.
 	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
 
-	// resetRetries also retries if the connection to a server ended before its answer.
 	resetRetries = ",reset"
 
-	// markedRetries retries answers with a mark: from a hop to an exporting cluster, a member's
-	// gateway, or our picker, which found the server of a 500 or 503 dead (failed.go).
+	// The mark is from a hop to an exporting cluster, a member's gateway, or our picker, which
+	// found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
 	// Our picker replaces poolRetries by the length of its list.
@@ -32,21 +30,20 @@ const (
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
 	// otherHostTries is how often a retry may draw again when it draws the host that failed. Least
-	// request takes the better of two draws, and a failed host is idle. So of two hosts it draws
-	// the failed one three times in four: with ten draws one retry in eighteen would stay there.
+	// request prefers the failed host, which is idle: of two hosts, with ten draws one retry in
+	// eighteen would stay there.
 	otherHostTries = 64
 	// otherMemberTries is the same for exporting clusters, drawn by weight. With weights 98:1:1, 64
-	// draws find only the first cluster for one request in four; 1,000 draws do so for less than
-	// one in 2,000, at 435 us of CPU.
+	// draws find only the first cluster for one request in four; 1,000 draws for less than one in
+	// 2,000, at 435 us of CPU.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy combines the retries of requests that never started, of pools, and of a user's rule.
-// The largest number applies. A picker receives the user's number (metaRetries), because the
-// picker's own number overrides it.
+// The largest number of retries applies. A picker receives the user's number (metaRetries), because
+// the picker's own number overrides it.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
@@ -110,8 +107,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 }
 
 // movesOn reports whether requests that a dead server may have started are retried at another
-// server of the pool. A retry rule without attempts forbids it. Requests to hops move on behind the
-// hop.
+// server. A retry rule without attempts forbids it. Requests to hops move on behind the hop.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false
@@ -136,8 +132,8 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 	}
 }
 
-// With several hops in a priority, Envoy moves to the next priority after each attempt and returns
-// later, so it may try a hop of a smaller priority twice.
+// Envoy moves to the next priority after each attempt and returns later, so it may try a hop of a
+// smaller priority twice.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {

@@ -34,9 +34,9 @@ func mixed(f *model.Forward) bool {
 	return members && taking > 1
 }
 
-// splitRoutes gives each backend of a rule its own route, because Envoy's weighted clusters can
-// only change headers. A request has one random number for all routes, so each fraction includes
-// the earlier fractions. Shares are exact to a millionth.
+// Envoy's weighted clusters can only change headers, so each backend of the rule gets a route. A
+// request has one random number for all routes, so each fraction includes the earlier fractions.
+// Shares are exact to a millionth.
 func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)

@@ -13,8 +13,7 @@ import (
 
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
-		StatPrefix: "stream",
-		// The cluster does not exist, so Envoy closes the connection.
+		StatPrefix:         "stream",
 		ClusterSpecifier:   &tcpv3.TcpProxy_Cluster{Cluster: unresolved},
 		IdleTimeout:        seconds(streamIdle),
 		MaxConnectAttempts: u32(connectAttempts),

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// metaUpload marks a call about an upload; its value is the Envoy's limit for all bodies, in bytes.
+// The value of metaUpload is the Envoy's limit for all bodies, in bytes.
 const metaUpload = "x-penstock-upload"
 
 // largeBody matches a Content-Length from 10,000 bytes. The number of connections bounds smaller
@@ -33,9 +33,8 @@ func noteChunked() *mutationv3.HeaderMutation {
 }
 
 // uploads asks our picker about each request with a large or unknown body length, before a filter
-// holds the body. Scripts, pickers and retries hold up to maxBody until the request ends. Envoy
-// neither limits the sum nor, for HTTP/1.1, resets the largest request. The call lasts as long as
-// the request. If the picker fails, requests pass.
+// holds up to maxBody. Envoy neither limits the sum nor, for HTTP/1.1, resets the largest request.
+// The call lasts as long as the request. If the picker fails, requests pass.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}

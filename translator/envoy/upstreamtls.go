@@ -15,8 +15,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopKey marks hops in the metadata that selects transport sockets: a hop has no TLS, even if its
-// cluster's pods do.
+// A hop has no TLS, even if its cluster's pods do.
 const hopKey = "hop"
 
 const cleartextKey = "cleartext"
@@ -33,7 +32,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
 	}
 	b.trust(common, c.TLS)
-	if c.Own { // no older version is needed
+	if c.Own {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}

@@ -36,8 +36,8 @@ func maxGateways(f *model.Forward) (least uint32) {
 	return least
 }
 
-// ringRoutes take a rule's requests that have passed through too many gateways, because the routes
-// form a ring. Such requests go to the rule's backends that are not behind gateways, or end here.
+// When routes form a ring, requests that have passed through too many gateways go to the rule's
+// backends that are not behind gateways, or end here.
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action

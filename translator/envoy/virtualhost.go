@@ -18,7 +18,7 @@ import (
 // Encoded is an encoded, immutable virtual host.
 type Encoded struct {
 	Host   string
-	Body   []byte // an envoy.config.route.v3.VirtualHost
+	Body   []byte
 	Refs   []resource.Ref
 	Owners []report.Ref
 }
@@ -59,7 +59,7 @@ func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Enco
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	var routes []*routev3.Route
-	scans := map[string]bool{} // one scan serves all models of a match
+	scans := map[string]bool{}
 	for i := range vh.Routes {
 		r := &vh.Routes[i]
 		if scan := b.scanRoute(vh, r); scan != nil {
@@ -104,7 +104,7 @@ func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(ho
 
 // Block is an immutable part of a route configuration's virtual hosts.
 type Block struct {
-	hosts []string // sorted names
+	hosts []string
 	part  *resource.Part
 }
 
@@ -146,7 +146,7 @@ func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resou
 	b := &builder{}
 	rc := &routev3.RouteConfiguration{
 		Name: name,
-		// A Host header may have a port; the backend still receives it.
+		// A Host header may have a port.
 		IgnorePortInHostMatching: true,
 		TypedPerFilterConfig:     b.ungated(),
 	}

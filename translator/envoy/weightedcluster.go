@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// framing are the headers that delimit a body. An external picker may change a body's length, or
-// only one of the headers. Then a server would read the rest of the body as the next request. So
-// both headers are removed after the pick, and Envoy writes its own.
+// An external picker may change a body's length, or only one of these headers. Then a server would
+// read the rest of the body as the next request. So both are removed after the pick, and Envoy
+// writes its own.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {
@@ -57,11 +57,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			})
 		}
 		if b.hops && !further {
-			// Only hops write it.
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost)
 		}
 		if b.hops && w.Peer == "" && !further {
-			// Only hops and members' gateways mark answers.
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark)
 		}
 		if w.Picker != nil && !further {

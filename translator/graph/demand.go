@@ -9,7 +9,7 @@ import (
 // Key is a key in an index of a table of the store.
 type Key struct{ Table, Index, Key string }
 
-// Compare orders keys by table, index, key.
+// Compare orders keys.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
@@ -38,8 +38,7 @@ func (r *Reader) OnDemand(table string) bool {
 
 // WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
 // as arrived. A waiting row keeps its last value, as does a row that would be deleted while one of
-// its source rows waits. A waiting row without a value does not exist yet; rows that read it by key
-// wait, too.
+// its source rows waits. Rows that read a waiting row without a value wait, too.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -53,7 +52,7 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 type demandedIndex struct {
 	table, index string
 	wait         bool
-	read         map[string]bool // true if arrived, as of the last Diff
+	read         map[string]bool // true if arrived
 }
 
 type demand struct {
@@ -84,8 +83,7 @@ func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
 
-// keep makes the next Update recompute a row, because the end of a source's wait alone invalidates
-// no row.
+// The end of a source's wait alone invalidates no row, so keep makes the next Update recompute it.
 func (t *Table[K, V]) keep(key K) {
 	if t.kept == nil {
 		t.kept = map[K]struct{}{}

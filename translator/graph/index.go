@@ -12,7 +12,7 @@ type Index[K comparable, V any, I comparable] struct {
 	rows  map[I][]*row[K, V] // sorted; no empty lists
 	reads column[I]
 
-	old, now []I // keys of the changing row, between prepare and move
+	old, now []I
 }
 
 type index[K comparable, V any] interface {
@@ -40,7 +40,6 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 	ix.reads.dependents = append(ix.reads.dependents, to)
 }
 
-// few is the largest number of keys that are compared one by one.
 const few = 16
 
 func (ix *Index[K, V, I]) prepare(c Change[K, V]) {

@@ -11,7 +11,7 @@ import (
 type Panic struct {
 	Table string
 	Key   any
-	Value any // of the panic
+	Value any
 	Stack []byte
 }
 
@@ -31,7 +31,7 @@ type Recovered struct {
 type misuse string
 
 type fallen struct {
-	// good lists the reads of the last good value; the store must keep their keys.
+	// The store must keep the keys of good, the reads of the last good value.
 	good []*subject
 }
 

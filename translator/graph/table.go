@@ -9,8 +9,7 @@ import (
 
 // Table is one kind of result: rows of type V with keys of type K.
 type Table[K comparable, V any] struct {
-	Name string
-	// Order compares keys: rows are computed and listed in this order.
+	Name    string
 	Order   func(a, b K) int
 	Sources []Source[K]
 	// Compute returns the row of a key, or false. It must be a pure function of key and of its
@@ -37,7 +36,7 @@ type Table[K comparable, V any] struct {
 // Source is a set of keys for which a table has rows.
 type Source[K comparable] interface {
 	has(key K) bool
-	waits(key K) bool // reports whether a key exists only through the last value of a waiting row
+	waits(key K) bool // a waiting row's last value is the only source of the key
 	feed(to dependent[K])
 }
 
@@ -49,7 +48,7 @@ type row[K comparable, V any] struct {
 	key   K
 	value V
 	exist bool
-	waits bool // value is older than the last Compute, which read a key that has not arrived
+	waits bool // the last Compute read a key that has not arrived
 }
 
 func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause) }

@@ -1,6 +1,5 @@
-// Package services resolves selectors, Services and host names to endpoints: Services through their
-// EndpointSlices, Pods and ModelServers by label, and host names through the answers that
-// discovery/hostname stored. translator, translator/gatewayapi and translator/inference call it.
+// Package services resolves selectors, Services and host names to endpoints. translator,
+// translator/gatewayapi and translator/inference call it.
 //
 // Invariants: all functions are pure, and read only through a store.Reader. Every list is sorted
 // and has no duplicates.

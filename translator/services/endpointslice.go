@@ -19,8 +19,7 @@ func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })
 }
 
-// endpoints returns the allowed endpoints of a user's Service. outside has the keys of slices with
-// disallowed addresses or with host names.
+// outside has the keys of slices with disallowed addresses or with host names.
 func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port *corev1.ServicePort) (
 	out []netip.AddrPort, outside []string) {
 	var policy *addresses.Policy
@@ -56,8 +55,8 @@ func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 	return store.Generated(slice) && len(svc.Spec.Selector) > 0
 }
 
-// Outside returns a sentence, without a period, for each address that may not become an endpoint.
-// The slice is one that Kubernetes did not generate.
+// Outside returns a sentence, without a period, for each address of a slice (addresses.Slice) that
+// may not become an endpoint.
 func Outside(r store.Reader, slice *discoveryv1.EndpointSlice) (out []string) {
 	judged := addresses.Of(r).Slice(slice.Namespace, parsed(slice))
 	for _, e := range slice.Endpoints {

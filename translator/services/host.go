@@ -12,8 +12,8 @@ import (
 
 // Host is the result of resolving an IP address or host name.
 type Host struct {
-	Addresses []netip.Addr // allowed endpoints, sorted
-	// Outside describes, without a period, an address that may not become an endpoint, and why.
+	Addresses []netip.Addr
+	// Outside describes an address that may not become an endpoint, and why.
 	Outside string
 	// Unresolved describes why a name has no addresses. Failed reports whether a lookup failed.
 	Unresolved string

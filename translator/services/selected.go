@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// selected returns the endpoints of a port of a Service without EndpointSlices, as the
-// EndpointSlice controller would.
 func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (out []netip.AddrPort) {
 	for _, m := range choose(r, svc.Namespace, svc.Spec.Selector, target(svc, port)) {
 		if !m.Draining {
@@ -36,8 +34,8 @@ func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 
 type targets struct {
 	numbers   []uint16
-	name      string // of a container's port, in place of numbers
-	unready   bool   // includes pods that are not ready
+	name      string
+	unready   bool
 	transport corev1.Protocol
 }
 

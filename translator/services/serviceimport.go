@@ -13,9 +13,8 @@ import (
 // Backend is a Service or a ServiceImport (GEP-1748); their ports have the same meaning.
 type Backend struct {
 	Ref report.Ref
-	// For a ServiceImport, only metadata and ports are set.
 	*corev1.Service
-	imported []string // addresses of a ServiceImport without EndpointSlices
+	imported []string
 }
 
 // IsServiceImport reports whether ref is a ServiceImport.
@@ -58,9 +57,8 @@ func RefOf(id model.ClusterID) report.Ref {
 	return store.RefOf(store.Services, id.Key())
 }
 
-// Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport has
-// endpoints in EndpointSlices from a controller of the cluster set, or else addresses of its own
-// within the operator's allowed ranges.
+// Addresses lists the endpoints of one port, like the function Addresses. Without EndpointSlices of
+// the cluster set's controller, a ServiceImport has the allowed addresses in the object.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
@@ -83,7 +81,7 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 }
 
 // Outside returns why an address in a ServiceImport itself may not become an endpoint, without a
-// period, or "".
+// period.
 func (b *Backend) Outside(r store.Reader) string {
 	if IsServiceImport(b.Ref) &&
 		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {
