@@ -25,8 +25,8 @@ const endpointHeader = "x-gateway-destination-endpoint"
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders removes headers that clients must not send; hopHeaders those that must not pass
-	// from one pool to another.
+	// edgeHeaders removes headers that clients must not send. hopHeaders removes headers that must
+	// not pass from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),

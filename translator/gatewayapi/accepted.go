@@ -17,8 +17,8 @@ const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
 const reasonUngated gatewayv1.RouteConditionReason = "Ungated"
 
-// Attach decides a route's places, rule actions and report. losses are on all listeners. A route
-// that is not Accepted because of its rules keeps its Places: requests get 500.
+// Attach decides a route's places, rule actions and report. A route that is not Accepted because of
+// its rules keeps its Places: requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {
@@ -72,7 +72,7 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 				} else {
 					gone, reason = true, reasonBudget
 				}
-				if !slices.Contains(messages, loss.Over) { // one message for all listeners of the chain
+				if !slices.Contains(messages, loss.Over) {
 					messages = append(messages, loss.Over)
 				}
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:

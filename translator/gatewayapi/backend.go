@@ -32,7 +32,6 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		// Without a grant, the error discloses nothing about the object.
 		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
 			b.out.Backends = append(b.out.Backends, s.backend)
 			b.ambiguous(ref, at)
@@ -135,15 +134,15 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	}
 }
 
-// isPool accepts the imports' group for pools, which older routes use.
+// Older routes use the imports' group for pools.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve checks the kind, then the grant, then the object: without a grant, the error discloses
-// nothing about the object.
+// resolve checks the grant before the object: without a grant, the error discloses nothing about
+// the object.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
@@ -198,8 +197,8 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// poolMeant suggests the pool with the name of a Service, because a backendRef without group and
-// kind is a Service. Without a grant it suggests nothing.
+// A backendRef without group and kind is a Service, so poolMeant suggests the pool of the same
+// name. Without a grant it suggests nothing.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}
@@ -263,7 +262,7 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	}
 	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}},
 		Clusters: []model.ClusterID{cluster}}
-	if outside != "" { // the allowed addresses serve
+	if outside != "" {
 		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix(outside))
 	}
 	return res

@@ -18,13 +18,12 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// defaultBudget is Envoy's time for one namespace's routes in each change of a route configuration.
-// Such routes make a change of 9 ms take up to 8 times as long, because a change may exceed the
-// estimate by half.
+// Routes within this budget make a change of 9 ms take up to 8 times as long, because a change may
+// exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
-// Gateway's. A Gateway that is not accepted has no limit.
+// Gateway's.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -38,7 +37,7 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 // Charge is a route's cost on the chains of other namespaces' Gateways.
 type Charge struct {
 	Age    Age
-	Each   envoy.Cost // in one host
+	Each   envoy.Cost
 	Chains []ChainCharge
 }
 
@@ -78,7 +77,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 			if slices.Contains(listeners, key) {
 				continue
 			}
-			listeners = append(listeners, key) // another parent may have the same listener
+			listeners = append(listeners, key)
 			at := func(o ChainCharge) bool { return o.Gateway == p.Gateway && o.Chain == p.Chain }
 			i := slices.IndexFunc(chains, at)
 			if i < 0 {
@@ -108,8 +107,7 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// costOf returns a route's cost in one host. Rules above the route's expression budget have no
-// expressions in Envoy.
+// Rules above the route's expression budget have no expressions in Envoy.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions
@@ -140,8 +138,8 @@ type Cut struct {
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place. A route that exceeds the budget alone has none; nor
-// has From or a newer route.
+// Takes reports whether a route has a place. From and newer routes have none, nor has a route that
+// exceeds the budget alone.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }
@@ -152,7 +150,7 @@ func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, boo
 	var sum time.Duration
 	alone := false
 	for _, takes := range routes {
-		if takes > budget { // excluded whatever other routes cost
+		if takes > budget {
 			alone = true
 			continue
 		}

@@ -13,11 +13,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is a requirement for client certificates (spec.tls.frontend), for one port, or (port
-// 0) for all ports that have no rule.
+// clientRule is from spec.tls.frontend. Port 0 means all ports that have no rule.
 type clientRule struct {
 	port       uint16
-	field      string                           // JSON path
+	field      string
 	validation *gatewayv1.FrontendTLSValidation // nil: no certificate is required
 }
 
@@ -103,8 +102,7 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// clientFindings reports, once for all listeners, problems of the client rules, and the rules that
-// allow clients without a valid certificate. The condition is nil if no rule allows them.
+// The condition is about rules that allow clients without a valid certificate, or nil.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

@@ -18,7 +18,7 @@ type Config struct {
 	Controller string
 	// AnyClass accepts a Gateway without an existing GatewayClass: small folders need no class.
 	AnyClass bool
-	// AnyController accepts every Gateway, for files of any origin.
+	// AnyController accepts every Gateway.
 	AnyController bool
 	// BehindService is set if a Service in front of the proxies has the Gateway's addresses: the
 	// proxies bind any address.
@@ -31,7 +31,6 @@ func (c Config) controller() string { return cmp.Or(c.Controller, Controller) }
 
 // Backends resolves InferencePools and InferencePoolImports, after a check of grants.
 type Backends interface {
-	// Resolve returns the target of requests for ref. port is 0 if the reference has none.
 	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
 	// Restrict is Resolve for an InferencePool, limited to the endpoints of a policy's subset.
 	Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) Resolution
@@ -42,12 +41,10 @@ type Resolution struct {
 	Targets  []Target // one for each exporting cluster of an import
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	// Members is set for an import with several exporting clusters.
-	Members *Members
-	// Ref is the store.TargetKey of the object behind an alias, or "".
+	Members  *Members
+	// Ref is the store.TargetKey of the object behind an alias.
 	Ref string
-	// Reason (of ResolvedRefs) and Message (a sentence) are set if the backend is unresolved: its
-	// share gets 500.
+	// Reason and Message are set if the backend is unresolved: its share gets 500.
 	Reason, Message string
 	// Outside describes addresses of a resolved backend that are not allowed.
 	Outside string
@@ -55,19 +52,18 @@ type Resolution struct {
 
 // Members describes the hops to an import's exporting clusters.
 type Members struct {
-	Cluster model.ClusterID // of the hops
-	Spills  uint32          // hops to spill targets
+	Cluster model.ClusterID
+	Spills  uint32
 	Order   model.HopOrder
-	Chooser *model.PickerCall // selects the hop
+	Chooser *model.PickerCall
 	RetryOn model.RetryOn
 }
 
-// Target is a cluster of a backend. Fields without a comment are as in model.WeightedBackend.
+// Target is a cluster of a backend, with fields as in model.WeightedBackend.
 type Target struct {
-	Cluster model.ClusterID
-	Share   uint32 // relative to the other targets; 0: no new requests
-	Picker  *model.PickerCall
-	// Protocol is the servers' protocol, even behind hops.
+	Cluster     model.ClusterID
+	Share       uint32 // relative to the other targets; 0: no new requests
+	Picker      *model.PickerCall
 	Protocol    model.Protocol
 	Hops        bool
 	External    bool

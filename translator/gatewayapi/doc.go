@@ -1,11 +1,10 @@
-// Package gatewayapi decides the meaning of Gateway API objects: which Gateways and ListenerSets
-// Penstock configures, which listeners take traffic, where routes attach, what their rules do and
-// in which order, and the reports to users. translator calls it, with one function for each result.
+// Package gatewayapi decides the meaning of Gateway API objects: which listeners take traffic,
+// where routes attach, what their rules do and in which order, and the reports to users. translator
+// calls it, with one function for each result.
 //
 // Invariants: functions are pure, and read objects only through their store.Reader, by index keys:
-// the reads are the dependencies. Results are immutable, sorted, and independent of the order of
-// arrival. A user's mistake becomes a condition or a finding with the field; the rest of the object
-// stays in force.
+// the reads are the dependencies. Results are immutable and sorted. A user's mistake becomes a
+// condition or a finding with the field; the rest of the object stays in force.
 //
 // Tests: go test ./translator/gatewayapi
 package gatewayapi

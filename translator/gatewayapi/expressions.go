@@ -16,13 +16,13 @@ import (
 
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
-// Budgets count each regular expression in each host and each Envoy route. With each change of a
-// route configuration, Envoy compiles all of its expressions on the main thread, in 1 to 3 us for
-// each instruction. An expression takes 3 KiB, 20 bytes for each instruction, and up to 2.8 MiB of
-// states under hostile requests: 512 expressions fit into Envoy's default heap.
+// With each change of a route configuration, Envoy compiles all of its expressions on the main
+// thread, in 1 to 3 us for each instruction. An expression takes 3 KiB, 20 bytes for each
+// instruction, and up to 2.8 MiB of states under hostile requests: 512 expressions fit into Envoy's
+// default heap.
 var (
-	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // in one host
-	namespaceBudget = model.Expressions{Number: 256, Size: 25_000} // on one Gateway
+	routeBudget     = model.Expressions{Number: 128, Size: 10_000}
+	namespaceBudget = model.Expressions{Number: 256, Size: 25_000}
 	gatewayBudget   = model.Expressions{Number: 512, Size: 50_000}
 )
 
@@ -62,9 +62,8 @@ func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed a
-// budget: first each route's budget, then the namespace's share, which goes to older routes first.
-// attached are the namespace's routes with expressions.
+// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed the
+// route's budget or the namespace's share, which goes to older routes first.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),

@@ -7,5 +7,5 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// In a test build (tag faults) fault panics for routes that request it.
+// fault panics only in test builds (tag faults).
 func fault(store.Reader, report.Ref) {}

@@ -35,21 +35,19 @@ func routeKinds(protocol string, passthrough bool) []report.Ref {
 	return nil
 }
 
-// listenerBuilder decides listeners first each by itself, then conflicts between them.
 type listenerBuilder struct {
-	r     store.Reader
-	gw    *gatewayv1.Gateway
-	owner report.Ref // whose listeners are being added
-	out   *model.Gateway
-	state []listenerState // parallel to out.Listeners
-	found []report.Finding
-	// reserved is Config.ReservedPort if it applies.
+	r        store.Reader
+	gw       *gatewayv1.Gateway
+	owner    report.Ref
+	out      *model.Gateway
+	state    []listenerState
+	found    []report.Finding
 	reserved uint16
 }
 
 type listenerState struct {
-	field                          string // JSON path in the owner
-	source                         int    // 0: the Gateway; then ListenerSets by descending precedence
+	field                          string
+	source                         int // 0: the Gateway; then ListenerSets by descending precedence
 	accepted, resolved, conflicted report.Condition
 	noCertificate                  bool
 }

@@ -27,7 +27,6 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	return objectid.Join(cmp.Or(string(ptr.Deref(p.Namespace, "")), set.Namespace), string(p.Name))
 }
 
-// listenerSets lists a Gateway's ListenerSets by descending precedence: older first, then by name.
 func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	sets := store.ListenerSets.By(r, store.ByParent, key)
 	return slices.SortedFunc(slices.Values(sets), func(a, b *gatewayv1.ListenerSet) int {
@@ -134,8 +133,8 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport reports on a ListenerSet. It returns nil if the set does not exist or its
-// Gateway belongs to another controller. attached counts the routes of a listener key.
+// ListenerSetReport reports on a ListenerSet. It returns nil if another controller serves its
+// Gateway. attached counts the routes of a listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)

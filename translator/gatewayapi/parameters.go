@@ -43,7 +43,6 @@ func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec
 	return over(own, base), nil
 }
 
-// classParameters returns nil without an error for a class without parameters.
 func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	ref := class.Spec.ParametersRef
 	if ref == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy changes requests before matching, and matches query parameters in encoded form. Matches are
-// converted to these forms where possible; unreachable warns of the other matches.
+// Envoy changes requests before matching, and matches query parameters in encoded form. unreachable
+// warns of matches that cannot be converted to these forms.
 
 func (b *ruleBuilder) unreachable(field, why, fix string) {
 	b.warn(field, "no request meets this match: "+why, fix)
@@ -85,7 +85,7 @@ func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamM
 }
 
 // sentForms returns an expression for all encodings of a query parameter's value, or "" if only one
-// exists. It decodes an encoded value first.
+// exists.
 func sentForms(value string) string {
 	var out strings.Builder
 	several := false

@@ -15,23 +15,23 @@ import (
 )
 
 type problem struct {
-	field  string // JSON path
+	field  string
 	reason gatewayv1.RouteConditionReason
 	text   string
 	fix    string
 }
 
-// ruleBuilder reads a route's rules. A rule with a problem answers 500 for every valid match, so
-// that other rules do not take its traffic.
+// A rule with a problem answers 500 for every valid match, so that other rules do not take its
+// traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
 	out      *model.Attachment
-	closed   bool // no rule takes effect: see Retain
+	closed   bool
 
-	dropped    []int     // indexes of rules with problems
-	unread     bool      // some match has a problem
-	problems   []problem // of all rules
+	dropped    []int
+	unread     bool
+	problems   []problem
 	unresolved []report.Condition
 }
 
@@ -78,7 +78,7 @@ func sorted[T comparable](list []T, order func(a, b T) int) []T {
 }
 
 func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
-	if len(rules) == 0 { // the default of the field
+	if len(rules) == 0 {
 		rules = []gatewayv1.HTTPRouteRule{{}}
 	}
 	for i := range rules {

@@ -17,12 +17,12 @@ const (
 	PlainLB       Fallback = ""            // no picker: least request among all endpoints
 	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's pods
 	FallbackSpill Fallback = "role: spill" // fail open: least request among the spill endpoints
-	FallbackAgain Fallback = "again"       // the hop to the pool itself (Pool.PicksAgain)
+	FallbackAgain Fallback = "again"       // Pool.PicksAgain: the hop to the pool itself
 	FallbackNone  Fallback = "none"        // fail close: 503
-	// FallbackHops is for a cluster of hops only: the pool's own hop, then its spill targets, by
-	// Priority. The edge asks no picker; an answer of 429 or 503 moves the request to the next hop.
-	// Pools with an external picker need it, because Envoy cannot ignore an immediate response in
-	// FULL_DUPLEX_STREAMED, and pools with h2c pods.
+	// FallbackHops is for a cluster of hops only, by Priority: the pool's own hop, then its spill
+	// targets. An answer of 429 or 503 moves the request to the next hop. Pools with an external
+	// picker need it, because Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED,
+	// and pools with h2c pods.
 	FallbackHops Fallback = "hops"
 	// FallbackMembers is for a cluster of hops to the exporting clusters of an import, by weight. A
 	// member marks its answer to a request that it declines. Envoy then tries another member, and
@@ -35,22 +35,21 @@ type Protocol string
 const (
 	HTTP1 Protocol = "http"
 	H2C   Protocol = "h2c"
-	TCP   Protocol = "tcp"  // opaque bytes
-	UDP   Protocol = "udp"  // opaque datagrams
-	GRPC  Protocol = "grpc" // for control plane services: keepalive, raised limits
+	TCP   Protocol = "tcp"
+	UDP   Protocol = "udp"
+	GRPC  Protocol = "grpc" // keepalive, raised limits
 )
 
 // Cluster is an Envoy cluster. Its endpoints come by EDS under the same name.
 type Cluster struct {
-	Name     ClusterID
-	Protocol Protocol
-	TLS      *UpstreamTLS
-	// Cleartext is set if some endpoints have no TLS (Endpoint.Cleartext).
+	Name      ClusterID
+	Protocol  Protocol
+	TLS       *UpstreamTLS
 	Cleartext bool
 	Fallback  Fallback
 	Names     *PickerNames // nil for the endpoint picker protocol
-	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and TLS is
-	// only for the other endpoints.
+	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and hops
+	// have no TLS.
 	Hops bool
 	// HealthService is the gRPC service of active health checks, or "". An external picker without
 	// ServesHealth is healthy if it answers at all.
@@ -58,26 +57,23 @@ type Cluster struct {
 	ServesHealth  bool
 	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
 	// another one.
-	Own bool
-	// Peer is set for peer listeners of a member's gateways.
+	Own  bool
 	Peer bool
-	// Ejects makes Envoy eject an unreachable endpoint for a while: another cluster serves
-	// meanwhile.
+	// Ejects makes Envoy eject an unreachable endpoint for a while.
 	Ejects bool
-	// Key is the SDS name of a bearer token that each request carries, or "".
+	// Key is the SDS name of a bearer token for each request.
 	Key    string
 	Owners []report.Ref
 }
 
 // UpstreamTLS configures TLS to endpoints.
 type UpstreamTLS struct {
-	Insecure bool // no verification: self-signed external pickers
+	Insecure bool // self-signed external pickers
 	SNI      string
-	AutoSNI  bool   // the SNI is the request's host name
-	Trust    string // SDS name of the CAs; "" with Insecure or for the system's CAs
-	// A certificate must have one of these names; wildcards only in the first label of DNS names.
-	SANs, URIs []string
-	// Certificate is the SDS name of the Gateway's client certificate, or "".
+	AutoSNI  bool
+	Trust    string // SDS name of the CAs; "" for the system's CAs
+	// A certificate must have one of these names.
+	SANs, URIs  []string
 	Certificate string
 }
 
@@ -86,25 +82,21 @@ type Assignment struct {
 	Cluster   ClusterID
 	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
-	// Outside holds the store keys of EndpointSlices with disallowed addresses.
-	Outside []string
+	Outside   []string
 }
 
-// DropAddress stands for unusable backends in a cluster of datagrams: Envoy's sockets cannot
-// connect to a broadcast address, so Envoy drops each datagram.
+// DropAddress stands for unusable backends in a cluster of datagrams. Envoy's sockets cannot
+// connect to a broadcast address.
 var DropAddress = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 9)
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
-	Address netip.AddrPort // invalid for a hop and for Socket
-	// Socket is the path of a Unix socket, in place of Address.
-	Socket string
-	// Cleartext marks an address without TLS in a cluster with TLS.
+	Address   netip.AddrPort
+	Socket    string
 	Cleartext bool
-	Hop       HopID // zero for an address
-	Later     bool  // only a picker selects the hop, no fallback does
-	// Priority orders hops with FallbackHops or FallbackMembers. Numbers are contiguous from 0, the
-	// first.
+	Hop       HopID
+	Later     bool // only a picker selects the hop
+	// Priority orders hops with FallbackHops or FallbackMembers. Numbers are contiguous from 0.
 	Priority  uint32
 	Weight    uint32
 	Unhealthy bool
@@ -115,30 +107,28 @@ type Endpoint struct {
 type Pool struct {
 	Name     objectid.Target
 	Ref      report.Ref
-	Cluster  ClusterID // with spill endpoints
-	Last     ClusterID // for a hop to this pool, without spill endpoints
+	Cluster  ClusterID
+	Last     ClusterID // for a hop to this pool: without spill endpoints
 	Ports    []uint16
 	Protocol Protocol
 	FailOpen bool
-	Selector map[string]string // of pods and ModelServers in the pool's namespace; nil for an import
-	Picker   PickerCall        // on an edge
+	Selector map[string]string // nil for an import
+	Picker   PickerCall
 	External bool
-	Spill    []Spill // in order of preference
-	// SpillImports lists the imports ("namespace/name") of its policy, even unusable imports,
-	// because their host names must be resolved.
+	Spill    []Spill
+	// SpillImports lists the imports of its policy, even unusable imports, because their host names
+	// must be resolved.
 	SpillImports []string
 	Settings     PickerSettings
-	Relay        *Relay           // set if our picker asks a remote picker
-	Remote       []netip.AddrPort // an import's declared endpoints
+	Relay        *Relay
+	Remote       []netip.AddrPort
 	Owners       []report.Ref
-	// If Resolved is False, the pool has no picker.
-	Resolved report.Condition
-	Findings []report.Finding
+	Resolved     report.Condition
+	Findings     []report.Finding
 }
 
-// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). The
-// hop to the pool itself confines the picker's changes: the next pool's picker receives the
-// client's original request.
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). Each
+// pool's picker then receives the client's original request.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
@@ -149,8 +139,7 @@ func (s *PickerSettings) ChangesBodies() bool {
 }
 
 // PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the
-// pool itself. Envoy does not retry a call that a killed picker has partly answered. The pool must
-// have no other fallback, and its picker must be ours and read bodies.
+// pool itself: Envoy does not retry a call that a killed picker has partly answered.
 func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
@@ -163,21 +152,19 @@ func (p *Pool) OwnHop() HopID {
 
 // ExternalPicker describes an external picker that this process calls itself.
 type ExternalPicker struct {
-	Cluster   ClusterID // a PickerCluster or ImportPickerCluster
+	Cluster   ClusterID
 	Addresses []RemoteAddress
 	TLS       UpstreamTLS // for addresses without Cleartext
-	// CA is the bundle of TLS.Trust, in PEM.
-	CA []byte
-	// Chain and Key are a client certificate (spec.tls.backend) in PEM: of the first Gateway that
-	// has one and whose routes lead to the picker.
+	CA        []byte
+	// Chain and Key are a client certificate in PEM: of the first Gateway that has one and whose
+	// routes lead to the picker.
 	Chain, Key []byte
 	// Relayed is set if only our picker calls this picker.
 	Relayed bool
 	Health  PickerPort
 	Metrics PickerPort
 	// Pool is the pool's name in the exporting cluster; "" for the import's name.
-	Pool string
-	// Field is the picker's place in the import: "status.clusters[0].endpointPicker".
+	Pool  string
 	Field string
 }
 
@@ -185,10 +172,9 @@ type ExternalPicker struct {
 // value means none.
 type PickerPort struct {
 	Port uint16
-	// TLS is nil for cleartext, without a credential.
+	// Without TLS, no credential is sent.
 	TLS *UpstreamTLS
-	// CA is the bundle of TLS.Trust, in PEM.
-	CA []byte
+	CA  []byte
 	// Authorization is the header with the credential. Only a verified picker gets it.
 	Authorization string
 	Chain, Key    []byte
@@ -204,8 +190,8 @@ type RemoteAddress struct {
 type Import struct {
 	Ref     report.Ref
 	Members []ImportMember
-	// Cluster is the target of routes if several Members take requests. It has a hop to each such
-	// member and to each spill target. If it is zero, routes lead to the only member.
+	// Cluster is the target of routes if several Members take requests. If it is zero, routes lead
+	// to the only member.
 	Cluster ClusterID
 	Order   HopOrder
 	// Ordered is set if only the first member that takes requests serves. A member that failed
@@ -215,40 +201,34 @@ type Import struct {
 	// choose.
 	Choice       *Choice
 	RetryOn      RetryOn
-	Spill        []Spill // for requests that all members have declined
+	Spill        []Spill
 	SpillImports []string
 	Findings     []report.Finding
-	// Exposed lists how requests reach other clusters' servers. Unsafe ways are reported once a
-	// route sends requests there.
-	Exposed  []Exposure
-	Accepted report.Condition
-	Ready    report.Condition
-	// Credentials is set if the ports of some picker need a Secret.
+	// Exposed lists how requests reach other clusters' servers.
+	Exposed     []Exposure
+	Accepted    report.Condition
+	Ready       report.Condition
 	Credentials bool
 }
 
 // Exposure describes how requests reach some servers of an exporting cluster.
 type Exposure struct {
 	Cluster ClusterID
-	Who     string // the servers, in words: "its picker"
-	Field   string // in the import
+	Who     string // in words: "its picker"
+	Field   string
 	// Cleartext and TLS report whether some servers are reached without and with TLS. Policy
 	// reports whether a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	// Member is set if a member of the cluster set exports the pool: no user of this cluster writes
-	// Field.
-	Member bool
+	Member                 bool
 }
 
 // Choice configures how our picker chooses among an import's exporting clusters.
 type Choice struct {
-	Picker PickerCall // on an edge
-	Margin time.Duration
-	// Latency chooses by response times, not by load.
+	Picker  PickerCall
+	Margin  time.Duration
 	Latency bool
 	// Blind ignores prompts, even if bodies are read for PickerCall.ResponseIDs.
-	Blind bool
-	// Sessions sends a session's requests to the cluster of its first request.
+	Blind         bool
 	Sessions      bool
 	SessionTTL    int32
 	SessionCookie string
@@ -260,26 +240,22 @@ type ImportMember struct {
 	Region, Zone string
 	Cluster      ClusterID
 	Share        uint32
-	// Priority orders the member's hop; 0 is first.
-	Priority uint32
-	Pool     *Pool           // in EndpointMode
-	Parents  []RemoteAddress // in ParentMode
-	// Peer is the authority at peer listeners, or "" if Parents are other gateways.
-	Peer string
-	// Hostname is the Host header for other gateways, or "" for the client's Host.
+	Priority     uint32
+	Pool         *Pool
+	Parents      []RemoteAddress
+	// Peer is the authority at peer listeners, or "" for other gateways.
+	Peer     string
 	Hostname string
-	// Protocol is the protocol of gateways at Parents or, for peer listeners, of the model servers
-	// behind them.
+	// Protocol is the protocol of gateways at Parents or, behind peer listeners, of the model
+	// servers.
 	Protocol Protocol
 	// MaxGateways limits, in ParentMode, how many gateways a request may have passed through.
 	MaxGateways uint32
-	Local       bool   // this cluster: the InferencePool of the import's name
-	Problem     string // why the member cannot be used
-	// Reason is the reason in conditions: NotAllowed, NotSupported, or "" if resolving a host name
-	// may end Problem.
+	Local       bool
+	Problem     string
+	// Reason is NotAllowed, NotSupported, or "" if resolving a host name may end Problem.
 	Reason string
-	// NotReady is the reason of the member's condition Ready=False: the member takes no new
-	// requests, and Share is 0.
+	// NotReady is the reason of the member's condition Ready=False: Share is then 0.
 	NotReady string
 }
 
@@ -294,11 +270,10 @@ func (i *Import) Hop(m *ImportMember) HopID {
 // Spill is a target for requests that a pool cannot take.
 type Spill struct {
 	Hop      HopID
-	Target   string // a store.TargetKey
+	Target   string
 	Owner    report.Ref
 	Backends []WeightedBackend
-	// Behind lists the hops of an import with several exporting clusters.
-	Behind []Spill
+	Behind   []Spill
 }
 
 // Ends returns the backends behind the last hops.
@@ -320,74 +295,72 @@ type Relay struct {
 	// lists, any address that the operator allows may be a pod, except loopback.
 	Within [][]netip.Prefix
 	Import string
-	Member string // the exporting cluster
-	Field  string // in the import: "status.clusters[0]"
+	Member string
+	Field  string
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults applied.
 type PickerSettings struct {
-	Strategy          string
-	Shadow            string                  // evaluated without effect
-	Plugins           *endpointpicker.Profile // of strategy plugins; nil if the configuration is invalid
-	Criticality       string
-	ShedAfter         time.Duration // 0: off
-	FlowControl       FlowControl
-	VirtualNodes      int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
-	LoadFactorPercent int32
-	UserMessages      int32
-	SessionTTL        int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
-	SessionCookie     string
-	Prefix            bool // the strategy reads prompts
-	EveryBody         bool
-	// ReadsModels is set if InferenceModels or InferenceModelRewrites apply: bodies are read for
-	// the model.
+	Strategy           string
+	Shadow             string
+	Plugins            *endpointpicker.Profile // nil if the configuration is invalid
+	Criticality        string
+	ShedAfter          time.Duration
+	FlowControl        FlowControl
+	VirtualNodes       int32 // like the next two: of strategy chwbl; 0: picker.Pool's default
+	LoadFactorPercent  int32
+	UserMessages       int32
+	SessionTTL         int32 // like the next one: of strategy session, in seconds; 0: picker.Pool's default
+	SessionCookie      string
+	Prefix             bool
+	EveryBody          bool
 	ReadsModels        bool
-	RewritesModels     bool  // some InferenceModelRewrites replace the model
-	TrustHeaders       bool  // clients' headers may set the priority
+	RewritesModels     bool
+	TrustHeaders       bool
 	FullQueue          int32 // 0: never full
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full
 	Fallbacks          int32
-	NoHeadersTimeout   bool   // streams wait for headers without limit
-	Engine             string // selects metric names; "": vLLM
+	NoHeadersTimeout   bool
+	Engine             string // "": vLLM
 	MetricsPath        string
-	UnverifiedTLS      bool   // without a BackendTLSPolicy, metrics are read over unverified TLS
-	MetricsPort        int32  // 0: the engine's default, or the server's port
-	MaxMetricsPage     int32  // in bytes; 0: endpoint.Metrics' default
-	LoadStatPort       int32  // 0: loads are not published
-	QueueName          string // "" for the default series
+	UnverifiedTLS      bool
+	MetricsPort        int32 // 0: the engine's default, or the server's port
+	MaxMetricsPage     int32 // in bytes; 0: endpoint.Metrics' default
+	LoadStatPort       int32
+	QueueName          string
 	RunningName        string
 	KVCacheName        string
-	TokenUsage         bool // Envoy reads the usage of responses
-	ResponseAffinity   bool // requests that reference a response go to the server that stores it
+	TokenUsage         bool
+	ResponseAffinity   bool
 	KVEvents           KVEvents
 	Processor          *Processor
 }
 
 // Processor is a service that prepares a pool's requests: a Service or a Host.
 type Processor struct {
-	Service string // in the pool's namespace
+	Service string
 	Host    string // or an IP address; "" with a Service
-	TLS     bool   // of a Host
-	Path    string // of a Host
+	TLS     bool
+	Path    string
 	Port    int32
 	Timeout time.Duration
 	Headers []string
-	Route   bool // the service may choose endpoints
+	Route   bool
 }
 
 // FlowControl queues requests while the pool is saturated. The zero value is off. A zero field
 // means the default of picker/flow.
 type FlowControl struct {
 	On        bool
-	Deadlines bool // the earliest deadline goes first
+	Deadlines bool
 	Requests  int32
 	Bytes     int64
 	TTL       time.Duration
-	EmptyTTL  time.Duration // while the pool has no endpoint
-	Queue     float64       // waiting requests that saturate a server
-	KVCache   float64       // use of the KV cache, 0 to 1, that saturates a server
-	InFlight  int64         // requests in flight that saturate a server; 0: unlimited
+	EmptyTTL  time.Duration
+	Queue     float64 // waiting requests that saturate a server
+	KVCache   float64 // use of the KV cache, 0 to 1, that saturates a server
+	InFlight  int64   // requests in flight that saturate a server; 0: unlimited
 	TTLs      []BandTTL
 }
 
@@ -401,12 +374,12 @@ type BandTTL struct {
 
 // KVEvents configures how model servers publish KV events. The zero value is off.
 type KVEvents struct {
-	Dial       bool  // servers listen
-	Listen     bool  // servers dial
-	Port       int32 // of listening servers
+	Dial       bool
+	Listen     bool
+	Port       int32
 	ReplayPort int32
 	Topic      string
-	Render     time.Duration // a pick's wait for token IDs; 0: none are fetched
+	Render     time.Duration // 0: none are fetched
 }
 
 // Hop is a virtual host of HopListener: a spilled request reaches the next pool's own picker there.
@@ -422,7 +395,7 @@ type Hop struct {
 // Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string // or the name of a ModelServers object
+	Pod      string
 	Labels   map[string]string
 	Draining bool // absent from Envoy's assignment
 }
@@ -430,12 +403,11 @@ type Member struct {
 // Secret holds a certificate with its key, or trusted CAs, or trust domains, or a token.
 type Secret struct {
 	Name    string
-	Chain   []byte // PEM
-	Key     []byte // PEM
-	CA      []byte // PEM
+	Chain   []byte
+	Key     []byte
+	CA      []byte
 	Token   []byte
 	Domains []TrustDomain
-	// Owners receive the report of a NACK: the secret's sources, and the objects whose traffic
-	// needs it.
+	// Owners receive the report of a NACK.
 	Owners []report.Ref
 }

@@ -11,58 +11,50 @@ import (
 )
 
 // ClusterID identifies an Envoy cluster. The zero ID is no cluster. IDs are keys of many maps, so
-// the struct is small and shares its strings with the objects.
+// the struct is small.
 type ClusterID struct {
-	Namespace, Name string // of the object
-	// Member is the exporting cluster of an import, or a SubsetMember, or "".
+	Namespace, Name string
+	// Member is the exporting cluster of an import, or a SubsetMember.
 	Member  string
-	Port    int32 // of a Service, or 0
+	Port    int32
 	Kind    ClusterKind
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
 	// certificate. It is 0 for other kinds, and in IDs that mean any configuration. Envoy ends all
 	// calls in flight when a cluster changes, and such a call lasts as long as its request. So a
-	// new configuration gets a new cluster, for new requests.
+	// new configuration gets a new cluster.
 	Config uint16
 }
 
 // PickerEncoding is part of the hash in Config. It must increase with each change to how package
-// envoy encodes external pickers' clusters; a test detects a missing increase.
+// envoy encodes external pickers' clusters; a test checks this.
 const PickerEncoding = 2
 
 // ClusterKind is the kind of object that a cluster belongs to, and for a Service the protocol.
 type ClusterKind uint8
 
 const (
-	// FixedKind is for OurPicker, OurGate and Collector, whose IDs have only a Name.
+	// FixedKind is for IDs that have only a Name.
 	FixedKind ClusterKind = iota
-	// ServiceKind is a Service's port, with the protocol of its appProtocol.
+	// ServiceKind has the protocol of the port's appProtocol.
 	ServiceKind
-	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
 	GRPCKind
-	// TCPKind is a Service's port for connections without TLS, or whose TLS ended at the listener.
-	// A BackendTLSPolicy can add TLS.
+	// TCPKind is for connections without TLS, or whose TLS ended at the listener. A
+	// BackendTLSPolicy can add TLS.
 	TCPKind
-	// PassthroughKind is a Service's port for connections that are TLS already; no policy changes
-	// them.
+	// PassthroughKind is for connections that are TLS already; no policy changes them.
 	PassthroughKind
-	// PickerKind is a port of an external picker's Service.
 	PickerKind
 	PoolKind
-	// ImportKind holds the pods of an exporting cluster of an import in EndpointMode.
+	// ImportKind holds an exporting cluster's pods, in EndpointMode.
 	ImportKind
 	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
-	// so that a change of the mode affects only new routes: old routes would pick among gateways,
-	// or would not pick among pods.
+	// so that a change of the mode affects only new routes.
 	ParentKind
-	// ImportPickerKind is the remote picker of an exporting cluster of an import.
 	ImportPickerKind
-	// PeerKind holds the peer listeners of an exporting cluster's gateways. Its requests have
-	// another authority.
+	// PeerKind holds the peer listeners of an exporting cluster's gateways.
 	PeerKind
-	// MembersKind holds a hop to each exporting cluster of an import.
 	MembersKind
-	// UDPKind is a Service's port for datagrams. A cluster of DatagramKind contains its endpoints.
 	UDPKind
 	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
 	// Gateway, and Port is the listener's port.
@@ -78,16 +70,15 @@ type ClusterVariant uint8
 
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is a pool's cluster that spills no further. For an exporting cluster's gateways
-	// it is the cluster behind a hop: another exporting cluster serves while they are unreachable.
+	// LastVariant is a pool's cluster that spills no further, or an exporting cluster's gateways
+	// behind a hop.
 	LastVariant
-	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops), without a picker. So a route
-	// for one of the pool's two clusters must never meet the other one.
+	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops), without a picker.
 	HopsVariant
-	// HealthVariant is the cluster of an external picker with a health service, which selects the
-	// replica. The picker's first answer shows whether it has the service.
+	// HealthVariant is the cluster of an external picker with a health service. The picker's first
+	// answer shows whether it has the service.
 	HealthVariant
-	// ImportedVariant is the cluster of a ServiceImport's port, with the kind for a Service.
+	// ImportedVariant is the cluster of a ServiceImport's port.
 	ImportedVariant
 )
 
@@ -96,8 +87,8 @@ var variants = [...]string{"", "last", "hops", "health", "imported"}
 // OurPicker is Penstock's own picker, which also receives access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}
 
-// OurGate is Penstock's authorization service, on the picker's port. It is a separate cluster,
-// because gates have other timeouts than picks.
+// OurGate is Penstock's authorization service, on the picker's port. Gates have other timeouts than
+// picks.
 var OurGate = ClusterID{Name: "penstock-gate"}
 
 // Collector is the OpenTelemetry collector.

@@ -5,17 +5,16 @@ import "time"
 // Mirror sends copies of requests to another backend, whose answers are dropped.
 type Mirror struct {
 	Cluster ClusterID
-	Backend string // a store.TargetKey, for explanations
+	Backend string
 	// Numerator of Denominator requests are copied: at least one, at most all.
 	Numerator, Denominator uint32
 }
 
-// CORS answers preflight requests and lists the origins whose pages may read an answer
-// (HTTPCORSFilter).
+// CORS is an HTTPCORSFilter.
 type CORS struct {
 	Origins     []string // lower case: "https://a.com", "https://*.a.com:8443" or "*"; without default ports
-	Methods     []string // or "*" alone
-	Headers     []string // or "*" alone
+	Methods     []string
+	Headers     []string
 	Expose      []string
 	Credentials bool
 	MaxAge      time.Duration
@@ -24,24 +23,22 @@ type CORS struct {
 // ExternalAuth asks a service about each request. Without an answer, the request does not proceed.
 type ExternalAuth struct {
 	Cluster ClusterID
-	Backend string // a store.TargetKey, for explanations
-	GRPC    bool   // Envoy's ext_authz protocol; else HTTP, where 200 lets a request pass
-	Path    string // prefix of paths, for HTTP
-	// Headers lists, in lower case, the headers that the service receives, over HTTP in addition to
-	// standard headers. An empty list means all headers with gRPC, and only the standard headers
-	// with HTTP.
+	Backend string
+	GRPC    bool // Envoy's ext_authz protocol; else HTTP, where 200 lets a request pass
+	Path    string
+	// Headers lists, in lower case, the headers that the service receives. An empty list means all
+	// headers with gRPC, and the standard headers with HTTP.
 	Headers []string
 	// Copied lists the headers of an HTTP answer that the backend receives. An empty list means all
 	// but Host.
 	Copied []string
-	// MaxBody limits the body that the service receives, in bytes; larger requests get 413. 0 means
-	// that the service receives no body.
+	// MaxBody limits the body that the service receives, in bytes; larger requests get 413. With 0
+	// the service receives no body.
 	MaxBody uint32
 }
 
-// OwnFilters are filters of a backendRef that Envoy supports only for whole routes: the backend
-// gets a route of its own, with its share of the requests. They override the rule's filters of the
-// same type; mirrors add up.
+// OwnFilters are filters of a backendRef that Envoy supports only for whole routes, so the backend
+// gets a route of its own. They override the rule's filters of the same type; mirrors add up.
 type OwnFilters struct {
 	Redirect    *Redirect
 	RewritePath PathChange
@@ -50,11 +47,11 @@ type OwnFilters struct {
 	Auth        *ExternalAuth
 }
 
-// Session keeps a client at the endpoint that served it first (SessionPersistence). For an import
-// it keeps the client at the exporting cluster, whose picker keeps the client at a server.
+// Session keeps a client at the endpoint that served it first (SessionPersistence), for an import
+// at the exporting cluster.
 type Session struct {
-	Name    string // of the cookie or header
+	Name    string
 	Header  bool
-	Path    string        // of the cookie
+	Path    string
 	Timeout time.Duration // since the session's start; 0: as long as the browser runs
 }

@@ -10,15 +10,13 @@ import (
 // Gateway is a Gateway that Penstock configures, with the decisions about each listener.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has addresses
-	// Listeners holds the Gateway's own listeners in order, then its ListenerSets' listeners by
-	// descending precedence.
+	Addresses []string // to bind; ["0.0.0.0"] by default
+	// Listeners holds the Gateway's own listeners, then its ListenerSets' listeners by descending
+	// precedence.
 	Listeners []*Listener
-	Sets      []ListenerSet // accepted or not, by descending precedence
-	// Fleet configures its proxies. It is nil if the Gateway is not accepted: running proxies stay
-	// as they are.
-	Fleet *v1alpha1.EnvoyFleetSpec
-	// Certificate is the SecretName of the client certificate for backends, or "".
+	Sets      []ListenerSet
+	// Fleet is nil if the Gateway is not accepted: running proxies stay as they are.
+	Fleet       *v1alpha1.EnvoyFleetSpec
 	Certificate string
 	Conditions  []report.Condition
 	Findings    []report.Finding
@@ -28,9 +26,8 @@ type Gateway struct {
 type ParentGateway struct {
 	Ref       report.Ref
 	Addresses []string
-	Ports     []ParentPort // HTTPS first
-	// PeerPort is the port of its peer listener, or 0.
-	PeerPort uint16
+	Ports     []ParentPort
+	PeerPort  uint16
 }
 
 // ParentPort is a port of a Gateway that takes requests.
@@ -42,34 +39,33 @@ type ParentPort struct {
 // ListenerSet holds the decisions about a ListenerSet. Its listeners are in the Gateway.
 type ListenerSet struct {
 	Ref        report.Ref
-	Accepted   bool // counts as attached
+	Accepted   bool
 	Conditions []report.Condition
 	Findings   []report.Finding
 }
 
 // Listener is a listener of a Gateway or ListenerSet.
 type Listener struct {
-	Owner       report.Ref // the Gateway or ListenerSet
-	Name        string     // unique in its owner
-	Key         string     // a ListenerKey, unique in the Gateway
+	Owner       report.Ref
+	Name        string
+	Key         string // a ListenerKey, unique in the Gateway
 	Port        uint16
-	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have conditions but no chain
+	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
-	// Chain is a ChainName, StreamName or DatagramName, or "" if the listener takes no traffic.
+	// Chain is "" if the listener takes no traffic.
 	Chain          string
-	Secrets        []string // the SecretName of each certificate, in order
+	Secrets        []string // SecretNames
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
-	SupportedKinds []report.Ref // Group and Kind only
+	SupportedKinds []report.Ref
 	Conditions     []report.Condition
 }
 
-// ClientValidation configures how an HTTPS listener verifies clients. If it is nil, Envoy requests
-// no certificate.
+// ClientValidation configures how an HTTPS listener verifies clients.
 type ClientValidation struct {
-	Trust    string // a GatewayTrust
-	Optional bool   // a missing or invalid certificate passes
+	Trust    string
+	Optional bool
 }
 
 // Stream reports whether a listener forwards connections or datagrams.
@@ -86,21 +82,21 @@ func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol ==
 
 // AllowedRoutes restricts which routes may attach to a listener.
 type AllowedRoutes struct {
-	Kinds    []report.Ref // Group and Kind only
-	From     string       // All, Same, Selector or None
-	Selector string       // a labels.Selector as text
+	Kinds    []report.Ref
+	From     string // All, Same, Selector or None
+	Selector string
 }
 
-// Port is a socket that Envoy binds, for all listeners of a Gateway on a TCP port, or for the
-// listener on a UDP port.
+// Port is a socket that Envoy binds, for all listeners on a TCP port, or for the listener on a UDP
+// port.
 type Port struct {
 	Gateway   string
 	Number    uint16
 	Datagrams ClusterID // zero for TCP
 	Addresses []string
 	Edge      Edge
-	Chains    []Chain  // sorted by name
-	Streams   []Stream // sorted by name
+	Chains    []Chain
+	Streams   []Stream
 	Owners    []report.Ref
 }
 
@@ -108,7 +104,7 @@ type Port struct {
 // v1alpha1.FleetClients.
 type Edge struct {
 	RequestTimeout time.Duration // 0: no timeout
-	Streams        uint32        // of an HTTP/2 connection; 0: the default
+	Streams        uint32
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
 	HTTP10         v1alpha1.HTTP10
@@ -118,9 +114,9 @@ type Edge struct {
 	Uploads        int64 // total bytes of large request bodies in one Envoy
 }
 
-// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes. Envoy's heap limit
-// is nine tenths of the memory. Uploads may fill half of the heap; the other half is for copies of
-// bodies that scripts and pickers need, and for everything else.
+// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes: half of Envoy's
+// heap limit, which is nine tenths of the memory. The other half is for copies of bodies that
+// scripts and pickers need, and for everything else.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
 // DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets a limit.
@@ -132,42 +128,41 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream forwards connections or datagrams. It is a filter chain of a TCP listener or of one server
-// name of a TLS listener, or a UDP listener.
+// Stream is a filter chain of a TCP listener or of one server name of a TLS listener, or a UDP
+// listener.
 type Stream struct {
-	Name       string // a StreamName or DatagramName
+	Name       string
 	TLS        bool   // matched by server name
 	ServerName string // "" for any
 	Secrets    []string
 	// Backends share the connections or datagrams. Envoy closes or drops the share of a backend
-	// without a Cluster, and everything if there is no backend.
+	// without a Cluster.
 	Backends []WeightedBackend
-	Owners   []report.Ref // the route
+	Owners   []report.Ref
 }
 
 // Chain is a filter chain and its route configuration.
 type Chain struct {
-	Name       string // a ChainName
+	Name       string
 	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
 	Clients    *ClientValidation
 	// Misdirected lists hostnames of other HTTPS and TLS listeners on the port. Requests for them
-	// over this chain get 421 (Gateway API, "Listener isolation and connection coalescing").
+	// get 421 (Gateway API, "Listener isolation and connection coalescing").
 	Misdirected []string
 }
 
 // Place is a route's attachment to one listener.
 type Place struct {
-	Gateway  string
-	Listener string // a ListenerKey
-	// Chain is Listener.Chain, or "" for a listener without traffic.
+	Gateway      string
+	Listener     string
 	Chain        string
-	Stream       bool // as in Listener
+	Stream       bool
 	Passthrough  bool
 	ListenerHost string
 	Narrow       bool // virtual hosts of narrower hostnames do not repeat the route
-	// Hosts is the sorted intersection of the listener's and the route's hostnames.
+	// Hosts are sorted.
 	Hosts []string
 }
 
@@ -175,10 +170,9 @@ type Place struct {
 // routes.
 type Candidate struct {
 	Route report.Ref
-	// Created is in Unix seconds, 0 from files. Older routes win ties (Gateway API, HTTPRouteRule).
+	// Created is in Unix seconds, 0 from files. Older routes win ties (HTTPRouteRule).
 	Created int64
-	// Hostnames are in lower case, sorted; "*" if the route has none. They order routes that meet
-	// at one host.
+	// Hostnames are in lower case, sorted; "*" if the route has none.
 	Hostnames []string
 	Parents   []CandidateParent
 	Findings  []report.Finding
@@ -186,40 +180,37 @@ type Candidate struct {
 
 // CandidateParent is a parentRef to a Gateway that Penstock configures.
 type CandidateParent struct {
-	Field       string // JSON path
+	Field       string
 	Ref         report.ParentRef
 	Places      []Place           // sorted; none if NotAccepted
 	NotAccepted *report.Condition // nil if the route attaches
 }
 
-// Loss records why a route lacks a listener or chain: another route has the listener, or its
-// namespace's routes exceed a budget on the chain.
+// Loss records why a route lacks a listener or chain.
 type Loss struct {
 	Route    report.Ref
 	Gateway  string
-	Listener string // a ListenerKey; "" for all of Chain
-	Chain    string // if Over is set
+	Listener string // "" for all of Chain
+	Chain    string
 	Host     string // "" for the whole listener
 	Winner   report.Ref
-	Over     string // the budget and the route's cost
-	Gate     string // the AccessPolicy that gates Listener, if no gate can read the route's connections
-	Copies   bool   // only virtual hosts of narrower hostnames lack the route
+	Over     string
+	Gate     string // the AccessPolicy, if no gate can read the route's connections
+	Copies   bool   // only narrower hostnames lack the route
 }
 
 // Attachment is a route with all decisions about it.
 type Attachment struct {
 	Route     report.Ref
-	Created   int64    // as in Candidate
-	Hostnames []string // as in Candidate
+	Created   int64
+	Hostnames []string
 	Places    []Place
 	Rules     []Rule
 	Parents   []report.Parent
 	Findings  []report.Finding
-	// Backends lists the objects in its rules as store.TargetKey.
-	Backends []string
-	// Clusters and Hops are all that its rules need, sorted.
-	Clusters []ClusterID
-	Hops     []HopID
+	Backends  []string
+	Clusters  []ClusterID
+	Hops      []HopID
 }
 
 // Rule is one rule of a route: alternative matches with one action.
@@ -235,35 +226,32 @@ type Rule struct {
 
 // VirtualHost is a host of a chain, with its routes in Envoy's order.
 type VirtualHost struct {
-	Gateway string
-	Chain   string
-	Host    string // "*", "example.com" or "*.example.com"
-	// Listener is the ListenerKey of the listener that has the host.
+	Gateway  string
+	Chain    string
+	Host     string // "*", "example.com" or "*.example.com"
 	Listener string
 	Routes   []Route
-	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
-	// Gates are the AccessPolicies that are in Gates of all routes. They also gate the host's
-	// answers to requests that no route takes.
+	Owners   []report.Ref
+	// Gates are common to all routes. They also gate the host's answers to requests that no route
+	// takes.
 	Gates []string
-	// ByModel is set if a route has it: all scans of bodies are then strict.
+	// ByModel makes all scans of bodies strict.
 	ByModel bool
 }
 
 // Route is one match of a rule in a virtual host.
 type Route struct {
-	Name     string // a RouteName, unique in its virtual host
+	Name     string
 	Owner    report.Ref
-	Rule     int // position, for explanations
+	Rule     int
 	RuleName string
 	Match    Match
 	Action   *Action
-	// Gates are the AccessPolicies ("namespace/name") that must let a request in, the outermost
-	// first.
-	Gates []string
-	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
+	// Gates are the AccessPolicies that must let a request in, the outermost first.
+	Gates      []string
 	ExactUsage bool
-	// Reaches lists, for a route with gates, all that its requests may reach, sorted:
-	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
+	// Reaches lists, for a route with gates, all that its requests may reach: InferencePools
+	// ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string
 	// ByModel is set if one of Gates decides by the model: the body is read for it.
 	ByModel bool

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or
-// secret can be parsed.
+// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or secret
+// can be parsed.
 
 // Scheme is a filter chain's kind of traffic.
 type Scheme string
@@ -21,7 +21,7 @@ const (
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
 	SchemeUDP   Scheme = "udp"
-	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
+	SchemePeer  Scheme = "peer"
 )
 
 // ChainName names a filter chain for requests and its route configuration: "http/80",
@@ -120,11 +120,8 @@ func ParseListenerName(name string) (s Socket, ok bool) {
 type SecretKind string
 
 const (
-	// CertificateSecret is a Kubernetes Secret's certificate and key.
-	CertificateSecret SecretKind = "secret"
-	// PolicyTrustSecret holds the CA certificates of a BackendTLSPolicy.
-	PolicyTrustSecret SecretKind = "trust/policy"
-	// GatewayTrustSecret holds the CA certificates with which a Gateway verifies clients.
+	CertificateSecret  SecretKind = "secret"
+	PolicyTrustSecret  SecretKind = "trust/policy"
 	GatewayTrustSecret SecretKind = "trust/gateway"
 )
 
@@ -176,8 +173,8 @@ func SecretName(namespace, name string) string {
 	return SecretID{Kind: CertificateSecret, Namespace: namespace, Name: name}.String()
 }
 
-// OwnTrust and OwnKey are the SDS names of the CA certificates for Penstock's services, and of the
-// key that proxies present to them.
+// OwnTrust and OwnKey are the SDS names of the CAs for Penstock's services, and of the key that
+// proxies present to them.
 const (
 	OwnTrust = "trust/own"
 	OwnKey   = "key/own"
@@ -188,7 +185,7 @@ func PolicyTrust(namespace, name string) string {
 	return SecretID{Kind: PolicyTrustSecret, Namespace: namespace, Name: name}.String()
 }
 
-// GatewayTrust returns the SDS name of the CA certificates for clients on a port (SecretID.Port).
+// GatewayTrust returns the SDS name of the CAs for clients on a port (SecretID.Port).
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

@@ -17,7 +17,7 @@ type PeerListener struct {
 
 // PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
-	Host     string // a PeerAuthority
+	Host     string
 	Members  []string
 	Backends []WeightedBackend
 	Owners   []report.Ref
@@ -30,8 +30,8 @@ const PeerDomain = "pool.penstock"
 const maxHost = 253
 
 // PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique, because neither namespaces nor clusters
-// have a dot. If it is too long, a hash replaces the end of the pool's name.
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". Neither namespaces nor clusters have a dot. If it is too
+// long, a hash replaces the end of the pool's name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -41,19 +41,17 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's ID,
-// so a proxy's key cannot act for the cluster.
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. The control plane has another ID, so a
+// proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
 // PeerChain names a peer listener's filter chain and route configuration.
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
-	// MemberCertificate is the SDS name of the Gateways' certificate for members.
 	MemberCertificate = "member/gateway"
 	memberTrust       = "trust/member/"
-	// MembersTrust is the SDS name of all members' trust domains.
-	MembersTrust = "trust/members"
+	MembersTrust      = "trust/members"
 )
 
 // MemberTrust returns the SDS name of a member's CA certificates, which verify the member's

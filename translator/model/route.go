@@ -9,33 +9,31 @@ import (
 // PathKind selects how a path is compared.
 type PathKind string
 
-// The kinds are in descending rank. The specification leaves the rank of regular expressions open:
-// after prefixes, any rule for "/" would hide them.
+// The specification leaves the rank of regular expressions open: after prefixes, any rule for "/"
+// would hide them.
 const (
 	PathExact PathKind = "Exact"
 	PathRegex PathKind = "RegularExpression" // matches the whole path
-	// PathPrefix compares by elements: /a matches /a and /a/b, not /ab. Only the path "/" ends with
-	// '/'.
+	// PathPrefix compares by elements: /a matches /a and /a/b, not /ab.
 	PathPrefix PathKind = "PathPrefix"
 )
 
 // PathBeginning is for an Overrun. It matches paths that begin with the text before the first
-// operator of the regular expression, and has the expression's rank.
+// operator of the regular expression.
 const PathBeginning PathKind = "RegularExpression, its beginning alone"
 
 // Match is an HTTPRouteMatch or GRPCRouteMatch; all parts must hold.
 type Match struct {
 	PathKind PathKind
 	Path     string
-	Method   string // "" for any
-	// Headers and Query have lower-case names in order. Of equal names, the first counts
-	// (specification).
+	Method   string
+	// Names are in lower case. Of equal names, the first counts (specification).
 	Headers []ValueMatch
 	Query   []ValueMatch
 	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path has the same names
 }
 
-// GRPCMethod is a GRPCMethodMatch. The lengths of the two texts order the matches of GRPCRoutes.
+// GRPCMethod is a GRPCMethodMatch.
 type GRPCMethod struct{ Service, Method string }
 
 // ValueMatch matches a header or query parameter.
@@ -76,17 +74,17 @@ type PathChange struct {
 
 // Redirect answers with a Location.
 type Redirect struct {
-	Scheme string // "" keeps the request's scheme
-	Host   string // "" keeps the request's host
+	Scheme string
+	Host   string
 	Port   uint16 // 0: Scheme's well-known port, or else the listener's port
 	Path   PathChange
-	Code   uint32 // 301, 302, 303, 307, 308
+	Code   uint32
 }
 
 // Direct answers without a backend.
 type Direct struct {
 	Status uint32
-	Body   string // for the client
+	Body   string
 }
 
 // Forward sends the request to one of several backends.
@@ -96,8 +94,8 @@ type Forward struct {
 	Rule           []WeightedBackend
 	RewriteHost    string
 	RewritePath    PathChange
-	Timeout        *time.Duration // nil: the default for the backends' kind; 0: no timeout
-	BackendTimeout *time.Duration // for one attempt
+	Timeout        *time.Duration // 0: no timeout
+	BackendTimeout *time.Duration
 	Retry          *Retry
 	Mirrors        []Mirror
 	Session        *Session
@@ -112,48 +110,45 @@ type Retry struct {
 
 // HopOrder is how Envoy tries the hops to an import's exporting clusters.
 type HopOrder struct {
-	// Priorities is the number of priorities. Largest is the number of hops in the largest
-	// priority.
+	// Largest is the number of hops in the largest priority.
 	Priorities, Largest uint32
-	// InOrder gives each hop its own priority, including hops to spill targets.
+	// InOrder gives each hop its own priority.
 	InOrder bool
 }
 
 // RetryOn lists failures after which a request is sent to another exporting cluster although a
-// model server may have begun it. Failures before any server can have begun it are always retried.
+// model server may have begun it.
 type RetryOn struct {
 	Full        bool // a server's answer 429
-	Unavailable bool // an answer 503, or a connection to a server that ends before its answer
+	Unavailable bool // 503, or a connection to a server that ends before its answer
 	LostGateway bool // a connection to a member's gateway that ends before the answer
 }
 
 // WeightedBackend is a share of a rule's requests.
 type WeightedBackend struct {
-	Cluster ClusterID   // zero answers 500: an unresolved backend keeps its share (specification)
-	Backend string      // a store.TargetKey, for explanations
-	Weight  uint32      // exact; a rule's sum is at most 2^32-1
+	Cluster ClusterID // zero: unresolved, its share gets 500 (specification)
+	Backend string
+	Weight  uint32      // a rule's sum is at most 2^32-1
 	Picker  *PickerCall // nil for a Service
-	Hops    bool        // FallbackHops: 429 and 503 move a request to the next hop; Picker is nil
+	Hops    bool        // FallbackHops; Picker is nil
 	// Members are the targets of the hops in a cluster with FallbackMembers. Picker is then nil
 	// unless it selects hops. Spills is the number of hops to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
-	Order   HopOrder // of Members
+	Order   HopOrder
 	RetryOn RetryOn
 	// External is set if Envoy asks an external picker, here or behind the first hop.
 	External bool
-	// MaxGateways limits how many gateways a request may have passed through. It is 0 unless
-	// Cluster has gateways (ParentMode).
+	// MaxGateways limits how many gateways a request may have passed through, in ParentMode.
 	MaxGateways uint32
-	// Peer replaces the client's authority at peer listeners.
-	Peer string
+	Peer        string
 	// Hop is the hop in front of an exporting cluster of an import, even if requests bypass it. It
 	// is zero for other backends, and for an import with Members.
 	Hop HopID
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
-	RewriteHost     string // "": Forward.RewriteHost
+	RewriteHost     string
 	Own             *OwnFilters
 }
 
@@ -165,8 +160,7 @@ type BodyMode string
 
 // None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external pickers.
 // Whole is for external pickers that do not send bodies back, which Duplex requires. They receive
-// the headers and the body in one piece, within their message limit (4 MiB by default), and answer
-// both.
+// the body in one piece, within their message limit (4 MiB by default).
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
@@ -180,9 +174,9 @@ func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Se
 
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
 type PickerNames struct {
-	Destination string // key of the metadata, and header
-	Namespace   string // of the metadata, also for the endpoint that served
-	Subset      string // namespace of the list of endpoints to choose from
+	Destination string
+	Namespace   string
+	Subset      string
 }
 
 // ProtocolNames returns the names of the endpoint picker protocol.
@@ -192,9 +186,7 @@ func ProtocolNames() PickerNames {
 
 // Subset restricts the endpoints that a pool's picker may choose.
 type Subset struct {
-	// Selector is a label selector as text, for our picker (x-penstock-subset).
-	Selector string
-	// Addresses are the endpoints that match now, sorted, for external pickers.
+	Selector  string
 	Addresses []string
 	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
 	// Such a hop serves no request of the subset.
@@ -204,35 +196,29 @@ type Subset struct {
 // PickerCall configures how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID
-	// Names is nil for the names of the endpoint picker protocol.
-	Names  *PickerNames
-	Subset *Subset // nil: all endpoints
-	// Pool is the pool's name at our picker. A pool with an external picker has it, too: our picker
-	// relays the requests whose bodies no picker receives (envoy's bodyless).
-	Pool objectid.Target
-	// RemotePool is the pool's name at another cluster's picker, or "".
+	Names   *PickerNames
+	Subset  *Subset
+	// A pool with an external picker has it, too: our picker relays the requests whose bodies no
+	// picker receives (envoy's bodyless).
+	Pool       objectid.Target
 	RemotePool string
 	Body       BodyMode
 	// Served makes Envoy send the picker the response headers, and the endpoint that served
-	// (endpoint picker protocol). External pickers receive both, even behind our picker. Our picker
-	// does if its strategy needs them.
+	// (endpoint picker protocol), as external pickers need, and some strategies of ours.
 	Served     bool
-	TokenUsage bool // Envoy reads responses' token usage, for metrics
-	// ResponseIDs makes Envoy read the IDs of responses that servers store, for later requests.
+	TokenUsage bool // for metrics
+	// ResponseIDs makes Envoy read the IDs of responses that servers store.
 	ResponseIDs bool
 	Spills      bool // immediate responses count as "no pick"
-	// Spill lists the HopID.Address values that our picker may return besides pods, in order
-	// (x-penstock-spill).
+	// Spill lists the HopID.Address values that our picker may return besides pods, in order.
 	Spill []string
 	// Open lets our picker return any endpoint if the picker that it relays to returns none. It has
 	// no effect with Closed or Subset.
 	Open bool
-	// Closed makes a request fail if the picker picks nothing, in every failure mode. The request
+	// Closed makes a request fail, in every failure mode, if the picker picks nothing. The request
 	// then moves on to another cluster.
 	Closed bool
-	// Again is set for a cluster with a hop to the pool itself (Pool.PicksAgain).
-	Again bool
-	// Last marks the call of a hop, which ends spilling. A pool that spills gets no other call
-	// without Spill, unless the route is outdated.
+	Again  bool
+	// Last marks the call of a hop, which ends spilling.
 	Last bool
 }
