@@ -11,15 +11,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unknownEngine returns one finding for a pool, with its first server: a wrong pod template affects
-// all servers.
+// A wrong pod template affects all servers, so unknownEngine returns one finding for a pool.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false
 	}
 	var first *model.Member
 	var label, value string
-	unknown := map[string]bool{} // by server, which has an address for each port
+	unknown := map[string]bool{} // a server has an address for each port
 	for i := range members {
 		key, engine := endpointpicker.EngineOf(members[i].Labels)
 		if engine == "" || slices.Contains(endpointpicker.Engines, engine) {

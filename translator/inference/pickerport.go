@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The entries of a Secret in a secretRef; a client certificate has the standard entries.
+// A client certificate has the standard entries of a Secret.
 const (
 	tokenKey    = "token"
 	usernameKey = corev1.BasicAuthUsernameKey

@@ -51,7 +51,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address
 	}
 	p.Last = p.Cluster
-	if policy != written { // the document has its own problems
+	if policy != written {
 		for i := range p.Findings {
 			if f := &p.Findings[i]; f.Field == fieldConfigRef && f.Owner == store.PoolPolicies.Ref(policy) {
 				f.Owner, f.Field = p.Ref, store.OwnPickerConfig

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or secret
-// can be parsed.
+// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or
+// secret can be parsed.
 
 // Scheme is a filter chain's kind of traffic.
 type Scheme string

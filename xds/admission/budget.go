@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Budget bounds the bytes of incomplete messages over all connections, because one client could
-// send the largest message on many streams. Once the budget is used up, a connection above its
-// share is closed. A Budget is safe for concurrent use. A nil Budget has no bound.
+// Budget bounds the bytes of incomplete messages over all connections. Once the budget is used up,
+// a connection above its share is closed. A Budget is safe for concurrent use. A nil Budget has no
+// bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
@@ -19,15 +19,14 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// fairShare is the share of each connection when the budget is used up. A reconnecting proxy
-	// with 5,000 routes sends less.
+	// A reconnecting proxy with 5,000 routes sends less.
 	fairShare = 1 << 20
 	// lastShare replaces fairShare when more than manyTimes the budget is used. A thousand proxies
 	// that reconnect at once stay below it.
 	lastShare = 64 << 10
 	manyTimes = 8
 	// forgotten is how many counted bytes of a connection expire each second. Some bytes never
-	// reach a handler: pings, and messages of streams that end before.
+	// reach a handler, such as pings.
 	forgotten = 4 << 10
 	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB of a message, in bytes.
 	framing = 64
@@ -36,7 +35,7 @@ const (
 type pending struct {
 	mu     sync.Mutex
 	bytes  int64
-	at     time.Time // when bytes was computed
+	at     time.Time
 	closed bool
 }
 

@@ -1,12 +1,10 @@
 // Package authority issues and renews the certificates with which the control plane authenticates
 // to proxies, and its processes to each other. The authority is a CA in one Secret that all
-// replicas share. Each replica issues its own certificate in memory.
+// replicas share.
 //
 // An authority is in use for a year. When a third of that is left, the next authority is added to
-// the bundle; it signs a day later, when all proxies trust it. The old authority stays in the
-// bundle until it expires. Certificates are valid for 800 days before and after their use, so that
-// a process whose clock is a year wrong rejects no certificate. With Config.Validity, for other
-// clusters, they expire earlier. Of two concurrent writes of the Secret, one fails with ErrChanged.
+// the bundle; it signs a day later, when all proxies trust it. Certificates are valid for 800 days
+// before and after their use, so that a process whose clock is a year wrong rejects no certificate.
 //
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless no other authority
 // is valid. A private key is never logged. An authority's key leaves the process only for the

@@ -27,7 +27,7 @@ import (
 
 const adsCluster = "xds"
 
-// YAML returns the bootstrap as a file with sorted keys. It fails if the Config is invalid.
+// YAML returns the bootstrap as a file with sorted keys.
 func YAML(c Config) ([]byte, error) {
 	msg, err := New(c)
 	if err != nil {
@@ -44,11 +44,10 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
-// callsLast is how long Envoy keeps a gRPC client without new calls. With the default of 50 s,
-// Envoy 1.40 crashes at the end of a longer call, such as a pick.
+// With the default of 50 s, Envoy 1.40 crashes at the end of a longer call, such as a pick.
 const callsLast = 7 * 24 * time.Hour
 
-// New returns the bootstrap as a message. It fails if the Config is invalid.
+// New returns the bootstrap as a message.
 func New(c Config) (*bootstrapv3.Bootstrap, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -103,7 +102,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 			ResourceApiVersion:    corev3.ApiVersion_V3,
-			// By default, a proxy that starts without a control plane answers 404 after a timeout.
+			// By default, a proxy without a control plane answers 404 after a timeout.
 			InitialFetchTimeout: durationpb.New(0),
 		}
 	}
@@ -121,8 +120,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 					// restarted control plane.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The back-off is random up to this value. Connecting may take another half
-						// second.
+						// The back-off is random up to this value.
 						MaxInterval: durationpb.New(500 * time.Millisecond),
 					}},
 				}},
@@ -208,7 +206,6 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
-		// Envoy's default maximum for clients is TLS 1.2.
 		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},
@@ -283,13 +280,13 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			monitor(heap, &fixedheapv3.FixedHeapConfig{MaxHeapSizeBytes: c.MaxHeapBytes}),
 		},
 		Actions: []*overloadv3.OverloadAction{
-			// HTTP/2 only: Envoy does not track the memory of an HTTP/1.1 stream.
+			// Envoy does not track the memory of an HTTP/1.1 stream.
 			scaled("envoy.overload_actions.reset_high_memory_stream", 0.75, 0.9),
 			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
-		// Envoy resets streams by classes of memory, the largest first: from 32 MiB, the maximum of
-		// a buffered body, down to 256 KiB.
+		// Envoy resets streams by classes of memory: from 32 MiB, the maximum of a buffered body,
+		// down to 256 KiB.
 		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges messages by field and appends lists.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -47,8 +46,8 @@ var reserved = []string{"penstock-", "hop."}
 
 const hops = "hops"
 
-// delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).
-// Envoy ignores a delivered resource whose name is in the bootstrap.
+// Envoy ignores a delivered resource whose name is in the bootstrap. delivered reports the names
+// that ADS may deliver (translator/model).
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

@@ -4,11 +4,9 @@
 // leading replica, reconciles the objects. On every replica, Member and Recheck map proxies to
 // Gateways for xds/identity.
 //
-// Invariants: no object is deleted before Set was called and all objects were listed. Only objects
-// of an existing Gateway are deleted; Kubernetes collects the objects of a deleted Gateway. A
-// Gateway that is not accepted keeps its proxies. Each object has a hash of its input as an
-// annotation, so a change of the leader causes no writes. A new certificate authority, or a new
-// port of a listener, rolls no pod.
+// Invariants: no object is deleted before Set was called and all objects were listed. Kubernetes
+// collects the objects of a deleted Gateway. A Gateway that is not accepted keeps its proxies. A
+// hash of its input in each object prevents writes when the leader changes.
 //
 // Tests: go test ./xds/fleet/... (against a cluster in memory); against a real one: make test-lab.
 package fleet

@@ -20,9 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut is a condition type of Gateways. It is False while new proxies do not become
-// ready, for example because of an invalid image, and otherwise absent. The old proxies keep
-// serving meanwhile, so the Gateway stays Programmed.
+// ConditionRolledOut is False while new proxies do not become ready, and otherwise absent. The old
+// proxies keep serving meanwhile, so the Gateway stays Programmed.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
@@ -41,8 +40,8 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports that proxies have no listeners because their Gateway's class was
-// deleted. It returns false if the class exists.
+// Proxies have no listeners if their Gateway's class was deleted. reportMissingClass returns false
+// if the class exists.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -102,7 +101,6 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 		return r // translation reports why the Gateway is not accepted
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	// A NodePort has the addresses of the nodes with ready proxies.
 	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
 	var invalidField *render.InvalidField
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object),

@@ -1,7 +1,6 @@
 // Package apply watches a fleet's objects (by Penstock's label) at the API server, writes them by
-// server-side apply, and deletes them. fleet calls it on the leading replica. It keeps a few fields
-// of each object (Object), and the result of Apply like a watch event, so that the late event does
-// not cause a second write. It also watches pods, for the addresses of their nodes. secret.go
+// server-side apply, and deletes them. fleet calls it on the leading replica. It keeps the result
+// of Apply like a watch event, so that the late event does not cause a second write. secret.go
 // stores the certificate authority and reviews tokens.
 //
 // Invariants: it applies by force as field manager "penstock". It never modifies an object without

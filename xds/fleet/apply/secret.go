@@ -86,8 +86,8 @@ func (c *Cluster) ReviewToken(ctx context.Context, token, audience string) (user
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, review); err != nil {
 		return "", err
 	}
-	// If the response has no audiences, the authenticator did not check them: the token may be for
-	// another audience.
+	// Without audiences, the authenticator did not check them: the token may be for another
+	// audience.
 	if !review.Status.Authenticated || len(review.Status.Audiences) == 0 {
 		return "", nil
 	}

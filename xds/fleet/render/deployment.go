@@ -19,14 +19,12 @@ import (
 // annotationBootstrap rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take until a pod is ready, mostly to pull images.
 const progressSeconds = int32(180)
 
-// drainMargin is the time, in seconds, that a pod may take in addition to its drain.
+// drainMargin is in seconds.
 const drainMargin = 30
 
-// user is the user ID of all containers: nonroot in distroless images. Only this user may read the
-// token's file.
+// This user is nonroot in distroless images. Only this user may read the token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
@@ -36,8 +34,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: b.replicas(),
-			// After the deadline the Deployment's status reports a stuck rollout.
+			Replicas:                b.replicas(),
 			ProgressDeadlineSeconds: &deadline,
 			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
@@ -49,7 +46,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// replicas never returns nil: an apply without the field would reset it to one replica.
+// An apply without the field would reset it to one replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {
@@ -109,7 +106,6 @@ func (b *builder) envoy() corev1.Container {
 		Args:  append(args, b.bootstrap().Args()...),
 		Env: []corev1.EnvVar{
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			// ZONE is empty if the pod has no such label.
 			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")},
 		},
 		Resources:       b.resources(),

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// maxOpenPorts bounds the listener ports in a NetworkPolicy, including ports of removed listeners.
 const maxOpenPorts = 256
 
 // Ports of removed listeners stay open: otherwise some network plugins would cut connections during
@@ -74,7 +73,7 @@ func (b *builder) bootstrapPorts() (out []Socket) {
 		} `json:"static_resources"`
 	}
 	if json.Unmarshal(b.Spec.Bootstrap.Raw, &given) != nil {
-		return nil // Objects reports it
+		return nil
 	}
 	for _, l := range given.StaticResources.Listeners {
 		if at := l.Address.SocketAddress; at.PortValue > 0 {
