@@ -15,7 +15,7 @@ type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time
 	unreachable func() bool
-	accepted    *lru.Cache // hash of a certificate -> struct{}
+	accepted    *lru.Cache
 }
 
 func newCertificates(c Config) *certificates {

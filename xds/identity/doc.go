@@ -1,15 +1,13 @@
 // Package identity authenticates proxies and finds the Gateway that each proxy may serve. A proxy
-// authenticates with a token of its service account (audience penstock.dev), which the API server
-// reviews, or with a certificate that a configured authority signed. node.cluster only chooses
-// among several Gateways that the proxy may serve. cmd/penstock uses Authenticate for the ADS
-// server and WithKey for the picker.
+// authenticates with a token of its service account, which the API server reviews, or with a
+// certificate that a configured authority signed. cmd/penstock uses Authenticate for the ADS server
+// and WithKey for the picker.
 //
 // Invariants: the review of a token is valid for five minutes at most. A stream ends when its token
 // or certificate expires. While the API server is unreachable, a credential that this process
-// accepted before stays valid for 24 hours after its expiry. Only SPIFFE IDs in the configured
-// trust domain name service accounts. Implausible tokens, and unknown tokens from an address with
-// many denied tokens, are denied without a review, and never evict the review of a valid token.
-// Tokens are neither logged nor kept in memory: the caches have hashes of them.
+// accepted before stays valid for 24 hours after its expiry. Implausible tokens, and unknown tokens
+// from an address with many denied tokens, are denied without a review, and never evict the review
+// of a valid token. Tokens are neither logged nor kept in memory: the caches have hashes of them.
 //
 // Tests: go test ./xds/identity
 package identity

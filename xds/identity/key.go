@@ -14,8 +14,7 @@ import (
 type gatewayKey struct{}
 
 // WithKey denies a call whose bearer token is not the key of a Gateway, before a message of it is
-// read. owner returns the Gateway of a token, or ""; it must not block. exempt are services that
-// need no key, such as health. WithKey admits a connection with a key (xds/admission).
+// read. owner must not block. exempt are services that need no key.
 func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {
@@ -33,7 +32,7 @@ func WithKey(owner func(token string) (gateway string), exempt ...string) tap.Se
 	}
 }
 
-// Gateway returns the Gateway whose key a call has, or "" if calls need no key.
+// Gateway returns the Gateway whose key a call has, or "".
 func Gateway(ctx context.Context) string {
 	gateway, _ := ctx.Value(gatewayKey{}).(string)
 	return gateway

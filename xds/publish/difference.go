@@ -12,8 +12,7 @@ type Difference struct {
 	resource.Ref
 	// Served is the desired version, or "" if the resource should not exist.
 	Served string
-	// Accepted is the last acknowledged version. It is "" if there was no version, or only an
-	// unknown version of an earlier stream.
+	// Accepted is the last acknowledged version, or "" if none is known.
 	Accepted string
 	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for the order of
 	// delivery, or for the proxy to subscribe or unsubscribe).
@@ -23,8 +22,8 @@ type Difference struct {
 	Since time.Time
 }
 
-// Differences lists, by type and name, the resources that the proxy lacks, has in another version,
-// or still has after their removal.
+// Differences lists, by type and name, the resources whose version at the proxy differs from the
+// desired one.
 func (s *Stream) Differences() []Difference {
 	var out []Difference
 	for t := range s.items {

@@ -13,10 +13,9 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of upserts and removals, or nil. With both gates the stage
-	// sends both in one response.
+	// With both gates a stage sends upserts and removals in one response.
 	upsert, remove gate
-	// single means that a response has one resource, so that its nonce identifies the resource.
+	// A response has one resource, so that its nonce identifies the resource.
 	single bool
 	// window limits the unanswered responses of the type; 0: no limit.
 	window int
@@ -36,8 +35,7 @@ var stages = []stage{
 	{t: resource.Cluster, remove: unused, window: 16},
 }
 
-// Flush returns all responses that may be sent now, in order. It never blocks: changes of an item
-// collapse while the item waits.
+// Flush returns all responses that may be sent now, in order. It never blocks.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.nextFlush = time.Time{}
@@ -82,7 +80,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	for _, it := range removals {
-		// A listener is removed only together with the listeners that may replace it.
+		// The removed listener may have the port of an added one.
 		if st.remove != nil && !held && s.passes(st.remove, it, now) {
 			together = append(together, it)
 		}
@@ -93,7 +91,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response has all resources, so the next would include this item
+			break // every response has all resources
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}
@@ -162,9 +160,8 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of the clusters in a response. A modified cluster, and a new
-// cluster that shares its service_name, wait for endpoints without requesting them. A resumed proxy
-// first reports the endpoints that it has.
+// A modified cluster, and a new cluster that shares its service_name, wait for endpoints without
+// requesting them. A resumed proxy first reports the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

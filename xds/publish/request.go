@@ -9,14 +9,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is a proxy's request for one type, with the fields of the delta protocol. Iterators may
-// be nil. The stream does not keep it.
+// Request is a proxy's request for one type, with the fields of the delta protocol. The stream does
+// not keep it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
 	Initial                iter.Seq2[string, string]
-	// Nonce identifies the Response that the request answers, if any. Error is the error detail of
-	// a NACK, or "" for an ACK.
+	// Error is the error detail of a NACK.
 	Nonce string
 	Error string
 }
@@ -115,7 +114,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it.have, it.stale = p.entry, false
 	s.noteAccepted(p.entry)
 	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
-		s.setWant(it, nil, now) // endpoints that were removed in flight: their hops may be missing
+		s.setWant(it, nil, now)
 	}
 	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
 	placed := it.quarantine != nil && it.quarantine.placed
@@ -132,8 +131,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes records the route configurations that the proxy will request for a new listener:
-// endpoints that name the listener wait for these.
+// Endpoints that name a new listener wait for the route configurations that the proxy will request
+// for it.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the ordinary protobuf codec, except for two types: a *message is already encoded, and a
-// *deltaRequest stays encoded.
+// A *message is already encoded, and a *deltaRequest stays encoded.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -45,7 +44,7 @@ type message struct {
 	size int
 }
 
-// The fields of DeltaDiscoveryResponse and DiscoveryResponse. xds/cache encodes `resources`.
+// xds/cache encodes the field `resources`.
 const (
 	fieldVersion = 1
 	fieldTypeURL = 4
@@ -67,7 +66,7 @@ func encode(r *publish.Response, head func(*cache.Entry) []byte, nonce protowire
 	own := appendString(nil, fieldVersion, r.Version)
 	own = appendString(own, fieldTypeURL, r.Type.URL())
 	own = appendString(own, nonce, r.Nonce)
-	for _, name := range r.Removed { // empty in state of the world
+	for _, name := range r.Removed {
 		own = appendString(own, deltaRemoved, name)
 	}
 	m.add(own)

@@ -66,8 +66,7 @@ func (s *Server) count(name string, g *gateway) {
 	}
 }
 
-// Recheck ends the streams whose proxies may no longer read their gateway. Call it when the result
-// of Proxy.Permitted may have changed.
+// Recheck ends the streams whose proxies may no longer read their gateway.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()

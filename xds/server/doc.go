@@ -1,10 +1,9 @@
-// Package server serves ADS to proxies: delta, and state of the world for clients without delta. It
-// decodes gRPC messages for xds/publish and encodes its responses. cmd/penstock registers the
-// server on a gRPC server made with Options.
+// Package server serves ADS to proxies: delta, and state of the world. It decodes gRPC messages for
+// xds/publish and encodes its responses. cmd/penstock registers the server on a gRPC server made
+// with Options.
 //
 // Each stream has two goroutines: gRPC's handler, which decides and sends, and one that receives.
-// Only the handler waits for the proxy to read, so a slow proxy delays no other proxy. An idle
-// stream uses no CPU.
+// Only the handler waits for the proxy to read, so a slow proxy delays no other proxy.
 //
 // Invariants: no message is read before Config.Authenticate has verified the client's credential,
 // and all input of a client is bounded (limits.go). A proxy reads only the gateway that

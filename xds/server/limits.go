@@ -10,27 +10,26 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// These constants limit a client's input. gRPC reads the length of a message first, and the message
-// only when a handler reads it. Until then a stream holds at most its window.
+// gRPC reads the length of a message first, and the message only when a handler reads it. Until
+// then a stream holds at most its window.
 const (
-	// window is HTTP/2's flow control window of a stream, in bytes: the most that a stream may send
-	// before its credential is verified. A fixed window also keeps gRPC from enlarging it.
+	// window bounds what a stream may send before its credential is verified. A fixed window also
+	// keeps gRPC from enlarging it.
 	window = 64 << 10
-	// maxMessage bounds a message, before and after decompression. A reconnecting proxy names all
+	// maxMessage bounds a message before and after decompression. A reconnecting proxy names all
 	// its resources.
 	maxMessage = 16 << 20
-	// maxHeaders bounds a stream's headers. The largest header is a token.
-	maxHeaders = 32 << 10
-	// maxStreams bounds the streams of a connection. A proxy uses one.
+	// The largest header is a token.
+	maxHeaders    = 32 << 10
 	maxStreams    = 16
 	verifyTimeout = 5 * time.Second
-	// handshakeTimeout bounds the handshakes of a connection. When thousands of proxies reconnect
-	// at once, their handshakes are slow, and a short timeout would start them again.
+	// When thousands of proxies reconnect at once, their handshakes are slow, and a short timeout
+	// would start them again.
 	handshakeTimeout = 20 * time.Second
 	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
 	// characters.
 	maxName = 1 << 10
-	// maxDetail bounds the error detail of a NACK, in which Envoy quotes configuration.
+	// maxDetail bounds the error detail of a NACK.
 	maxDetail = 4 << 10
 )
 
@@ -44,8 +43,7 @@ func Options() []grpc.ServerOption {
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// The window is as small as possible: simultaneous requests of a thousand proxies wait on
-		// the wire, not in memory.
+		// Simultaneous requests of a thousand proxies wait on the wire, not in memory.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -62,7 +60,7 @@ func checkNames(r request) error {
 	return nil
 }
 
-// trim drops the list of all extensions that Envoy sends.
+// Envoy also sends a list of all its extensions.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }

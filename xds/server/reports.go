@@ -20,8 +20,8 @@ func (st *stream) reportChanged() {
 	}
 }
 
-// undecided returns the rejections of an earlier stream that stay valid until the proxy ACKs or
-// NACKs the resource on this stream.
+// undecided returns an earlier stream's rejections of resources that the proxy has neither ACKed
+// nor NACKed on this stream.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
 		if st.machine.Undecided(r.Ref) {

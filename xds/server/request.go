@@ -14,22 +14,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that stays encoded: for a thousand reconnecting proxies,
-// maps and strings of names would be most of the cost.
+// deltaRequest stays encoded: for a thousand reconnecting proxies, maps and strings of names would
+// be most of the cost.
 type deltaRequest struct {
-	text string // the whole message, validated; names are substrings of it
+	text string // validated; names are substrings of it
 	node *corev3.Node
 	url  string
-	// nonce is the nonce of the answered response. message is the error detail of a NACK.
+	// message is the error detail of a NACK.
 	nonce   string
 	nack    bool
 	message string
-	// counts has, by field number, how often each field with names occurs.
-	counts [requestInitial + 1]int
+	counts  [requestInitial + 1]int
 }
 
-// These are fields of DeltaDiscoveryRequest and of a map's entry. ADS does not use resource
-// locators.
+// ADS does not use resource locators.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2

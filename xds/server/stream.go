@@ -20,23 +20,23 @@ import (
 type stream struct {
 	server  *Server
 	wire    wire
-	peer    string // the proxy's address
+	peer    string
 	proxy   Proxy
 	gateway string
 	profile string
 	node    *corev3.Node
 	since   time.Time
 	cursor  *cache.Cursor
-	end     context.CancelCauseFunc // ends the stream; the first cause is used
+	end     context.CancelCauseFunc
 
 	mu        sync.Mutex
 	machine   *publish.Stream
 	closed    bool
-	inherited []publish.Rejection // reported by an earlier stream of this proxy and still undecided
-	reported  uint64              // RejectionsSeq of the last report
-	sent      map[string]sending  // responses whose delay is measured, by nonce
+	inherited []publish.Rejection // of an earlier stream, and still undecided
+	reported  uint64
+	sent      map[string]sending // by nonce; their delay is measured
 	waits     []target
-	checkAt   time.Time // when to check the permission again; zero: at the next Recheck
+	checkAt   time.Time
 }
 
 func (s *Server) serve(ctx context.Context, w wire) error {
@@ -60,13 +60,12 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// After the wait for the first sync, a proxy is served as if it connected now: changes before
-	// are not sent separately.
+	// A proxy is served as if it connected now: changes before are not sent separately.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 
-// ready waits until there is a configuration for the gateway. Meanwhile it checks the permission.
+// While ready waits, it checks the permission.
 func (st *stream) ready(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

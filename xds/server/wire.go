@@ -16,8 +16,7 @@ type wire interface {
 }
 
 type request struct {
-	node *corev3.Node // only in the first request
-	// authenticate sets profile in the first request.
+	node    *corev3.Node
 	profile string
 	url     string
 	nonce   string

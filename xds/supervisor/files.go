@@ -3,14 +3,13 @@ package supervisor
 import "syscall"
 
 const (
-	mostConnections = 50_000
-	// reservedFiles are for datagrams, listeners, health checks, picks and logs.
+	mostConnections  = 50_000
 	reservedFiles    = 4096
 	leastConnections = 256
 )
 
-// Each connection may need a second file, for its server. Without it, Envoy answers a request with
-// 503, and its TCP proxy crashes (seen with 1.40).
+// Each connection may need a second file, for its server. Without it, Envoy answers 503, and its
+// TCP proxy crashes (seen with 1.40).
 func connections(files uint64) int64 {
 	if files >= 2*mostConnections+reservedFiles {
 		return mostConnections
@@ -18,8 +17,7 @@ func connections(files uint64) int64 {
 	return max(leastConnections, (int64(files)-reservedFiles)/2)
 }
 
-// openFiles returns the hard limit of open files, to which Envoy raises its limit, or 0 if it
-// cannot be read.
+// Envoy raises its limit of open files to this hard limit.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

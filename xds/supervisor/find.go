@@ -21,8 +21,8 @@ const MinVersion = "1.40"
 
 // Binary is an Envoy binary that reports a supported version.
 type Binary struct {
-	Path    string // absolute
-	Version string // such as "1.40.0"
+	Path    string
+	Version string
 }
 
 // ErrNoEnvoy is the error of Find if there is no supported Envoy.
@@ -31,10 +31,8 @@ var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `pe
 
 // Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the
 // working folder or a folder above it, `envoy` beside this program, `.tools/bin/envoy` in a folder
-// above this program, and the Envoy that `penstock envoy install` has fetched.
-//
-// If $ENVOY is set, Find tries no other binary. It skips other candidates that do not run or are
-// too old. If none is left, the error is an ErrNoEnvoy that lists them.
+// above this program, and the Envoy of `penstock envoy install`. If $ENVOY is set, Find tries no
+// other binary. If no binary is left, the error is an ErrNoEnvoy that lists those it tried.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -102,11 +100,10 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// versionLine matches the output of --version of every Envoy since 1.10: name, commit, version, and
-// build type.
+// Every Envoy since 1.10 prints name, commit, version, and build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
-// The timeout of inspect is ten seconds, for a cold disk.
+// The timeout is ten seconds, for a cold disk.
 func inspect(ctx context.Context, path string) (Binary, error) {
 	path, err := exec.LookPath(path)
 	if err != nil {

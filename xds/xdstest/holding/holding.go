@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Server is a model server. It holds each GET except /metrics and /v1/models, and answers all other
-// requests at once.
+// Server holds each GET except /metrics and /v1/models, and answers all other requests at once.
 type Server struct {
 	*httptest.Server
 	begins bool
@@ -17,7 +16,7 @@ type Server struct {
 }
 
 // Start starts a server on loopback. If begins is set, the client gets the beginning of the
-// response before its request is held. Close waits until the clients of held requests give up.
+// response before its request is held.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -1,5 +1,5 @@
 // Package poll waits in tests until a condition holds, or checks that it does not hold for a time.
-// It is the only polling helper of the repository, and imports only the standard library.
+// It is the only polling helper of the repository.
 //
 // Invariants: a condition is checked at once, then at growing intervals of at most 50 ms, and once
 // more at the deadline. A deadline only ends a test that hangs, so it is generous. The helpers also
