@@ -89,7 +89,8 @@ func lost(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Lost
 }
 
-// Envoy cannot bypass a picker after a call has begun if the picker reads bodies as a stream.
+// To unhealthy endpoints Envoy begins no call. After a call has begun, Envoy cannot bypass a picker
+// that reads bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true

@@ -13,7 +13,7 @@ import (
 )
 
 type budgetTables struct {
-	// Such a chain has at most 1<<crowd hosts.
+	// A chain has at most 1<<n hosts, where n is its row in crowds.
 	crowds  *graph.Table[chainKey, int]
 	charges *graph.Table[string, *gatewayapi.Charge] // only routes with a budget
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]
@@ -36,13 +36,12 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// The routes cost at least 1<<(size-1) and less than 1<<size microseconds.
+// sizeKey selects routes that cost at least 1<<(size-1) and less than 1<<size microseconds.
 type sizeKey struct {
 	budgetKey
 	size int
 }
 
-// The last size exceeds the largest budget, a minute.
 const sizes = 28
 
 func sizeOf(cost time.Duration) int { return min(bits.Len64(uint64(cost.Microseconds())), sizes-1) }
@@ -96,7 +95,7 @@ func (t *tables) declareBudgets() {
 	})
 }
 
-// The count is rough, so that one more host rarely changes the result.
+// declareCrowds counts hosts roughly, so that one more host rarely changes the result.
 func (t *tables) declareCrowds() {
 	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
 		for _, parent := range c.Parents {

@@ -52,7 +52,7 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// An API server rejects objects with this name.
+// A stand-alone picker serves no Gateway: an API server rejects this name.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

@@ -56,7 +56,7 @@ func blockOf(gateway, chain, host string) blockKey {
 	return blockKey{gateway, chain, envoy.BlockOf(host)}
 }
 
-// The bytes of route configurations have always had this order of text, 10 before 2.
+// compare orders blocks as text (10 before 2), as in all earlier route configurations.
 func (k blockKey) compare(o blockKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))

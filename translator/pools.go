@@ -133,7 +133,7 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		// A user drains a cluster with weight 0, so it is not down.
+		// A cluster with weight 0 is not down: a user has drained it.
 		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out

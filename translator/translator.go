@@ -231,7 +231,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// A port's listener may move between tables.
+// A port's listener may move between tables: moved drops its removal.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,

@@ -133,8 +133,8 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 
 const (
 	leaseKey = "lease"
-	// An edge's entry has the Envoy cluster only if Envoy found a host, so memberKey has the
-	// exporting cluster.
+	// memberKey has the exporting cluster, because an edge's entry has the Envoy cluster only if
+	// Envoy found a host.
 	memberKey = "member"
 	poolKey   = "pool"
 )

@@ -22,7 +22,7 @@ const ourHeaders = "x-penstock-.*"
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
-		// A service that gives no answer has not denied the request.
+		// A service that gives no answer has not denied the request, so the status is not 403.
 		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		// The service must not write our gate's metadata or headers.
 		EnableDynamicMetadataIngestion: boolean(false),

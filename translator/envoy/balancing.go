@@ -70,7 +70,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	// A client could choose by a header, so the source is metadata only.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// Our picker uses the protocol's names. It relays calls for requests without a body.
+		// Our picker relays calls for requests without a body, and uses the protocol's names.
 		names = *c.Names
 		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
 			{Metadata: metadataKey(names.Namespace, names.Destination)},

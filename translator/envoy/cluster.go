@@ -109,7 +109,8 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	return check
 }
 
-// Each request to an endpoint without connections would wait for the connect timeout.
+// ejected ejects unreachable endpoints, because each request to them would wait for the connect
+// timeout.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{

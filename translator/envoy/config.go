@@ -38,8 +38,7 @@ const (
 	connectionBuffer = 32 << 10
 	connectTimeout   = time.Second
 	connectAttempts  = 3
-	// This is Envoy's default.
-	datagramIdle = time.Minute
+	datagramIdle     = time.Minute
 	// By default, Envoy drops datagrams above 1,500 bytes.
 	maxDatagram = 65535
 	// maxSessions limits the sessions of one UDP listener, because any source address starts one,

@@ -51,7 +51,8 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 
 const podSize = 64
 
-// As messages, tens of thousands of pods would load the garbage collector.
+// Most pods are encoded without messages: tens of thousands of messages would load the garbage
+// collector.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte

@@ -44,7 +44,7 @@ const (
 //
 // External authorization has no configuration without effect, and the filter of token usage logs a
 // warning wherever it is configured. So both are composite filters, into which a route puts the
-// filter. An empty composite lets requests pass, so the gates are whole filters.
+// filter. An empty composite lets requests pass, so the gates are no composite filters.
 func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
@@ -99,8 +99,8 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// picker calls no picker until a weighted cluster names one (pickerOverride). If that picker fails,
-// the filter lets the request pass, and without a pick the cluster's fallback decides
+// The filter calls no picker until a weighted cluster names one (pickerOverride). If that picker
+// fails, the filter lets the request pass, and without a pick the cluster's fallback decides
 // (docs/envoy.md, "Calls to pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout

@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// If half of 500 requests are cancelled before an answer, Envoy closes the connection
-// (overload.premature_reset_total_stream_count); over HTTP/2 this would end other clients' streams.
+// If half of a connection's 500 requests are cancelled before an answer, Envoy closes the
+// connection (overload.premature_reset_total_stream_count); over HTTP/2 this would end other
+// clients' streams.
 const hopRequests = 100
 
 // The value of hopHeader is the ID of the endpoint that Envoy chose, so clients, pickers and

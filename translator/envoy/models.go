@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute is nil if the main route leads these requests to our picker and no pool spills: if a
-// pool spills, Envoy ignores the picker's answer. Services keep their share, because their models
-// are unknown. An import with several exporting clusters gets one query: three calls would take 10
-// KiB more of Envoy's memory.
+// modelsRoute leads requests for the list of models to our picker. It is nil if the main route does
+// so and no pool spills: if a pool spills, Envoy ignores the picker's answer. Services keep their
+// share, because their models are unknown. An import with several exporting clusters gets one
+// query: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil // the edge's route has answered

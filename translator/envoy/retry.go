@@ -50,7 +50,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
 			BaseInterval: seconds(retryBackoff), MaxInterval: seconds(maxRetryDelay),
 		},
-		// Clusters that follow a pick ignore this; for a Service it finds another server.
+		// Clusters that follow a pick ignore this predicate; for a Service it finds another server.
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name: "previous-hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{

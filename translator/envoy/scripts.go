@@ -69,10 +69,10 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// scanRoute returns the route before one that matches the model's name, or nil. It reads the model,
-// and makes Envoy choose the route again, so that Envoy holds only these requests' bodies. It
-// answers 404 without a direct response, which would ignore the buffer limit. A route with a gate
-// by models gets it, too; on its host all scans are strict.
+// For a route that matches the model's name, scanRoute returns the route to put before it, or nil.
+// That route reads the model, and makes Envoy choose the route again, so that Envoy holds only
+// these requests' bodies. It answers 404 without a direct response, which would ignore the buffer
+// limit. A route with a gate by models gets it, too; on its host all scans are strict.
 func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {

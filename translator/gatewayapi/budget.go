@@ -18,8 +18,8 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// Routes within this budget make a change of 9 ms take up to 8 times as long, because a change may
-// exceed the estimate by half.
+// A change takes 9 ms without routes of other namespaces, and up to 8 times as long if they use the
+// whole budget: Envoy may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the

@@ -114,7 +114,7 @@ func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Penstock does not fetch OCSP responses (RFC 7633).
+// A certificate with mustStaple demands OCSP responses (RFC 7633), which Penstock does not fetch.
 var mustStaple = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
 
 // usable returns why Envoy 1.40 rejects a certificate that Go accepts.

@@ -49,8 +49,9 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 		Winner: winner}
 }
 
-// The route with the most specific hostname gets the host, then the first. All routes are accepted
-// (conformance: TCPRouteMultipleRoutesAttachment, UDPRouteMultipleRoutesAttachment).
+// Each host goes to the route with the most specific hostname for it; among equals, to the first
+// route. All routes are accepted (conformance: TCPRouteMultipleRoutesAttachment,
+// UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
 	for _, c := range all {

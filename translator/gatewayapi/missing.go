@@ -83,7 +83,7 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// On demand, the store holds only objects that are read, so that no search is possible.
+// Of a kind on demand, the store holds only objects that are read, so that no search is possible.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

@@ -71,7 +71,7 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// If the sum would exceed most, integers divides most by largest remainder.
+// If the sum would exceed the limit most, the result divides that limit by largest remainder.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

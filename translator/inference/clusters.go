@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// A whole import's EndpointPickerConfig applies if it chooses among clusters. With an invalid
-// document, the policy's selection stays.
+// The EndpointPickerConfig of a whole import applies only if the document chooses among clusters.
+// With an invalid document, the policy's selection stays.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil

@@ -35,7 +35,8 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 }
 
 // If several exporting clusters take requests, the backends are their hops, so that another cluster
-// serves requests that one declines. With model.AnyMember, all clusters are backends, by weight.
+// serves requests that one of them declines. With model.AnyMember, all clusters are backends, by
+// weight.
 func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	id := hop.Name
 	one := id.Member != "" && id.Member != model.AnyMember

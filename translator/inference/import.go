@@ -262,8 +262,8 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return few(out)
 }
 
-// A member of the cluster set controls the number of findings, so few replaces most of them by a
-// count.
+// A member of the cluster set controls the number of findings. The result has the first findings,
+// and one that counts the others.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {

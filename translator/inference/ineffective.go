@@ -198,7 +198,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	return drop(out)
 }
 
-// An API server may have set the default values.
+// pickerFields omits default values, which an API server may have set.
 func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	for _, f := range []struct {
 		name string

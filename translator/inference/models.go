@@ -163,7 +163,7 @@ func oldest[T interface {
 	return out
 }
 
-// A folder's objects have the same age.
+// older also compares names, because a folder's objects have the same age.
 func older(a, b metav1.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetName(), b.GetName())) < 0

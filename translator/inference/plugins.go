@@ -167,7 +167,7 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 	return out
 }
 
-// With this prefix of a problem, only the scorer is ignored.
+// A problem with this prefix makes only the scorer ineffective.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
@@ -237,8 +237,8 @@ func invalidConfigRef(findings []report.Finding) bool {
 	})
 }
 
-// Pools of Penstock's Envoys read pages as requests are sent, so TLS for metrics pages has no
-// effect.
+// For pools of Penstock's Envoys, metrics pages are read over the transport of requests. A
+// document's TLS for these pages has no effect.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil

@@ -116,7 +116,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
 			asked = p.Picker.Cluster
 		}
-		// A cluster without new requests has requests in flight.
+		// A cluster that gets no new requests may have requests in flight.
 		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m))
 		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
 			res.Clusters = append(res.Clusters, asked)

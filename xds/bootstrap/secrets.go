@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A file has the name of its secret with ".yaml".
+// The file of each secret has the secret's name with ".yaml".
 const (
 	secretCA          = "control-plane-ca"
 	secretCertificate = "own-certificate"

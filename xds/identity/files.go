@@ -141,7 +141,7 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}, nil
 }
 
-// The token may be valid.
+// With errUnreadable, a token may be valid.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 func (f Files) accepts(hash [sha256.Size]byte) error {

@@ -83,7 +83,7 @@ type waiting struct {
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// Nearly always no item has to wait for another, which isCalm finds without a search.
+// Nearly always no item has to wait for another one. isCalm detects this without a search.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
 		len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {

@@ -13,7 +13,8 @@ import (
 // A failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// The other resources are sent again, because only an ACK confirms that Envoy applied them.
+// nack also resends resources that the proxy does not reject, because only an ACK confirms that
+// Envoy applied them.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
@@ -69,7 +70,7 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	}
 }
 
-// Such a rejection may end by itself: another process occupies the port.
+// A rejection with this text may end by itself: another process occupies the port.
 const transient = "Address already in use"
 
 const retryAfter = 5 * time.Second

@@ -210,8 +210,8 @@ func (q *quarantine) disable(p *piece, detail string) {
 	})
 }
 
-// Only objects whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p are owners, or
-// else all.
+// owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p.
+// Without such owners it returns all.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == levelHost {

@@ -80,8 +80,9 @@ func (x *secret) mark(text string) bool {
 	return ok
 }
 
-// Certificates of rejected members are left out. For any other secret, the last good version or a
-// placeholder is sent, because Envoy would use the rejected bytes for a new version of a listener.
+// newSecretQuarantine leaves out the certificates of rejected members. For any other secret it
+// sends the last good version or a placeholder, because Envoy would use the rejected bytes for a
+// new version of a listener.
 func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	x, err := decodeSecret(target.Body())
@@ -149,8 +150,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// The proxy may reject a secret in flight, and would still use its bytes for a new version of the
-// listener.
+// A listener waits for a secret in flight: the proxy may reject it, and would still use its bytes
+// for a new version of the listener.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false

@@ -29,7 +29,8 @@ type wait struct {
 type target struct {
 	wait *wait
 	slot *cache.Slot
-	// A proxy that has accepted a later version than after will never accept the awaited one.
+	// after is a position in the log. A proxy that has accepted a later version will never accept
+	// the awaited one.
 	after uint64
 }
 

@@ -15,8 +15,8 @@ type child struct {
 	log    *logWriter
 }
 
-// An interrupt at the terminal reaches only the parent process, which drains Envoy: Envoy has a
-// separate process group.
+// Envoy gets a separate process group: an interrupt at the terminal then reaches only the parent
+// process, which drains Envoy.
 func (e *Envoy) start() (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, append([]string{
 		"--config-path", e.config,

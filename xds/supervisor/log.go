@@ -83,8 +83,8 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.lastError = text
 	}
-	// The control plane logs a NACK once, with the object that caused it; Envoy up to four times.
-	// The user cannot choose which fields are used (docs/envoy.md has the reasons).
+	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
+	// times. The user cannot choose which fields are used (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}

@@ -25,8 +25,8 @@ type proxy struct {
 	// its hops, so they are lost.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// Envoy ignores the same bytes of a secret again, accepted or rejected, and uses stored bytes
-	// for new versions of listeners.
+	// Envoy ignores bytes of a secret that it has stored, accepted or rejected, and uses stored
+	// bytes for new versions of listeners.
 	stored map[resource.Ref]storedSecret
 	// initialized means that the fake has received clusters, listening that it has requested its
 	// listeners.
