@@ -11,17 +11,14 @@
 // Otherwise a less specific rule would serve them.
 //
 // A namespace's routes have a budget of Envoy's time on each chain of another namespace's Gateway
-// (budgets.go). An excluded route attaches nowhere. The budget does not depend on the number of
-// namespaces, and the cut is the age of one route, so a new namespace or a further route above the
-// budget changes no other route.
+// (budgets.go). An excluded route attaches nowhere. A new namespace, or a further route above the
+// budget, changes no other route.
 //
-// Hops of a pool that spills use HTTP/1.1 (model.FallbackHops). Over HTTP/2 all requests would
-// share a connection to a hop, which works well only with few requests on each connection
-// (hopRequests in envoy).
+// Hops of a pool that spills use HTTP/1.1. Over HTTP/2 all requests would share a connection to a
+// hop (hopRequests in envoy).
 //
 // A picker's Service implies unverified TLS, the default of existing pickers, unless its port has
-// appProtocol kubernetes.io/h2c. A BackendTLSPolicy enables verification. For a remote picker, the
-// policy targets the import or its section CLUSTER.picker.
+// appProtocol kubernetes.io/h2c. A BackendTLSPolicy enables verification.
 //
 // # Design notes from profiles
 //

@@ -90,8 +90,8 @@ type Explanation struct {
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
-	// Served reports whether every share of the request gets an answer: from a backend with
-	// endpoints or with another cluster's picker, or from a redirect.
+	// Served reports whether every share of the request gets an answer from a backend or a
+	// redirect.
 	Served   bool          `json:"served"`
 	Filters  []string      `json:"filters,omitempty"`
 	Gates    []string      `json:"policies,omitempty"`
@@ -129,8 +129,7 @@ type HopView struct {
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC;
-// tls, tcp and udp URLs are connections or datagrams.
+// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)

@@ -71,7 +71,6 @@ func membership(r store.Reader) (*store.Membership, bool) {
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// The pool does not spill: no member's request leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)

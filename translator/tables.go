@@ -116,7 +116,6 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 
 type reportTable = *graph.Table[string, report.Report]
 
-// If compute returns false, the object has no report.
 func (t *tables) declareReport(name string, sources []graph.Source[string],
 	compute func(r *graph.Reader, key string) (report.Report, bool)) {
 	t.reports = append(t.reports,

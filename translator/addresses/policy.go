@@ -80,7 +80,6 @@ func Of(r store.Reader) Policy {
 	return p
 }
 
-// prefixes skips invalid CIDRs, which cmd has rejected.
 func prefixes(list []string) (out []netip.Prefix) {
 	for _, text := range list {
 		if p, err := ParseRange(text); err == nil {

@@ -14,10 +14,9 @@ import (
 	"sync"
 )
 
-// Read reads a certificate as Envoy does, and ignores data behind it. If crypto/x509 is stricter,
-// the result has only the parts that crypto/x509 can read, and Raw has everything: a negative
-// serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if the
-// key's kind is unknown.
+// Read reads a certificate as Envoy does. If crypto/x509 is stricter, only Raw has everything: a
+// negative serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if
+// the key's kind is unknown.
 func Read(der []byte) (*x509.Certificate, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err == nil {

@@ -162,7 +162,6 @@ func publicKey(v asn1.RawValue) error {
 	return only(asn1.TagBitString)(parts[1])
 }
 
-// maxParts exceeds the bytes of any bundle.
 const maxParts = 1 << 20
 
 func name(v asn1.RawValue) error {
@@ -238,7 +237,6 @@ func value(v asn1.RawValue) error {
 	return nil
 }
 
-// Each part of an OID must have the shortest encoding.
 func identifier(b []byte) error {
 	begins := true
 	for _, c := range b {

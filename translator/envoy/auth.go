@@ -23,8 +23,7 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
 		// A service that gives no answer has not denied the request, so the status is not 403.
-		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
-		// The service must not write our gate's metadata or headers.
+		StatusOnError:                  &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		EnableDynamicMetadataIngestion: boolean(false),
 		DecoderHeaderMutationRules:     &mutationv3.HeaderMutationRules{DisallowExpression: regex(ourHeaders)},
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Fallbacks select by role, which is in endpoints' metadata under envoy.lb.
 const (
 	roleKey   = "role"
 	rolePod   = "pod"

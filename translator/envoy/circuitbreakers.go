@@ -15,8 +15,7 @@ const unbounded = 1 << 30
 const (
 	// With Envoy's default of three retries, most fail-overs of a Service would be 503s.
 	servicePercent, serviceLeast = 25, 64
-	// When a pool's server dies, all its requests are retried at once.
-	poolPercent, poolLeast = 100, 1024
+	poolPercent, poolLeast       = 100, 1024
 )
 
 // When our picker or an exporting cluster fails, all requests that wait for it fail at once, so

@@ -44,8 +44,7 @@ const (
 	// maxSessions limits the sessions of one UDP listener, because any source address starts one,
 	// with an open file. Without a free file, Envoy 1.40's udp_proxy crashes
 	// (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
-	maxSessions = 2048
-	// The client's request waits for this connection.
+	maxSessions          = 2048
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does (uvicorn: 5
 	// seconds): a request that crosses the server's FIN is lost.

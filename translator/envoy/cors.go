@@ -14,11 +14,10 @@ import (
 
 func (b *builder) cors(c *model.CORS) *anypb.Any {
 	p := &corsv3.CorsPolicy{
-		AllowMethods:  strings.Join(c.Methods, ", "),
-		AllowHeaders:  strings.Join(c.Headers, ", "),
-		ExposeHeaders: strings.Join(c.Expose, ", "),
-		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// Envoy answers preflight requests from other origins without CORS headers.
+		AllowMethods:                 strings.Join(c.Methods, ", "),
+		AllowHeaders:                 strings.Join(c.Headers, ", "),
+		ExposeHeaders:                strings.Join(c.Expose, ", "),
+		MaxAge:                       strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The names are keys of per-route configuration.
 const (
 	filterGateEarly   = "gate-early"
 	filterUploads     = "uploads"

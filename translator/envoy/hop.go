@@ -57,8 +57,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
-// HopHost encodes a hop's virtual host. It declines gRPC requests if the backends cannot take them:
-// they then go to another hop.
+// HopHost encodes a hop's virtual host. gRPC requests that its backends cannot take go
+// to another hop.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}

@@ -79,7 +79,6 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {
 		return append(pair, b.apiError(when, true, message, reason), b.apiError(when, false, message, reason))
 	}
-	// The scan explains its 413 itself (scan.lua).
 	mappers = append(mappers, both(isTooLarge, tooLargeText, "'body_too_large'")...)
 	if len(classes) == 0 {
 		mappers = append(mappers, both(isError+" && "+isNoModel, noModelText, "'model_not_found'")...)

@@ -53,7 +53,6 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		},
 		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
 		HttpProtocolOptions: http1(),
-		// Upgrades over HTTP/2 need AllowConnect. The windows limit a slow stream's memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
 			MaxConcurrentStreams:        u32(1000),

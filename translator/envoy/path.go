@@ -124,7 +124,6 @@ func (c *canonical) escape() {
 	c.at += 3
 }
 
-// nested escapes a % that would form an escape with the byte that was just unescaped.
 func (c *canonical) nested() {
 	next := len(c.out) == c.invalid+2
 	if next && (c.at == len(c.in) || c.in[c.at] >= 0x80) {

@@ -56,21 +56,19 @@ const (
 //go:embed peer.lua
 var peerScript string
 
-// Envoy's own headers change retries and timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
 }, routingHeaders())
 
-// PeerListener encodes a Gateway's listener for members of the cluster set. The virtual hosts of
-// exported pools authorize requests. It does not depend on members, exports or certificates.
+// PeerListener encodes a Gateway's listener for members of the cluster set. It does not depend on
+// members, exports or certificates: the virtual hosts of exported pools authorize requests.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
 	}
 	b := &builder{}
 	l := tcpListener(cfg, p.Port)
-	// TLS authenticates members with or without a load balancer in front.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
 		proxied = v1alpha1.ProxyProtocolOptional
@@ -108,7 +106,6 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// Envoy's SPIFFE validator limits each bundle to its trust domain.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
@@ -142,7 +139,6 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 			}}}),
 		// Without a policy, this filter denies requests that no virtual host takes.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
-		// The pool's authority has selected the route, which must not change.
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
 	not := []string{filterRBAC, filterGateEarly, filterGate}

@@ -237,7 +237,6 @@ type sibling struct {
 	headers []*routev3.HeaderMatcher
 }
 
-// A picker would learn nothing from a multipart body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerReason states why Penstock itself answered a request.
 const headerReason = "x-penstock-reason"
 
 // A removal of the header cannot depend on the endpoint, so hopsReason empties it in a pod's

@@ -22,8 +22,8 @@ func CheckRegex(pattern string) error {
 	return err
 }
 
-// ProgramSize estimates how many instructions RE2 compiles an expression to. It is at most a
-// quarter below Envoy's number, and mostly within 5 (TestRegex_ProgramSizeIsEnvoys).
+// ProgramSize estimates how many instructions RE2 compiles an expression to: at most a quarter
+// below Envoy's number, and mostly within 5 (TestRegex_ProgramSizeIsEnvoys).
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	// No backend can have started these requests.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers state it in
@@ -25,7 +24,6 @@ const (
 	// found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
-	// Our picker replaces poolRetries by the length of its list.
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond

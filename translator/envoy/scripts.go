@@ -41,7 +41,6 @@ const (
 	sessionCode  = "session"
 )
 
-// A changed script changes the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),

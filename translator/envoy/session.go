@@ -19,8 +19,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// When a session's endpoint is gone, another endpoint replaces it, and the client gets a new cookie
-// or header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {

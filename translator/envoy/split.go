@@ -86,7 +86,6 @@ func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Act
 	}
 	f.Mirrors = nil
 	for _, m := range slices.Concat(a.Forward.Mirrors, own.Mirrors) {
-		// The same random number selects copies.
 		m.Numerator, m.Denominator = from+uint32(uint64(to-from)*uint64(m.Numerator)/uint64(m.Denominator)), million
 		f.Mirrors = append(f.Mirrors, m)
 	}
@@ -108,8 +107,7 @@ func (b *builder) mirrors(list []model.Mirror) []*routev3.RouteAction_RequestMir
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	for _, m := range list {
 		p := &routev3.RouteAction_RequestMirrorPolicy{
-			Cluster: b.cluster(m.Cluster),
-			// A copy has its original's Host header.
+			Cluster:                       b.cluster(m.Cluster),
 			DisableShadowHostSuffixAppend: true,
 			RequestHeadersMutations:       mirrorHeaders,
 		}

@@ -29,7 +29,6 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		// The backend's protocol is unknown, so there is no ALPN.
 		fc.TransportSocket = b.terminate(s.Secrets, nil)
 	}
 	return fc

@@ -45,7 +45,6 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
-	// Endpoints without a match use the socket above.
 	plain := func(key string) {
 		cl.TransportSocketMatches = append(cl.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: key, Match: field(key, structpb.NewBoolValue(true)),
@@ -94,7 +93,6 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// A user's wildcard matches any first label, even a wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerVia is defined in RFC 9110, section 7.6.3.
 const headerVia = "via"
 
 // ringStatus is Loop Detected (RFC 5842, section 7.2).

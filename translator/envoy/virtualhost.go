@@ -98,8 +98,8 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 // route configurations with few hosts.
 const blocks = 16
 
-// BlockOf returns the block of a host. Names that differ only in case share a block, because Envoy
-// treats them as duplicates.
+// BlockOf returns the block of a host. Envoy treats names that differ only in case as duplicates,
+// so they share a block.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
 // Block is an immutable part of a route configuration's virtual hosts.
@@ -145,8 +145,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	b := &builder{}
 	rc := &routev3.RouteConfiguration{
-		Name: name,
-		// A Host header may have a port.
+		Name:                     name,
 		IgnorePortInHostMatching: true,
 		TypedPerFilterConfig:     b.ungated(),
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If the service is unresolved, requests get 500: the filter must not be skipped (HTTPRouteFilter).
 func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthFilter, field string) {
 	a := &model.ExternalAuth{}
 	switch {

@@ -102,8 +102,8 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetOf(target))
 }
 
-// PolicyFor returns the policy in force for a backend. A policy for the section, a Service's port
-// name or an import's exporting cluster, precedes a policy for the whole backend.
+// PolicyFor returns the policy in force for a backend. A policy for the section (a Service's port
+// name or an import's exporting cluster) precedes a policy for the whole backend.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is from spec.tls.frontend. Port 0 means all ports that have no rule.
 type clientRule struct {
 	port       uint16
 	field      string

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// This is the schema's form (CORSOrigin).
 var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?([a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+)(:[0-9]{1,5})?$`)
 
 func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.CORS {

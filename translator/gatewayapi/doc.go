@@ -1,6 +1,5 @@
 // Package gatewayapi decides the meaning of Gateway API objects: which listeners take traffic,
-// where routes attach, what their rules do and in which order, and the reports to users. translator
-// calls it, with one function for each result.
+// where routes attach, what their rules do, and the reports to users. translator calls it.
 //
 // Invariants: functions are pure, and read objects only through their store.Reader, by index keys:
 // the reads are the dependencies. Results are immutable and sorted. A user's mistake becomes a

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Gateway API's module has no constant for this reason.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
 func parentOf(set *gatewayv1.ListenerSet) string {

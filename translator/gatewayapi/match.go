@@ -129,8 +129,6 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem returns why Envoy rejects a regular expression, and with it the whole route
-// configuration.
 func regexProblem(pattern string) string {
 	if wideEscape.MatchString(pattern) {
 		return "characters above \\xFF must be written as they are, not as \\x{...}"

@@ -16,7 +16,7 @@ import (
 )
 
 // Meaning is one meaning of an InferencePoolImport's name: the import, or as NAME-CLUSTER an
-// exporting cluster of an import (multi-cluster proposal, "Importing Cluster Manifests").
+// exporting cluster of an import (multi-cluster proposal).
 type Meaning struct {
 	Namespace, Import string
 	Cluster           string

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Only the first rule of a TLSRoute, TCPRoute or UDPRoute counts.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
@@ -39,8 +38,8 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 }
 
 // Stream decides the filter chain of a host of a listener for connections, or the stream of a UDP
-// listener. attached has at most one route for the host. It returns nil if no such listener takes
-// traffic, or if neither the listener nor a route has the host.
+// listener. attached has at most one route for the host. The result is nil if neither the listener
+// nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {

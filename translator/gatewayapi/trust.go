@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// caKey is a ConfigMap's key (Gateway API, CACertificateRefs).
 const caKey = "ca.crt"
 
 type caProblem int

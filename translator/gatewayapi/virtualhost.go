@@ -12,10 +12,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// VirtualHost orders the routes of a host of a chain. attached are the routes of the host and of
-// hostnames that cover it (Covering): the specification lets *.a.com answer requests that x.a.com
-// does not match, but Envoy's virtual hosts do not fall through. It returns nil if neither a
-// listener nor a route has the host on this chain.
+// VirtualHost orders the routes of a host of a chain, or returns nil. attached are the routes of
+// the host and of hostnames that cover it: the specification lets *.a.com answer requests that
+// x.a.com does not match, but Envoy's virtual hosts do not fall through.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {

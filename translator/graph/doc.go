@@ -2,22 +2,20 @@
 // translator calls it. Its tables hold results of pure functions of the store and of earlier
 // tables.
 //
-// A row lives while one of the table's sources has its key: an index of the store, an earlier table
-// or an index of one. The engine records every read, even of a missing row. It recomputes the rows
-// that read a changed key, table by table in the order of declaration, and stops where a result
-// equals the old one.
+// A row lives while one of the table's sources has its key. The engine records every read, even of
+// a missing row. It recomputes the rows that read a changed key, table by table, and stops where a
+// result equals the old one.
 //
 // Invariants: a table reads only the store and earlier tables; a violation panics. After any
-// changes, Update leaves the same rows as a fresh engine with the same store, except for rows that
-// keep their last value: because their computation panics, or because they wait for a key that is
-// read on demand.
+// changes, Update leaves the same rows as a fresh engine with the same store, except for rows whose
+// computation panics or that wait for a key.
 //
 // # Design notes from profiles
 //
-// Sources are not reads: an unchanged key does not invalidate rows that only exist because of it. A
-// row's reads are a list of pointers, because maps of three strings took three times the memory.
-// All sorts the rows when it is called: to keep every table sorted took a third of the time when
-// 10,000 imports arrived in any order.
+// An unchanged source does not invalidate rows that only exist because of it. A row's reads are a
+// list of pointers, because maps of three strings took three times the memory. All sorts the rows
+// when it is called: to keep every table sorted took a third of the time when 10,000 imports
+// arrived in any order.
 //
 // Tests: go test ./translator/graph
 package graph

@@ -60,7 +60,6 @@ type moreReaders struct {
 
 func (s *readers) empty() bool { return s.first == nil }
 
-// add requires that n is not in the set.
 func (s *readers) add(n *node) {
 	switch m := s.more; {
 	case s.first == nil:

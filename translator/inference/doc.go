@@ -1,6 +1,5 @@
 // Package inference turns InferencePools, InferencePoolImports and their PoolPolicies into the
-// model. translator calls it, with one function for each kind of result. Functions are pure and
-// read only through their store.Reader.
+// model. translator calls it. Functions are pure and read only through their store.Reader.
 //
 // Invariants: a hop sends to a pool's last variant, which has no spill endpoints. A pool that
 // cannot be served as written still has a model, with the reason in Resolved: only its share of the

@@ -89,7 +89,6 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// whole is the import's policy; policies has a policy for each member.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
 	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)

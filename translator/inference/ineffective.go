@@ -144,7 +144,6 @@ func readsPages(s *model.PickerSettings) bool {
 	return false
 }
 
-// whole is set for the policy of the whole import.
 func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy,
 	whole bool) (out []report.Finding) {
 	if policy == nil {

@@ -188,8 +188,8 @@ func unverified(owner report.Ref, field, what, cleartext string) report.Finding 
 		"for a picker without TLS "+cleartext)
 }
 
-// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol,
-// not the transport: pickers serve TLS unless the port has appProtocol kubernetes.io/h2c.
+// Cleartext reports whether a picker's port speaks gRPC without TLS. Pickers serve TLS unless the
+// port has appProtocol kubernetes.io/h2c.
 func Cleartext(appProtocol *string) bool {
 	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
 }

@@ -173,7 +173,6 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 	return out
 }
 
-// A condition's message may have 32,768 characters.
 const mostErrors = 16
 
 // Users do not see findings on Kubernetes, so resolved lists them in a condition.

@@ -134,7 +134,6 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 	}
 }
 
-// missingImport also reports a cluster that the import's policy excludes.
 func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
 	if !known || cluster == "" {

@@ -21,7 +21,6 @@ const (
 	maxSelector = 4 << 10
 )
 
-// If the subset is invalid, text matches no endpoint, and problem is set.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""

@@ -94,9 +94,8 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	}
 }
 
-// SpilledTo returns an import with several exporting clusters as a spill target. It excludes this
-// cluster, whose pool of the same name may be the source, and the import's spill targets, so that
-// no request loops.
+// SpilledTo returns an import with several exporting clusters as a spill target, without this
+// cluster and the import's spill targets, so that no request loops.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {

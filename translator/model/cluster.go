@@ -19,14 +19,14 @@ const (
 	FallbackSpill Fallback = "role: spill" // fail open: least request among the spill endpoints
 	FallbackAgain Fallback = "again"       // Pool.PicksAgain: the hop to the pool itself
 	FallbackNone  Fallback = "none"        // fail close: 503
-	// FallbackHops is for a cluster of hops only, by Priority: the pool's own hop, then its spill
-	// targets. An answer of 429 or 503 moves the request to the next hop. Pools with an external
-	// picker need it, because Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED,
-	// and pools with h2c pods.
+	// FallbackHops is for a cluster of hops only: the pool's own hop, then its spill targets. An
+	// answer of 429 or 503 moves the request to the next hop. It serves pools with h2c pods, and
+	// pools with an external picker: Envoy cannot ignore an immediate response in
+	// FULL_DUPLEX_STREAMED.
 	FallbackHops Fallback = "hops"
-	// FallbackMembers is for a cluster of hops to the exporting clusters of an import, by weight. A
-	// member marks its answer to a request that it declines. Envoy then tries another member, and
-	// at last a spill target.
+	// FallbackMembers is for a cluster of hops to the exporting clusters of an import. A member
+	// marks its answer to a request that it declines. Envoy then tries another member, and at last
+	// a spill target.
 	FallbackMembers Fallback = "members"
 )
 
@@ -116,8 +116,7 @@ type Pool struct {
 	Picker   PickerCall
 	External bool
 	Spill    []Spill
-	// SpillImports lists the imports of its policy, even unusable imports, because their host names
-	// must be resolved.
+	// SpillImports lists all imports of its policy, because their host names must be resolved.
 	SpillImports []string
 	Settings     PickerSettings
 	Relay        *Relay

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ClusterID identifies an Envoy cluster. The zero ID is no cluster. IDs are keys of many maps, so
-// the struct is small.
+// ClusterID identifies an Envoy cluster. The zero ID is no cluster. The struct is small, because it
+// is the key of many maps.
 type ClusterID struct {
 	Namespace, Name string
 	// Member is the exporting cluster of an import, or a SubsetMember.
@@ -20,9 +20,8 @@ type ClusterID struct {
 	Kind    ClusterKind
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
-	// certificate. It is 0 for other kinds, and in IDs that mean any configuration. Envoy ends all
-	// calls in flight when a cluster changes, and such a call lasts as long as its request. So a
-	// new configuration gets a new cluster.
+	// certificate, or 0. Envoy ends all calls in flight when a cluster changes, and such a call
+	// lasts as long as its request. So a new configuration gets a new cluster.
 	Config uint16
 }
 
@@ -36,7 +35,6 @@ type ClusterKind uint8
 const (
 	// FixedKind is for IDs that have only a Name.
 	FixedKind ClusterKind = iota
-	// ServiceKind has the protocol of the port's appProtocol.
 	ServiceKind
 	GRPCKind
 	// TCPKind is for connections without TLS, or whose TLS ended at the listener. A
@@ -52,7 +50,6 @@ const (
 	// so that a change of the mode affects only new routes.
 	ParentKind
 	ImportPickerKind
-	// PeerKind holds the peer listeners of an exporting cluster's gateways.
 	PeerKind
 	MembersKind
 	UDPKind

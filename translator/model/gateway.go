@@ -115,8 +115,7 @@ type Edge struct {
 }
 
 // UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes: half of Envoy's
-// heap limit, which is nine tenths of the memory. The other half is for copies of bodies that
-// scripts and pickers need, and for everything else.
+// heap limit, which is nine tenths of the memory.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
 // DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets a limit.

@@ -26,12 +26,11 @@ type PeerHost struct {
 // PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
-// maxHost is from RFC 1035, 2.3.4.
 const maxHost = 253
 
 // PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". Neither namespaces nor clusters have a dot. If it is too
-// long, a hash replaces the end of the pool's name.
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". If it is too long, a hash replaces the end of the pool's
+// name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {

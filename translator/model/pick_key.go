@@ -11,8 +11,7 @@ import (
 const keySeparator = "~"
 
 // PickKey returns the key with which a Gateway's proxies call our picker: the Gateway's name and a
-// code derived from it with the root key. Every process with the root key can verify the code; no
-// proxy can make another Gateway's code.
+// code derived from it with the root key. No proxy can make another Gateway's code.
 func PickKey(root, gateway string) string {
 	return gateway + keySeparator + hex.EncodeToString(pickCode(root, gateway))
 }

@@ -142,8 +142,7 @@ type WeightedBackend struct {
 	// MaxGateways limits how many gateways a request may have passed through, in ParentMode.
 	MaxGateways uint32
 	Peer        string
-	// Hop is the hop in front of an exporting cluster of an import, even if requests bypass it. It
-	// is zero for other backends, and for an import with Members.
+	// Hop is the hop in front of an exporting cluster of an import, even if requests bypass it.
 	Hop HopID
 
 	RequestHeaders  HeaderChanges
@@ -168,8 +167,7 @@ const (
 	BodyWhole    BodyMode = "Whole"
 )
 
-// EndsStreams reports whether the picker ends its call when it does not need a request's body. Our
-// picker does, unless it must follow the response for another picker.
+// EndsStreams reports whether the picker ends its call when it does not need a request's body.
 func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Served }
 
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
@@ -204,7 +202,7 @@ type PickerCall struct {
 	RemotePool string
 	Body       BodyMode
 	// Served makes Envoy send the picker the response headers, and the endpoint that served
-	// (endpoint picker protocol), as external pickers need, and some strategies of ours.
+	// (endpoint picker protocol).
 	Served     bool
 	TokenUsage bool // for metrics
 	// ResponseIDs makes Envoy read the IDs of responses that servers store.

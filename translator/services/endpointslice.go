@@ -19,7 +19,6 @@ func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })
 }
 
-// outside has the keys of slices with disallowed addresses or with host names.
 func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port *corev1.ServicePort) (
 	out []netip.AddrPort, outside []string) {
 	var policy *addresses.Policy

@@ -45,8 +45,8 @@ func TransportOf(kind string) corev1.Protocol {
 
 // Protocol returns the protocol of a Service's port for a kind of route, by the port's appProtocol
 // (KEP-3726 and the names in common use). The default is HTTP/1.1, or h2c for a GRPCRoute. False
-// means that the route cannot use the port: its transport protocol differs, its protocol is not for
-// requests, or it requires TLS and no BackendTLSPolicy names the CAs to trust (secured is false).
+// means that the route cannot use the port. If the protocol requires TLS, secured must be set: a
+// BackendTLSPolicy names the CAs to trust.
 func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
 	if transportOf(p.Protocol) != TransportOf(kind) {
 		return "", false
@@ -98,8 +98,8 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 }
 
 // Addresses lists the endpoints of a Service's port. outside has the keys of EndpointSlices from
-// which addresses were left out. Without EndpointSlices, as in a folder of files, the Service's
-// selector chooses Pods and ModelServers, unless slicesOnly is set.
+// which addresses were left out. Without EndpointSlices, the Service's selector chooses Pods and
+// ModelServers, unless slicesOnly is set.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	port := Port(svc, number, transport)

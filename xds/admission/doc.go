@@ -4,8 +4,7 @@
 // the credential of a call.
 //
 // Invariants: a listener never has more than Config.Most connections, nor more than
-// Config.PerAddress of an address that are not admitted. An admitted connection costs one atomic
-// load for each read.
+// Config.PerAddress of an address that are not admitted.
 //
 // Tests: go test ./xds/admission
 package admission

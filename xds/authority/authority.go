@@ -38,8 +38,8 @@ type Config struct {
 	Changed func()
 	// Life is how long an authority is in use (default: one year), and CertificateLife a
 	// certificate (default: one day). Overlap is how long an authority is in the bundle before it
-	// signs (default: one day). Validity, above CertificateLife, is how long a certificate is valid
-	// before and after it is signed; with 0 it is valid as long as its authority.
+	// signs (default: one day). Validity is how long a certificate is valid before and after it is
+	// signed; it must exceed CertificateLife. Default: as long as its authority.
 	Life, CertificateLife, Overlap time.Duration
 	Validity                       time.Duration
 	// Interval is the time between reads of the Secret. Default: 10 s.
@@ -256,7 +256,7 @@ func (a *Authority) Bundle() []byte {
 
 // Keys returns the keys that all replicas derive from the authorities for a purpose. Proxies get
 // the first key, and replicas accept all of them. A replaced key is accepted for Config.Overlap.
-// Proxies get the next authority's key after half of Overlap: by then all replicas have it.
+// After half of Overlap, when all replicas have it, proxies get the next authority's key.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -7,8 +7,7 @@
 // before and after their use, so that a process whose clock is a year wrong rejects no certificate.
 //
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless no other authority
-// is valid. A private key is never logged. An authority's key leaves the process only for the
-// Secret.
+// is valid. A private key is never logged.
 //
 // Tests: go test ./xds/authority
 package authority

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// The values of these keys are times (RFC 3339).
 const (
 	rotationSigns = "rotation.signs"
 	rotationEnds  = "rotation.ends"

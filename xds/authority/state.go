@@ -47,7 +47,6 @@ type state struct {
 	rotation                rotation
 }
 
-// If s.current is nil, s is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -86,7 +85,6 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Further certificates in certPEM are dropped, because proxies would trust them, too.
 	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
 		keyPEM: keyPEM}
 	if !withKey {

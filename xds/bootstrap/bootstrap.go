@@ -120,8 +120,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 					// restarted control plane.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The back-off is random up to this value.
-						MaxInterval: durationpb.New(500 * time.Millisecond),
+						MaxInterval:  durationpb.New(500 * time.Millisecond),
 					}},
 				}},
 			}},

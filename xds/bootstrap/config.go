@@ -67,8 +67,8 @@ type TLS struct {
 // bootstraps lack. Then serve older profiles their previous resources. Otherwise an upgrade of the
 // control plane drains all streams at once, or breaks older proxies.
 //
-// It is still 1, because a proxy with any earlier bootstrap accepts today's listeners. The filter
-// uploads, added since, protects proxies, so older proxies get it, too, and drain once.
+// It is still 1: the filter uploads, added since, protects proxies, so older proxies get it, too,
+// and drain once.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
@@ -79,7 +79,6 @@ func (c Config) Args() []string {
 	c = c.withDefaults()
 	args := []string{
 		"--drain-time-s", strconv.Itoa(int(c.DrainTime.Seconds())),
-		// A removed chain stops accepting requests at once, instead of gradually.
 		"--drain-strategy", "immediate",
 		"--disable-hot-restart",
 	}

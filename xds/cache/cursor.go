@@ -282,7 +282,6 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// f may panic when it reads a proxy's message; mu is then released.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

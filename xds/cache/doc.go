@@ -4,10 +4,9 @@
 // default profile, "".
 //
 // Invariants: the work for a change is proportional to the change, except after a Delta.Reset and
-// when a proxy connects. The log holds only records that some open cursor has not read. No cursor
-// is ready before SetReady and the first commit to its gateway: a replica must not remove resources
-// of sources that it has not read yet. A Slot stays the same pointer while its name is in use, so
-// that a stream keeps sets of bits.
+// when a proxy connects. No cursor is ready before SetReady and the first commit to its gateway: a
+// replica must not remove resources of sources that it has not read yet. A Slot stays the same
+// pointer while its name is in use.
 //
 // Tests: go test ./xds/cache
 package cache

@@ -1,8 +1,7 @@
-// Package fleet runs the proxies of a Gateway on Kubernetes: for each Gateway of Penstock's
-// classes, a Deployment of Envoys and related objects. render builds the objects, apply writes
-// them, and drain runs inside the pods. After each translation cmd/penstock calls Set. Run, on the
-// leading replica, reconciles the objects. On every replica, Member and Recheck map proxies to
-// Gateways for xds/identity.
+// Package fleet runs the proxies of a Gateway on Kubernetes. render builds the objects, apply
+// writes them, and drain runs inside the pods. After each translation cmd/penstock calls Set. Run,
+// on the leading replica, reconciles the objects. On every replica, Member and Recheck map proxies
+// to Gateways for xds/identity.
 //
 // Invariants: no object is deleted before Set was called and all objects were listed. Kubernetes
 // collects the objects of a deleted Gateway. A Gateway that is not accepted keeps its proxies. A

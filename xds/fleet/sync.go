@@ -214,7 +214,6 @@ func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	}
 	for _, l := range gw.Spec.Listeners {
 		udp := l.Protocol == gatewayv1.UDPProtocolType
-		// The ready port is not for clients.
 		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) {
 			add(render.Port{Number: int32(l.Port), UDP: udp, Name: name})
 		}

@@ -23,7 +23,6 @@ type Callers struct {
 	Verify      func(chain []*x509.Certificate) error
 }
 
-// The handshake has verified every connection with such a server name.
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
 // TLS returns a server's configuration that also serves members. They cannot resume TLS sessions,

@@ -147,7 +147,6 @@ func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err erro
 	if err != nil {
 		return p, expires, err
 	}
-	// The user is system:serviceaccount:NAMESPACE:NAME.
 	if parts := strings.Split(a.user, ":"); len(parts) == 4 && parts[0] == "system" && parts[1] == "serviceaccount" {
 		return Proof{Namespace: parts[2], Account: parts[3]}, a.expires, nil
 	}
@@ -174,7 +173,6 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	if err != nil || id.TrustDomain().Name() != trustDomain {
 		return p
 	}
-	// The ID is spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 	if parts := strings.Split(id.Path(), "/"); len(parts) == 5 && parts[1] == "ns" && parts[3] == "sa" {
 		p.Namespace, p.Account = parts[2], parts[4]
 	}

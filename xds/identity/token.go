@@ -26,10 +26,8 @@ type Reviewer interface {
 
 const (
 	// For this time, a pod can read after its deletion.
-	trusted = 5 * time.Minute
-	// Denials protect the API server from a proxy that retries.
-	denied = 10 * time.Second
-	// remembered bounds each cache.
+	trusted    = 5 * time.Minute
+	denied     = 10 * time.Second
 	remembered = 8192
 	atOnce     = 32
 )

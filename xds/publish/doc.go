@@ -1,7 +1,6 @@
 // Package publish decides which resources one proxy gets, and when: make before break, gated by the
-// proxy's ACKs and NACKs. A Stream is the state machine of one ADS stream. Its input is a cursor of
-// xds/cache, the proxy's requests (Handle), and the time; its output is Flush and NextFlush. It
-// reads no clock, starts no goroutine and never blocks. xds/server drives it.
+// proxy's ACKs and NACKs. A Stream is the state machine of one ADS stream: it reads no clock,
+// starts no goroutine and never blocks. xds/server drives it.
 //
 // The table `stages` (order.go) has the order of delivery. An item waits for its gate (gates.go).
 // Each rule was observed on the real Envoy:
@@ -17,19 +16,18 @@
 //     clusters, and at most for the watchdog for changed clusters.
 //   - A resource is removed when nothing else names it: no desired version, no version that the
 //     proxy may have, and no filter chain whose connections still drain.
-//   - A subscription to a missing name is answered at once.
 //   - After a NACK the rejected resources are withheld until they have a new version (nack.go), and
-//     the proxy keeps their last good version. The rest of the response is sent again.
+//     the proxy keeps their last good version.
 //   - A rejected route configuration is bisected (quarantine.go): rejected parts answer 500 or stay
-//     as before, and the other parts are in force. A rejected secret with the certificates of
-//     several members is bisected by member (secret.go).
+//     as before. A rejected secret with the certificates of several members is bisected by member
+//     (secret.go).
 //   - For any other rejected secret the last good version or a placeholder is sent, because Envoy
 //     stores rejected bytes.
 //
 // Invariants: the next version of a resource waits for the answer to the previous one (except for
 // endpoints and slow clusters), so changes that arrive meanwhile collapse. Work and memory are
-// proportional to the pending names, plus one bit per name. The endpoints of a new cluster are sent
-// only when the proxy requests them, so every request for a name gets exactly one response.
+// proportional to the pending names, plus one bit per name. Every request for a name gets exactly
+// one response.
 //
 // Tests: go test ./xds/publish; with a whole proxy: go test ./xds/xdstest/... A failing random
 // sequence there logs how to run it again (-args -sequence=SEED); -args -sequences=N runs more of

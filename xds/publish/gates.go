@@ -74,10 +74,9 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 type waiting struct {
-	s    *Stream
-	now  time.Time
-	seen map[*cache.Slot]bool
-	// until is zero if the wait is unbounded.
+	s     *Stream
+	now   time.Time
+	seen  map[*cache.Slot]bool
 	until time.Time
 }
 
@@ -127,7 +126,6 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// A rejected cluster delays no routes.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false

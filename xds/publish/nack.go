@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A failed validation quotes the whole resource.
 const maxMessage = 1024
 
 // nack also resends resources that the proxy does not reject, because only an ACK confirms that
@@ -75,7 +74,6 @@ const transient = "Address already in use"
 
 const retryAfter = 5 * time.Second
 
-// These types combine the input of several users.
 var isolates = [types]bool{resource.RouteConfiguration: true, resource.Secret: true}
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
@@ -172,7 +170,6 @@ func (r *Response) carries(name string) bool {
 
 var validationMarks = []string{"Proto constraint validation failed", "caused by "}
 
-// shorten removes the quoted resource from a failed validation.
 func shorten(message string) string {
 	if strings.HasPrefix(message, "goo.gle/debug") {
 		for _, mark := range validationMarks {

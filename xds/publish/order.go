@@ -17,7 +17,6 @@ type stage struct {
 	upsert, remove gate
 	// A response has one resource, so that its nonce identifies the resource.
 	single bool
-	// window limits the unanswered responses of the type; 0: no limit.
 	window int
 }
 

@@ -129,7 +129,6 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// Most parts have the same few references, so refsOf removes repetitions first.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {

@@ -39,13 +39,11 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// A message shares immutable buffers with other streams.
 type message struct {
 	data mem.BufferSlice
 	size int
 }
 
-// xds/cache encodes the field `resources`.
 const (
 	fieldVersion = 1
 	fieldTypeURL = 4

@@ -3,19 +3,17 @@
 // with Options.
 //
 // Each stream has two goroutines: gRPC's handler, which decides and sends, and one that receives.
-// Only the handler waits for the proxy to read, so a slow proxy delays no other proxy.
+// Only the handler waits for the proxy to read.
 //
 // Invariants: no message is read before Config.Authenticate has verified the client's credential,
 // and all input of a client is bounded (limits.go). A proxy reads only the gateway that
-// Proxy.Gateway returns, and only once the cache is ready for that gateway. All streams end when
-// Run ends.
+// Proxy.Gateway returns, and only once the cache is ready for that gateway.
 //
 // # Profiling results
 //
 // A fan-out mostly costs scheduling goroutines: bytes are shared, cursors are notified outside the
-// log's lock, and a stream selects from three channels. Unread ACKs of the previous round add half
-// to a measured time. A reconnection storm mostly costs decoding initial_resource_versions, so
-// names are read in place.
+// log's lock, and a stream selects from three channels. A reconnection storm mostly costs decoding
+// initial_resource_versions, so names are read in place.
 //
 // Tests: go test ./xds/server; with whole proxies: go test ./xds/xdstest/...
 package server

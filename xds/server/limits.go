@@ -18,8 +18,7 @@ const (
 	window = 64 << 10
 	// maxMessage bounds a message before and after decompression. A reconnecting proxy names all
 	// its resources.
-	maxMessage = 16 << 20
-	// The largest header is a token.
+	maxMessage    = 16 << 20
 	maxHeaders    = 32 << 10
 	maxStreams    = 16
 	verifyTimeout = 5 * time.Second
@@ -28,8 +27,7 @@ const (
 	handshakeTimeout = 20 * time.Second
 	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
 	// characters.
-	maxName = 1 << 10
-	// maxDetail bounds the error detail of a NACK.
+	maxName   = 1 << 10
 	maxDetail = 4 << 10
 )
 

@@ -17,17 +17,15 @@ import (
 // deltaRequest stays encoded: for a thousand reconnecting proxies, maps and strings of names would
 // be most of the cost.
 type deltaRequest struct {
-	text string // validated; names are substrings of it
-	node *corev3.Node
-	url  string
-	// message is the error detail of a NACK.
+	text    string // validated; names are substrings of it
+	node    *corev3.Node
+	url     string
 	nonce   string
 	nack    bool
 	message string
 	counts  [requestInitial + 1]int
 }
 
-// ADS does not use resource locators.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2
@@ -149,14 +147,12 @@ func (r *deltaRequest) entries(yield func(name, version string) bool) {
 	}
 }
 
-// Only strings, bytes and messages have a value.
 type field struct {
 	number protowire.Number
 	text   bool
 	value  string
 }
 
-// After an error, rest is empty.
 func nextField(rest *string) (f field, err error) {
 	s := *rest
 	*rest = ""

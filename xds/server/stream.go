@@ -65,7 +65,6 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	return st.run(ctx, first)
 }
 
-// While ready waits, it checks the permission.
 func (st *stream) ready(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -34,10 +34,9 @@ type target struct {
 	after uint64
 }
 
-// WaitAcked returns when every connected proxy of a gateway, including proxies that connect
-// meanwhile, has accepted a version of a resource, or a later version. If no proxy is connected, it
-// waits for the first one. An empty version means the current version. It fails with ErrRejected if
-// a proxy rejects the version.
+// WaitAcked returns when every connected proxy of a gateway has accepted a version of a resource,
+// or a later version. If no proxy is connected, it waits for the first one. An empty version means
+// the current version. It fails with ErrRejected if a proxy rejects the version.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
 		version, _ = s.config.Cache.Current(gateway, ref)

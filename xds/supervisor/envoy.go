@@ -28,7 +28,6 @@ const (
 	// A request may just be sent on an idle connection.
 	quiet = 200 * time.Millisecond
 
-	// Envoy needs milliseconds to end.
 	termGrace = 5 * time.Second
 
 	// The limit is macOS's: 104 with the final zero.
@@ -100,7 +99,6 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
-	// Envoy derives the format from the extension.
 	config := filepath.Join(dir, "bootstrap.yaml")
 	// An equal file is not written again: this works on a full disk.
 	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) {
@@ -197,7 +195,6 @@ func (e *Envoy) stop(child *child) {
 		e.log.Warn("Envoy did not drain before its end", "reason", err)
 	}
 	child.log.ending.Store(true)
-	// After a SIGTERM Envoy would log a warning.
 	end, cancelEnd := context.WithTimeout(context.Background(), termGrace)
 	defer cancelEnd()
 	if _, err := e.Admin(end, http.MethodPost, "/quitquitquit"); err != nil {

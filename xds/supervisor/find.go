@@ -32,7 +32,7 @@ var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `pe
 // Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the
 // working folder or a folder above it, `envoy` beside this program, `.tools/bin/envoy` in a folder
 // above this program, and the Envoy of `penstock envoy install`. If $ENVOY is set, Find tries no
-// other binary. If no binary is left, the error is an ErrNoEnvoy that lists those it tried.
+// other binary. If all binaries fail, the error is an ErrNoEnvoy that lists them.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -103,7 +103,6 @@ func isFile(path string) bool {
 // Every Envoy since 1.10 prints name, commit, version, and build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
-// The timeout is ten seconds, for a cold disk.
 func inspect(ctx context.Context, path string) (Binary, error) {
 	path, err := exec.LookPath(path)
 	if err != nil {

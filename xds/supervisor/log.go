@@ -13,7 +13,6 @@ import (
 // one line.
 const logFormat = "%l %n %v"
 
-// unescape reverses --log-format-escaped, except for non-ASCII characters: Envoy hardly logs any.
 var unescape = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r")
 
 var levels = map[string]slog.Level{
@@ -25,7 +24,6 @@ var levels = map[string]slog.Level{
 // The tags differ for each request.
 const tags = "[Tags: "
 
-// For this time, repetitions of a warning are demoted to debug.
 const repeatAfter = 10 * time.Second
 
 // Envoy warns about fields whose definition may change in another release.

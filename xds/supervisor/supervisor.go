@@ -150,7 +150,6 @@ func (s *Supervisor) wanted(gateway string) bool {
 	return slices.Contains(s.want, gateway)
 }
 
-// The path of a Unix socket has a limit.
 func folder(gateway string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(gateway))

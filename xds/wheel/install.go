@@ -24,8 +24,8 @@ const abandoned = time.Minute
 // Config configures an installation.
 type Config struct {
 	Wheel Wheel
-	// From is the path or the URL of the wheel. Release is the source if it is empty, and pip if
-	// both are empty.
+	// From is the path or the URL of the wheel. If From is empty, Release is the source. If both
+	// are empty, pip is the source.
 	From string
 	// Release is the URL of the folder with the files of this release.
 	Release string

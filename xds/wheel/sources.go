@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// largest is four times the size of the pinned wheels.
 const largest = 160 << 20
 
 type source struct {

@@ -130,7 +130,6 @@ func partial(t resource.Type, names []string, verdicts map[string]*verdict) stri
 	return fmt.Sprintf("Error adding/updating %s(s) %s: %s", kind, strings.Join(names, ", "), strings.Join(texts, "\n"))
 }
 
-// A malformed message stays empty, which later fails the test.
 func decode[M proto.Message](body *anypb.Any, into M) M {
 	if body != nil {
 		_ = proto.Unmarshal(body.GetValue(), into)
@@ -138,7 +137,6 @@ func decode[M proto.Message](body *anypb.Any, into M) M {
 	return into
 }
 
-// State of the world sends neither name nor version of a resource.
 func nameOf(t resource.Type, body *anypb.Any) string {
 	switch t {
 	case resource.Secret:

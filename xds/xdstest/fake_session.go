@@ -226,7 +226,6 @@ func (s *session) accept(r response) {
 	p.state[r.t] = r.version
 }
 
-// follow runs before the response is acknowledged.
 func (s *session) follow() {
 	p := &s.fake.state
 	for _, t := range byName {

@@ -43,7 +43,6 @@ const least = 16
 // Most is how many connections the port may have at a time.
 func (p Port) Most() int { return max(int(p.Share*float64(descriptors())), least) }
 
-// Go raises the soft limit to the hard limit when a process starts.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -1,10 +1,9 @@
 // Package apply watches a fleet's objects (by Penstock's label) at the API server, writes them by
 // server-side apply, and deletes them. fleet calls it on the leading replica. It keeps the result
-// of Apply like a watch event, so that the late event does not cause a second write. secret.go
-// stores the certificate authority and reviews tokens.
+// of Apply like a watch event, so that the late event does not cause a second write.
 //
 // Invariants: it applies by force as field manager "penstock". It never modifies an object without
-// the label (ErrNotOwned). The client has no rate limit.
+// the label (ErrNotOwned).
 //
 // Tests: go test ./xds/fleet/apply (against a minimal API server in the test).
 package apply

@@ -25,8 +25,8 @@ type Config struct {
 	// balancers remove the pod. Default: 10 s.
 	Settle time.Duration
 	// Quiet is how long to wait for requests on idle connections: a client learns that its
-	// connection ends only from its next response. Without Stop, the drain also waits for this time
-	// without datagrams. Default: 5 s.
+	// connection ends only from its next response. Without Stop, the drain waits as long without
+	// datagrams. Default: 5 s.
 	Quiet time.Duration
 	// Interval is the time between reads of the statistics. Default: 250 ms.
 	Interval time.Duration

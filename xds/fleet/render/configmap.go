@@ -91,7 +91,6 @@ func (b *builder) bootstrap() bootstrap.Config {
 		Concurrency: int(or(b.Spec.Concurrency, 0)),
 	}
 	if limit, ok := b.resources().Limits[corev1.ResourceMemory]; ok {
-		// The last tenth is for stacks and the allocator.
 		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9
 	}
 	if b.Spec.Bootstrap != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
 const progressSeconds = int32(180)

@@ -1,10 +1,9 @@
 // Package render builds the Kubernetes objects of a Gateway's proxies. The same input gives the
-// same objects. fleet calls it and applies the objects.
+// same objects. fleet calls it.
 //
-// Invariants: names and selectors derive only from the Gateway's name and class. Labels and
-// annotations of spec.infrastructure or an EnvoyFleet never replace a label that a selector uses. A
-// change of a listener affects only the Service and the NetworkPolicy. A new certificate authority
-// rolls no pod, because Envoy watches its file.
+// Invariants: names and selectors derive only from the Gateway's name and class. Users' labels and
+// annotations never replace a label that a selector uses. A change of a listener affects only the
+// Service and the NetworkPolicy. A new certificate authority rolls no pod.
 //
 // Tests: go test ./xds/fleet/render; `make golden` rewrites testdata.
 package render

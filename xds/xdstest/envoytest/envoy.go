@@ -68,7 +68,6 @@ func Start(t testing.TB, c Config) *Envoy {
 		c.Timeout = 30 * time.Second
 	}
 	args := append([]string{"-c", path, "-l", c.LogLevel,
-		// The last value of a oneof wins.
 		"--config-yaml", fmt.Sprintf(`{"admin":{"address":{"pipe":{"path":%q}}}}`, socket)}, c.Args...)
 	e := &Envoy{t: t, dir: dir, timeout: c.Timeout, done: make(chan struct{})}
 	e.client = &http.Client{Transport: &http.Transport{

@@ -7,7 +7,6 @@ import (
 	"net"
 )
 
-// The kernel's ports of connections begin at 32768 on Linux, and at 49152 on macOS.
 const (
 	lowest = 10000
 	count  = 20000
