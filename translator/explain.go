@@ -39,7 +39,7 @@ func ParseURL(text string) (Query, error) {
 	if !ok {
 		return Query{}, errors.New("it has no scheme")
 	}
-	rest, _, _ = strings.Cut(rest, "#") // clients do not send the fragment
+	rest, _, _ = strings.Cut(rest, "#")
 	end := strings.IndexAny(rest+"/", "/?")
 	target := rest[end:]
 	if !strings.HasPrefix(target, "/") {

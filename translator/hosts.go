@@ -24,7 +24,7 @@ type hostTables struct {
 type virtualHost struct {
 	model   *model.VirtualHost
 	encoded *envoy.Encoded // if err is set: the substitute, or nil
-	at      []report.Ref   // owners of routes that could not be encoded
+	at      []report.Ref
 	err     error
 }
 

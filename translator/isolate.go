@@ -131,7 +131,7 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 	out := encodeHost(vh, last.model)
 	out.at = append(at, out.at...)
 	if out.encoded != nil {
-		out.err = nil // the panic is reported instead
+		out.err = nil
 	}
 	return out, true
 }

@@ -28,7 +28,7 @@ type peerTables struct {
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
-	gateways []string // their routes lead to the pool
+	gateways []string
 	clusters []model.ClusterID
 }
 

@@ -48,7 +48,7 @@ type ChoiceMember struct {
 	Name    string
 	Hop     model.HopID
 	Local   bool
-	Servers int // 0 if unknown
+	Servers int
 	NoGRPC  bool
 }
 
@@ -262,7 +262,7 @@ func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []
 	switch {
 	case policy == nil:
 		return nil, nil
-	case policy.TLS == nil: // no valid CA certificate
+	case policy.TLS == nil:
 		return &model.UpstreamTLS{}, []byte{}
 	}
 	return policy.TLS, t.bundle(r, policy.TLS)

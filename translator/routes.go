@@ -151,7 +151,7 @@ func (t *tables) indexAttachedHosts() {
 	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
 	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener",
 		func(_ string, a *model.Attachment) (keys []listenerKey) {
-			if !gatewayapi.Accepted(a) { // such a route answers 500
+			if !gatewayapi.Accepted(a) {
 				return nil
 			}
 			for _, p := range a.Places {

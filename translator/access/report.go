@@ -57,7 +57,7 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		wrong("spec.apiKeys.selector", accepted.Message,
 			"write matchLabels or matchExpressions as in a Deployment's selector")
 	}
-	out.Conditions = []report.Condition{accepted} // also for a policy without Gateways
+	out.Conditions = []report.Condition{accepted}
 	slices.SortFunc(gateways, report.Ref.Compare)
 	for _, gw := range slices.Compact(gateways) {
 		out.Parents = append(out.Parents, report.Parent{

@@ -28,7 +28,7 @@ type Arrived struct {
 	Authority string // with its port
 	Host      string // lower case, without the port
 	Path      string
-	Query     string // "" or ?...
+	Query     string
 	Header    map[string][]string
 }
 

@@ -77,11 +77,11 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 
 func appendPod(b []byte, e model.Endpoint) []byte {
 	const (
-		endpoint, metadata, weight = 1, 3, 4 // LbEndpoint
-		address                    = 1       // Endpoint
-		socket                     = 1       // Address
-		ip, port                   = 2, 3    // SocketAddress
-		value                      = 1       // UInt32Value
+		endpoint, metadata, weight = 1, 3, 4 // fields of LbEndpoint
+		address                    = 1       // of Endpoint
+		socket                     = 1       // of Address
+		ip, port                   = 2, 3    // of SocketAddress
+		value                      = 1       // of UInt32Value
 	)
 	message := func(b []byte, number protowire.Number, body []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), body)

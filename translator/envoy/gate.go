@@ -67,7 +67,7 @@ func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 		Services:            &authzv3.ExtAuthz_GrpcService{GrpcService: service},
 		StatusOnError:       &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		ValidateMutations:   true,
-		EncodeRawHeaders:    true, // if several headers have one name
+		EncodeRawHeaders:    true,
 		AllowedHeaders:      names(gateHeaders),
 	}
 	if !early {

@@ -17,7 +17,7 @@ import (
 // query: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
-		return nil // the edge's route has answered
+		return nil
 	}
 	f := r.Action.Forward
 	calls, pools, backends := modelsCalls, ruleBackends(f), slices.Clone(f.Backends)

@@ -222,7 +222,7 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},
-		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority}, // pods cannot mark answers
+		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority},
 		TypedPerFilterConfig: map[string]*anypb.Any{
 			filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}}),
 		},

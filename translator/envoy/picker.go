@@ -45,7 +45,7 @@ func (b *builder) pickerOverride(
 	cluster, body := p.Cluster, calls.mode(p)
 	exact := calls.exact && !cluster.External()
 	if exact && calls.main && body == model.BodyNone && !p.Served {
-		body = model.BodyBuffered // our picker changes the body
+		body = model.BodyBuffered
 	}
 	if cluster.External() && body == model.BodyNone {
 		cluster = model.OurPicker // it relays the headers as a request without a body
@@ -176,8 +176,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
 	models bool
-	pools  string // "" for the rule's pools that our picker may pick from
-	main   bool   // for all requests that have no sibling route
+	pools  string
+	main   bool // for all requests that have no sibling route
 	exact  bool
 }
 

@@ -21,7 +21,7 @@ const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch p := w.Picker; {
-	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways: // filterBorder removes the header for peers
+	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways:
 	case !b.hops && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again): // pods and hops in one cluster
 		s.ResponseHeadersToAdd = append([]*corev3.HeaderValueOption{{
 			Header:         &corev3.HeaderValue{Key: headerReason, Value: hopsReason},

@@ -50,7 +50,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
-		if further { // a picker that selects a single cluster has written it
+		if further {
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,

@@ -38,7 +38,7 @@ type Backends interface {
 
 // Resolution is the target of requests for one backend.
 type Resolution struct {
-	Targets  []Target // one for each exporting cluster of an import
+	Targets  []Target
 	Clusters []model.ClusterID
 	Hops     []model.HopID
 	Members  *Members

@@ -24,7 +24,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 		return gatewayv1.ListenerReasonHostnameConflict, "hostname",
 			fmt.Sprintf("listener %s, of protocol %s, has the same port and hostname", name, o.Protocol)
 	case l.ByName() && o.ByName() && l.Protocol != o.Protocol:
-		return "", "", "" // the server name distinguishes them
+		return "", "", ""
 	case l.Protocol != o.Protocol:
 		return gatewayv1.ListenerReasonProtocolConflict, "protocol",
 			fmt.Sprintf("port %d is also used for protocol %s, by listener %s", l.Port, o.Protocol, name)

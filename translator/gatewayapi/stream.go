@@ -25,7 +25,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	shares := b.shares(refs, nil, field)
 	for _, s := range shares { // the clusters depend on the listeners
 		if b.datagrams() {
-			break // the listener's cluster has all endpoints
+			break
 		}
 		for _, c := range s.clusters {
 			for _, p := range b.out.Places {

@@ -54,7 +54,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	slices.SortFunc(all, candidate.compare)
 	seen := map[string]bool{}
 	for _, c := range all {
-		if seen[c.key] { // an earlier route matches the same requests
+		if seen[c.key] {
 			continue
 		}
 		seen[c.key] = true
@@ -72,7 +72,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 		}
 		vh.Routes = append(vh.Routes, r)
 		vh.Owners = append(vh.Owners, c.from.Route)
-		if c.key == everything { // later routes are unreachable
+		if c.key == everything {
 			break
 		}
 	}
@@ -93,7 +93,7 @@ type candidate struct {
 	host  string
 	from  *model.Attachment
 	rule  *model.Rule
-	index int // of the match in its rule
+	index int
 	match *model.Match
 	key   string
 	wider bool // the route has a wider hostname than the virtual host

@@ -28,7 +28,7 @@ type Table[K comparable, V any] struct {
 	indexes  []index[K, V]
 	dirty    map[K]*subject // the changed read; nil if a source gained or lost the key
 	fallen   map[K]fallen
-	kept     map[K]struct{} // rows that only keep their last value
+	kept     map[K]struct{}
 	byKey    column[K]
 	all      column[struct{}]
 }

@@ -16,7 +16,7 @@ import (
 // ClientHost is a gateway of another cluster that receives each client's own Host.
 type ClientHost struct {
 	Field   string
-	Gateway string // "" if the import has none
+	Gateway string
 }
 
 // ClientHosts finds the ClientHost gateways of an import.

@@ -29,7 +29,7 @@ func namesOf(c *inferenceapi.ImportedCluster) hostNames {
 		for _, s := range list {
 			for _, a := range s.Addresses {
 				if _, err := netip.ParseAddr(a); err == nil || addresses.Neither(a) != "" {
-					continue // services.Lookup ignores it
+					continue
 				}
 				name := strings.ToLower(a)
 				if seen[name] {

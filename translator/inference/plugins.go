@@ -128,7 +128,7 @@ func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string
 			case i >= mostErrors:
 				continue
 			}
-			if where != "" { // the field is in the document
+			if where != "" {
 				f.Problem = where + ": " + strings.TrimPrefix(problem.Field+": "+problem.Problem, ": ")
 			} else if problem.Field != "" {
 				f.Field += "." + problem.Field

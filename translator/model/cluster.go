@@ -153,7 +153,7 @@ func (p *Pool) OwnHop() HopID {
 type ExternalPicker struct {
 	Cluster   ClusterID
 	Addresses []RemoteAddress
-	TLS       UpstreamTLS // for addresses without Cleartext
+	TLS       UpstreamTLS
 	CA        []byte
 	// Chain and Key are a client certificate in PEM: of the first Gateway that has one and whose
 	// routes lead to the picker.
@@ -306,10 +306,10 @@ type PickerSettings struct {
 	Criticality        string
 	ShedAfter          time.Duration
 	FlowControl        FlowControl
-	VirtualNodes       int32 // like the next two: of strategy chwbl; 0: picker.Pool's default
+	VirtualNodes       int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
 	LoadFactorPercent  int32
 	UserMessages       int32
-	SessionTTL         int32 // like the next one: of strategy session, in seconds; 0: picker.Pool's default
+	SessionTTL         int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
 	SessionCookie      string
 	Prefix             bool
 	EveryBody          bool
@@ -359,7 +359,7 @@ type FlowControl struct {
 	EmptyTTL  time.Duration
 	Queue     float64 // waiting requests that saturate a server
 	KVCache   float64 // use of the KV cache, 0 to 1, that saturates a server
-	InFlight  int64   // requests in flight that saturate a server; 0: unlimited
+	InFlight  int64
 	TTLs      []BandTTL
 }
 

@@ -48,14 +48,14 @@ type ListenerSet struct {
 type Listener struct {
 	Owner       report.Ref
 	Name        string
-	Key         string // a ListenerKey, unique in the Gateway
+	Key         string
 	Port        uint16
 	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
 	// Chain is "" if the listener takes no traffic.
 	Chain          string
-	Secrets        []string // SecretNames
+	Secrets        []string
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
 	SupportedKinds []report.Ref
@@ -131,7 +131,7 @@ func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port:
 // listener.
 type Stream struct {
 	Name       string
-	TLS        bool   // matched by server name
+	TLS        bool
 	ServerName string // "" for any
 	Secrets    []string
 	// Backends share the connections or datagrams. Envoy closes or drops the share of a backend
@@ -145,7 +145,7 @@ type Chain struct {
 	Name       string
 	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
-	Secrets    []string // SDS names, for TLS
+	Secrets    []string
 	Clients    *ClientValidation
 	// Misdirected lists hostnames of other HTTPS and TLS listeners on the port. Requests for them
 	// get 421 (Gateway API, "Listener isolation and connection coalescing").
@@ -181,8 +181,8 @@ type Candidate struct {
 type CandidateParent struct {
 	Field       string
 	Ref         report.ParentRef
-	Places      []Place           // sorted; none if NotAccepted
-	NotAccepted *report.Condition // nil if the route attaches
+	Places      []Place // sorted; none if NotAccepted
+	NotAccepted *report.Condition
 }
 
 // Loss records why a route lacks a listener or chain.

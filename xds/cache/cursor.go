@@ -12,7 +12,7 @@ import (
 // Change is the net change of one resource since a cursor's last Pull.
 type Change struct {
 	Slot  *Slot
-	Entry *Entry // nil: removed
+	Entry *Entry
 	// Prev is the version at the last Pull. It is nil if there was no version, and after a
 	// Delta.Reset.
 	Prev *Entry

@@ -39,7 +39,7 @@ type log struct {
 	revision uint64
 	born     bool
 
-	tail    []record // the sequence numbers floor+1 to floor+len(tail)
+	tail    []record
 	floor   uint64
 	bytes   int // of the replaced bodies in tail
 	cursors map[*Cursor]struct{}

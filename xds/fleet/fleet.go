@@ -130,7 +130,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 			f.add(k)
 		}
 	}
-	for k := range f.orphans { // the reason to keep their objects may have ended
+	for k := range f.orphans {
 		f.add(k)
 	}
 	f.gateways, f.set = next, true

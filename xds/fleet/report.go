@@ -98,7 +98,7 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	}
 	r.Addresses = addresses(service)
 	if m.Spec == nil && err == nil {
-		return r // translation reports why the Gateway is not accepted
+		return r
 	}
 	unavailable := deployment == nil || deployment.Available == 0
 	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
@@ -115,7 +115,7 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 			{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem,
 				Fix: "rename it, or the Gateway"},
 		}
-	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server rejects the address
+	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err):
 		message := err.Error()
 		if service != nil && invalid(err, "spec.clusterIP") {
 			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which is immutable; to get %s, %s",

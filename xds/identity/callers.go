@@ -18,7 +18,7 @@ import (
 // Callers configures calls by Gateways of the other clusters of a set. They connect by mTLS, with a
 // server name below Domain, to a port that has other clients, too.
 type Callers struct {
-	Domain      string // such as "pool.penstock"
+	Domain      string
 	Certificate func(serverName string) (*tls.Certificate, error)
 	Verify      func(chain []*x509.Certificate) error
 }

@@ -49,7 +49,7 @@ type tokens struct {
 type answer struct {
 	user    string
 	until   time.Time
-	expires time.Time // zero: unknown
+	expires time.Time
 }
 
 func (a answer) inGrace(now time.Time) bool {

@@ -109,7 +109,7 @@ func (w *waiting) any(e *cache.Entry) bool {
 			if w.cluster(n) {
 				return true
 			}
-		case resource.RouteConfiguration: // a listener waits for the clusters that its routes name
+		case resource.RouteConfiguration:
 			if w.enter(n) && n.Current() != nil && w.any(n.Current()) {
 				return true
 			}

@@ -46,7 +46,7 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 			s.reject(it, p.entry.Version, message, now)
 		default:
 			it.alone = len(rejected) == 0
-			it.stale = true // the proxy may have applied the version
+			it.stale = true
 			if !it.alone {
 				s.noteAccepted(p.entry)
 			}

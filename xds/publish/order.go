@@ -192,7 +192,7 @@ func (s *Stream) resend(n *cache.Slot, now time.Time) {
 		it.want = cache.Placeholder(n)
 	}
 	if it.rejected != "" && it.want != nil && it.want.Version == it.rejected {
-		return // the proxy would reject this version again
+		return
 	}
 	it.now = true
 	s.dirty(it, true, now)

@@ -24,10 +24,10 @@ type quarantine struct {
 	names  []*cache.Slot
 	whole  piece
 	groups []*group
-	good   string // accepted last by the proxy
+	good   string
 	// secret is nil for a route configuration.
 	secret *secret
-	placed bool // entry is a placeholder
+	placed bool
 	entry  *cache.Entry
 	then   func(ok bool, detail string)
 	found  []Fault
@@ -206,7 +206,7 @@ func (q *quarantine) disable(p *piece, detail string) {
 			return
 		}
 		p.sends = p.old
-		q.try(func(bool, string) { q.search() }) // the proxy has accepted this version before
+		q.try(func(bool, string) { q.search() })
 	})
 }
 
@@ -323,7 +323,7 @@ func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)
 		if n < 0 {
-			return append(rest, b...), values // Envoy rejects it and reports the cause
+			return append(rest, b...), values
 		}
 		if num == field {
 			_, _, tag := protowire.ConsumeTag(b)

@@ -106,7 +106,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		return
 	}
 	if it.flight != nil && it.inFlight() == nil {
-		return // a removal is in flight
+		return
 	}
 	s.chainGone(it.have, p.entry, now)
 	s.routesLeft(it.have, p.entry, now)

@@ -42,9 +42,9 @@ type Stream struct {
 	wildcard   [types]bool
 	first      [types]bool
 	unanswered [types]bool // the proxy waits for a first response, which may be empty
-	subscribed bitSet      // names that the proxy subscribes to
-	held       bitSet      // names of which the proxy may have a version
-	suspects   bitSet      // the proxy may have rejected their stored bytes; see marked
+	subscribed bitSet
+	held       bitSet // names of which the proxy may have a version
+	suspects   bitSet // the proxy may have rejected their stored bytes; see marked
 	sent       bitSet
 	items      [types]map[*cache.Slot]*item
 	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted
@@ -55,7 +55,7 @@ type Stream struct {
 
 	unacked       []*Response
 	nonce         uint64
-	resumed       bool      // the proxy had resources before this stream
+	resumed       bool
 	resumedAt     time.Time // zero: the proxy did not resume with versions that may be unknown here
 	nextFlush     time.Time
 	calm          bool
@@ -86,7 +86,7 @@ type item struct {
 	rejected   string
 	again      string // sent once more because of a placeholder
 	detail     string
-	faults     []Fault // the rejected parts of a route configuration or a secret
+	faults     []Fault
 	reported   bool
 	quarantine *quarantine
 	retry      time.Time
@@ -188,7 +188,7 @@ func (s *Stream) itemOf(slot *cache.Slot) *item {
 			if current == nil || current.Seq <= s.cursor.Seq() {
 				it.have = current
 			} else {
-				it.stale = true // the proxy has an older version
+				it.stale = true
 			}
 			it.want = current
 		}
@@ -332,7 +332,7 @@ func (s *Stream) Rejections() []Rejection {
 			case it.want != nil:
 				r.Owners = it.want.Owners()
 				if e := it.slot.Current(); sameVersion(e, it.want) {
-					r.Owners = e.Owners() // the owners may have changed since
+					r.Owners = e.Owners()
 				}
 			}
 			out = append(out, r)

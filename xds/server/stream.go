@@ -32,7 +32,7 @@ type stream struct {
 	mu        sync.Mutex
 	machine   *publish.Stream
 	closed    bool
-	inherited []publish.Rejection // of an earlier stream, and still undecided
+	inherited []publish.Rejection
 	reported  uint64
 	sent      map[string]sending // by nonce; their delay is measured
 	waits     []target
@@ -193,7 +193,7 @@ func (st *stream) next() (responses []*publish.Response, flushAt time.Time) {
 	for _, r := range responses {
 		st.begin(r)
 	}
-	st.reportChanged() // a new version may have ended a rejection
+	st.reportChanged()
 	return responses, flushAt
 }
 

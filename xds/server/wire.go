@@ -20,7 +20,7 @@ type request struct {
 	profile string
 	url     string
 	nonce   string
-	nack    string // Envoy's error detail; "" for an ACK
+	nack    string
 	delta   *deltaRequest
 	state   *discoveryv3.DiscoveryRequest
 }

@@ -11,7 +11,7 @@ import (
 type child struct {
 	pid    int
 	ended  chan struct{}
-	reason string // valid after ended
+	reason string
 	log    *logWriter
 }
 

@@ -37,7 +37,7 @@ type logWriter struct {
 	lastWarning string
 	warnedAt    time.Time
 	ending      atomic.Bool // warnings about streams are then demoted to debug
-	crashed     bool        // Envoy has begun to write why it crashes
+	crashed     bool
 }
 
 // After a crash, Envoy writes headers and buffers of the requests in flight, which may have

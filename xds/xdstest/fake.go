@@ -54,7 +54,7 @@ type Received struct {
 	Type     resource.Type
 	Upserts  []string
 	Removed  []string
-	Same     []string // upserts that changed nothing
+	Same     []string
 	Rejected string
 }
 

@@ -18,7 +18,7 @@ type response struct {
 	version   string
 	resources []received
 	removed   []string
-	full      bool // the proxy removes missing resources
+	full      bool
 }
 
 type received struct {

@@ -97,8 +97,8 @@ var errTimeout = fmt.Errorf("drain timeout")
 
 type work struct {
 	requests    int64
-	connections int64 // HTTP connections, with requests or without
-	streams     int64 // connections of other protocols
+	connections int64
+	streams     int64
 	datagrams   int64 // -1: no listener accepts datagrams
 }
 

@@ -138,7 +138,7 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 		out = append(out, b.networkPolicy()) // before the pods that it selects
 	}
 	out = append(out, b.deployment(hash), b.budget())
-	if len(f.Ports) > 0 { // a Service needs a port
+	if len(f.Ports) > 0 {
 		out = append(out, b.service())
 	}
 	if f.Spec.Autoscaling != nil {
