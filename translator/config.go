@@ -33,8 +33,8 @@ type Config struct {
 	StandAlone *inference.StandAlone
 	// OnDemand lists store tables that hold only the objects in Output.Wanted.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices. Otherwise such a Service selects Pods
-	// itself.
+	// Slices is set if every Service has EndpointSlices. Otherwise a Service without EndpointSlices
+	// selects Pods itself.
 	Slices       bool
 	NoPublishers bool
 	Envoy        envoy.Config

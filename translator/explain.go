@@ -144,7 +144,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without updates e for clusters without a serving server.
+// Without updates e: clusters for which unserved returns true have no serving server.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return

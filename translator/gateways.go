@@ -51,7 +51,6 @@ func (t *tables) declareGateways() {
 			}
 			return keys
 		})
-	// A separate table keeps a Gateway's other changes from recomputing all of its clusters.
 	t.gatewayCertificates = graph.Declare(t.engine, graph.Table[string, string]{
 		Name:    "gatewayCertificates",
 		Order:   order,

@@ -62,7 +62,7 @@ type Output struct {
 	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
 	// read.
 	Wanted, Unwanted []graph.Key
-	// Err joins the errors of bugs. Deltas excludes the affected resources.
+	// Err joins errors that bugs cause. Deltas excludes the affected resources.
 	Err error
 	// Panics lists rows whose computation panicked because of a bug. If a row panicked or
 	// recovered, FailingChanged is set, and Failing has the reports about all affected objects.

@@ -104,7 +104,6 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// Five instructions of Penstock's expressions take as long as one of a user's expression.
 const plainer = 5
 
 func routeCost(r *routev3.Route) Cost {

@@ -36,7 +36,7 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		tls = tls || s.TLS
 	}
 	l.ListenerFilters = b.proxyProtocol(p.Edge.ProxyProtocol)
-	if tls { // after the cleartext PROXY protocol header
+	if tls { // TLS begins after the cleartext PROXY protocol header
 		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
 	}
 	return b.resource(resource.Listener, l.Name, l, p.Owners)

@@ -80,7 +80,6 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 	return &structpb.Struct{Fields: fields}
 }
 
-// clusterID identifies an exporting cluster without disclosing its name.
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
 // A session's cookie names an endpoint, and Envoy looks for it only in the backend that it draws.

@@ -138,8 +138,8 @@ type Cut struct {
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place. From and newer routes have none, nor has a route that
-// exceeds the budget alone.
+// Takes reports whether a route has a place: it is older than From, and does not exceed the budget
+// alone.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }

@@ -17,7 +17,6 @@ import (
 
 type badParameters struct{ field, problem, fix string }
 
-// The Gateway's fields take precedence over its class's (GEP-1867).
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	own, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {

@@ -106,7 +106,6 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// A GRPCRoute answers 503, as noBackend in envoy.
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {

@@ -167,7 +167,6 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 	return out
 }
 
-// A problem with this prefix makes only the scorer ineffective.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {

@@ -57,7 +57,6 @@ const (
 	fieldAddresses = "spec.remote.addresses"
 )
 
-// The limit ends loops of gateways.
 const (
 	fieldMaxGateways   = "spec.remote.maxGateways"
 	defaultMaxGateways = 4

@@ -15,7 +15,7 @@ type Budget struct {
 	held atomic.Int64
 }
 
-// NewBudget returns a budget of some bytes.
+// NewBudget returns a budget of this many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (

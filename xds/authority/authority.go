@@ -36,12 +36,13 @@ type Config struct {
 	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed, first
 	// before Ready. Optional.
 	Changed func()
-	// Life is how long an authority is in use (default: one year), and CertificateLife a
-	// certificate (default: one day). Overlap is how long an authority is in the bundle before it
-	// signs (default: one day). Validity is how long a certificate is valid before and after it is
-	// signed; it must exceed CertificateLife. Default: as long as its authority.
+	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
+	// certificate is in use (default: one day). Overlap is how long an authority is in the bundle
+	// before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
-	Validity                       time.Duration
+	// Validity is how long a certificate is valid before and after it is signed. It must exceed
+	// CertificateLife. With 0 a certificate is valid as long as its authority.
+	Validity time.Duration
 	// Interval is the time between reads of the Secret. Default: 10 s.
 	Interval time.Duration
 	// Now is the clock. Default: time.Now.

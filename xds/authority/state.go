@@ -134,7 +134,7 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.rotation.over(now) {
 		s.previous, s.rotation, changed = nil, rotation{}, true
 	}
-	// If no signer is valid, there is no time for the overlap.
+	// If no signer is valid, the new authority signs without the overlap.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
 		if s.next, err = newOwn(now, life); err != nil {

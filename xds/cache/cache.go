@@ -54,7 +54,8 @@ func New(c Config) *Cache {
 	return &Cache{config: c, logs: map[scope]*log{}}
 }
 
-// SetReady records that every source has been read and translated once. Before, no cursor is ready.
+// SetReady records that every source has been read and translated once. Before SetReady, no cursor
+// is ready.
 func (c *Cache) SetReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -166,7 +166,6 @@ func (l *log) slot(ref resource.Ref) *Slot {
 	return s
 }
 
-// A name with a record in the log is in use.
 func (l *log) reap(s *Slot) {
 	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 &&
 		(s.last == 0 || s.last <= l.floor) {

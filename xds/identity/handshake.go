@@ -14,8 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// ServerCredentials returns the credentials of a gRPC server, which log the reason of failed
-// handshakes.
+// ServerCredentials returns credentials of a gRPC server that log the reason of failed handshakes.
 func ServerCredentials(config *tls.Config, log *slog.Logger) credentials.TransportCredentials {
 	return loggedHandshakes{credentials.NewTLS(config), log}
 }

@@ -47,7 +47,7 @@ type Config struct {
 	Unreachable func() bool
 	// ClientCAs verify client certificates. If nil, only tokens are accepted.
 	ClientCAs *x509.CertPool
-	// Now is the clock. Wall is the clock for comparisons with times in tokens. Default: Now.
+	// Now is the clock. Wall, by default Now, is the clock for comparisons with times in tokens.
 	Now, Wall func() time.Time
 }
 

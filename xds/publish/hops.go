@@ -48,7 +48,6 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 		it := s.items[n.Type][n]
 		switch {
 		case s.first[resource.RouteConfiguration] && !s.resumedAt.IsZero() && n.Current().NamesSlot(host):
-			// A resumed proxy will soon report its routes.
 			if until := s.resumedAt.Add(s.config.Settle); w.now.Before(until) {
 				s.flushAt(until)
 				return s.resumedAt, true

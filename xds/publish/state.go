@@ -16,7 +16,8 @@ type StateRequest struct {
 	Type resource.Type
 	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version was accepted last, by a first request on an earlier stream.
+	// Version is the last accepted version. Only a first request may have it from an earlier
+	// stream.
 	Version string
 	Nonce   string
 	Error   string

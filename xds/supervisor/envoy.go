@@ -22,10 +22,8 @@ const (
 
 	// reportFrom is the pause above which restarts are reported: from the fourth one in a row.
 	reportFrom = 500 * time.Millisecond
-	// A process must run for runsAfter until the report about its predecessor is dropped.
-	runsAfter = time.Second
+	runsAfter  = time.Second
 
-	// A request may just be sent on an idle connection.
 	quiet = 200 * time.Millisecond
 
 	termGrace = 5 * time.Second

@@ -26,7 +26,6 @@ const tags = "[Tags: "
 
 const repeatAfter = 10 * time.Second
 
-// Envoy warns about fields whose definition may change in another release.
 const workInProgress = "' is marked as work-in-progress."
 
 type logWriter struct {

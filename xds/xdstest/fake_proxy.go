@@ -8,12 +8,10 @@ import (
 )
 
 type proxy struct {
-	// warming are the versions of clusters that wait for their endpoints.
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
 	// accepted omits versions of a partly rejected response.
-	accepted map[resource.Ref]string
-	// unanswered are the subscriptions that no response of this stream has answered.
+	accepted   map[resource.Ref]string
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
 	// rejected are resources of which no control plane can know a version in force: there is no

@@ -252,7 +252,7 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Objects that are not in the list were deleted.
+// Replace receives a whole list: all other objects were deleted.
 func (in *intake) Replace(list []any, _ string) error {
 	there := map[Ref]bool{}
 	for _, obj := range list {
