@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The order is from HTTPRouteSpec.Hostnames, HTTPRouteRule.Matches and GRPCRouteRule.Matches.
 func (c candidate) compare(o candidate) int {
 	byPath := cmp.Or(
 		cmp.Compare(pathRank(c.match), pathRank(o.match)),

@@ -51,7 +51,6 @@ type readers struct {
 	more  *moreReaders
 }
 
-// Only the first pair may have a single row. In a large set, the map replaces the list.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders

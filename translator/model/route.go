@@ -130,7 +130,7 @@ type WeightedBackend struct {
 	Backend string
 	Weight  uint32      // a rule's sum is at most 2^32-1
 	Picker  *PickerCall // nil for a Service
-	Hops    bool        // FallbackHops; Picker is nil
+	Hops    bool        // for FallbackHops; Picker is then nil
 	// Members are the targets of the hops in a cluster with FallbackMembers. Picker is then nil
 	// unless it selects hops. Spills is the number of hops to spill targets.
 	Members []WeightedBackend

@@ -40,8 +40,6 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// Proxies have no listeners if their Gateway's class was deleted. reportMissingClass returns false
-// if the class exists.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {

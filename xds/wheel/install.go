@@ -18,7 +18,6 @@ const program = "envoy/_bin/envoy"
 
 const temporary = "envoy-*.tmp"
 
-// A temporary file that was not written for this time belongs to a killed installation.
 const abandoned = time.Minute
 
 // Config configures an installation.
