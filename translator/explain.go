@@ -122,8 +122,8 @@ type BackendView struct {
 type HopView struct {
 	Endpoint string `json:"endpoint"`
 	Share    string `json:"share,omitempty"`
-	// Later means that the hop serves after earlier clusters declined a request, Last that it
-	// serves after all clusters declined.
+	// Later means that the hop serves after earlier clusters declined a request. Last means that
+	// the hop serves after all clusters declined.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
@@ -144,7 +144,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without updates e: clusters for which unserved returns true have no serving server.
+// Without marks e as not served if unserved returns true for the cluster of a share.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return

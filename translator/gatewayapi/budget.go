@@ -18,7 +18,7 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// A change takes 9 ms without routes of other namespaces, and up to 8 times as long if they use the
+// A change takes 9 ms without the routes of a namespace, and up to 8 times as long if they use the
 // whole budget: Envoy may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 

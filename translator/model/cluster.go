@@ -20,8 +20,8 @@ const (
 	FallbackAgain Fallback = "again"       // Pool.PicksAgain: the hop to the pool itself
 	FallbackNone  Fallback = "none"        // fail close: 503
 	// FallbackHops is for a cluster of hops only: the pool's own hop, then its spill targets. An
-	// answer of 429 or 503 moves the request to the next hop. It serves pools with h2c pods, and
-	// pools with an external picker: Envoy cannot ignore an immediate response in
+	// answer of 429 or 503 moves the request to the next hop. FallbackHops serves pools with h2c
+	// pods, and pools with an external picker: Envoy cannot ignore an immediate response in
 	// FULL_DUPLEX_STREAMED.
 	FallbackHops Fallback = "hops"
 	// FallbackMembers is for a cluster of hops to the exporting clusters of an import. A member

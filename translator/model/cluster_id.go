@@ -19,9 +19,9 @@ type ClusterID struct {
 	Port    int32
 	Kind    ClusterKind
 	Variant ClusterVariant
-	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
-	// certificate, or 0. Envoy ends all calls in flight when a cluster changes, and such a call
-	// lasts as long as its request. So a new configuration gets a new cluster.
+	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's
+	// certificate. For other kinds it is 0. Envoy ends all calls in flight when a cluster changes,
+	// and such a call lasts as long as its request. So a new configuration gets a new cluster.
 	Config uint16
 }
 

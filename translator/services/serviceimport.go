@@ -46,7 +46,7 @@ func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	return nil, false
 }
 
-// Of returns a cluster's backend; false if it is gone.
+// Of returns a cluster's backend, or false.
 func Of(r store.Reader, id model.ClusterID) (*Backend, bool) { return Find(r, RefOf(id)) }
 
 // RefOf returns the Service or ServiceImport of a cluster.

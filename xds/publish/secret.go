@@ -207,8 +207,8 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 }
 
 // suspected reports whether to resend a rejected resource: the proxy has dropped a secret that it
-// may have rejected. It resends secrets that the proxy stored on an earlier stream; the resource
-// follows then.
+// may have rejected. suspected also resends secrets that the proxy stored on an earlier stream; the
+// resource follows then.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {
