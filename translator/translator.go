@@ -78,8 +78,8 @@ type PolicyGateways struct {
 	Gateways []string
 }
 
-// PoolParents lists the Gateways that route to an InferencePool. It has none unless the pool is
-// exported in ParentMode.
+// PoolParents lists the Gateways that route to an InferencePool. The list is empty unless the pool
+// is exported in ParentMode.
 type PoolParents struct {
 	Pool     objectid.Pool
 	Gateways []model.ParentGateway

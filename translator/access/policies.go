@@ -104,8 +104,8 @@ func older(a, b *v1alpha1.AccessPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// Selector returns which APIKeys a policy lets in, and from which namespaces. With an error, it
-// lets in no key.
+// Selector returns which APIKeys a policy lets in, and from which namespaces. With an error, the
+// policy lets in no key.
 func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []string, err error) {
 	if p.Spec.APIKeys == nil {
 		return labels.Nothing(), nil, nil

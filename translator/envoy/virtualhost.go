@@ -98,8 +98,8 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 // route configurations with few hosts.
 const blocks = 16
 
-// BlockOf returns the block of a host. Envoy treats names that differ only in case as duplicates,
-// so they share a block.
+// BlockOf returns the block of a host. Names that differ only in case share a block, because Envoy
+// treats them as duplicates.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
 // Block is an immutable part of a route configuration's virtual hosts.

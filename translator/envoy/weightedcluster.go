@@ -17,8 +17,8 @@ import (
 )
 
 // An external picker may change a body's length, or only one of these headers. Then a server would
-// read the rest of the body as the next request. So both are removed after the pick, and Envoy
-// writes its own.
+// read the rest of the body as the next request. So both headers are removed after the pick, and
+// Envoy writes new ones.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {

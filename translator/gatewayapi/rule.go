@@ -204,8 +204,8 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, warning(b.out.Route, field, text, fix))
 }
 
-// If all rules have problems, the route is not accepted; if some have, it is PartiallyInvalid
-// (RouteConditionPartiallyInvalid: "Dropped Rule").
+// If all rules have problems, the route is not accepted. If some rules have problems, the route is
+// PartiallyInvalid (RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent

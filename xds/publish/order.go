@@ -67,8 +67,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A state-of-the-world response has all clusters. It would revert a cluster that is due
-			// again after a NACK.
+			// A state-of-the-world response has all clusters. The response would revert a cluster
+			// that is due again after a NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true

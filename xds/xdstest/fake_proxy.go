@@ -20,7 +20,7 @@ type proxy struct {
 	// unacked are resources in force from a partly rejected response of an earlier stream.
 	unacked map[resource.Ref]bool
 	// A control plane that does not know the version of a resumed route configuration cannot keep
-	// its hops, so they are lost.
+	// its hops. Those hops are lost.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
 	// Envoy ignores bytes of a secret that it has stored, accepted or rejected, and uses stored

@@ -86,8 +86,8 @@ func (c *Cluster) ReviewToken(ctx context.Context, token, audience string) (user
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, review); err != nil {
 		return "", err
 	}
-	// Without audiences, the authenticator did not check them: the token may be for another
-	// audience.
+	// Without audiences in the status, the authenticator did not check the audience. Then the token
+	// may be for another audience.
 	if !review.Status.Authenticated || len(review.Status.Audiences) == 0 {
 		return "", nil
 	}
