@@ -175,7 +175,7 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 
 const mostErrors = 16
 
-// Users do not see findings on Kubernetes, so resolved lists them in a condition.
+// Kubernetes does not show findings to users, so resolved lists them in a condition.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
