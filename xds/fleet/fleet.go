@@ -60,7 +60,8 @@ type Gateway struct {
 	Name string
 	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that the Gateway's proxies bind, also for ListenerSets and the peer listener.
+	// Bound are the ports that the Gateway's proxies bind, also for ListenerSets and the peer
+	// listener.
 	Bound []render.Port
 }
 
