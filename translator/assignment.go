@@ -89,8 +89,8 @@ func lost(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Lost
 }
 
-// markUnhealthy makes Envoy bypass a picker, because no call begins. Envoy cannot skip a call that
-// has begun if the picker reads bodies as a stream.
+// Envoy begins no call to unhealthy endpoints. After a call has begun, Envoy cannot bypass a picker
+// that reads bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true
@@ -179,8 +179,6 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	return out
 }
 
-// hopWeights returns the members' shares, or their numbers of servers if our picker chooses hops. A
-// member with an unknown number gets the mean.
 func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	weights := make([]uint32, len(imp.Members))
 	for i := range imp.Members {
@@ -223,8 +221,6 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 	return out
 }
 
-// remoteEndpoints marks addresses without TLS as cleartext if other addresses use TLS, unless a
-// policy requires TLS for all (secured).
 func remoteEndpoints(addrs []model.RemoteAddress, secured bool) []model.Endpoint {
 	_, mixed := inference.RemoteTLS(addrs)
 	out := make([]model.Endpoint, len(addrs))

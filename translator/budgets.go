@@ -12,23 +12,20 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// budgetTables keep each namespace's routes within their budget of Envoy's time on the chains of
-// other namespaces' Gateways.
 type budgetTables struct {
-	// of chains with charges of wildcard hostnames, which have at most 1<<crowd hosts
+	// A chain has at most 1<<n hosts, where n is its row in crowds.
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // by route; only routes with a budget
-	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only namespaces above their budget
+	charges *graph.Table[string, *gatewayapi.Charge] // only routes with a budget
+	cuts    *graph.Table[budgetKey, gatewayapi.Cut]
 
-	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // candidates with a budget, by their keys
+	candidatesByNeighbour *graph.Index[string, *model.Candidate, string]
 	chargesByBudget       *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesBySize         *graph.Index[string, *gatewayapi.Charge, sizeKey]
 	candidatesByCrowd     *graph.Index[string, *model.Candidate, crowdKey]
-	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey] // charges with wildcard hostnames
+	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesByWideChain    *graph.Index[string, *gatewayapi.Charge, chainKey]
 }
 
-// budgetKey is a namespace with routes on a chain of another namespace's Gateway.
 type budgetKey struct{ gateway, chain, namespace string }
 
 func (k budgetKey) of() string     { return k.gateway }
@@ -39,14 +36,12 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey selects the routes of a budgetKey that cost at least 1<<(size-1) microseconds and less
-// than 1<<size.
+// sizeKey selects routes that cost at least 1<<(size-1) and less than 1<<size microseconds.
 type sizeKey struct {
 	budgetKey
 	size int
 }
 
-// The last size exceeds the largest budget, a minute.
 const sizes = 28
 
 func sizeOf(cost time.Duration) int { return min(bits.Len64(uint64(cost.Microseconds())), sizes-1) }
@@ -56,7 +51,7 @@ type crowdKey struct {
 	hosts int
 }
 
-// mostHosts is Gateway API's limit for a route.
+// Gateway API allows 16 hostnames in a route.
 const mostHosts = 16
 
 func (t *tables) declareBudgets() {
@@ -100,7 +95,7 @@ func (t *tables) declareBudgets() {
 	})
 }
 
-// declareCrowds counts a chain's hosts roughly, so that one more host rarely changes the result.
+// declareCrowds counts hosts roughly, so that one more host rarely changes the result.
 func (t *tables) declareCrowds() {
 	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
 		for _, parent := range c.Parents {
@@ -148,7 +143,7 @@ func budgetOf(route string, on gatewayapi.ChainCharge) budgetKey {
 	return budgetKey{on.Gateway, on.Chain, routeRef(route)[0].Namespace}
 }
 
-// cut adds up a namespace's routes only if they may exceed their budget. Otherwise a change of one
+// cut reads a namespace's routes only if they may exceed the budget. Otherwise a change of one
 // route would read all of them.
 func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bool) {
 	gw, ok := t.gateways.Get(r, key.gateway)

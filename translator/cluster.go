@@ -15,7 +15,8 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	case model.OurPicker, model.OurGate:
 		c := &model.Cluster{Name: id, Protocol: model.GRPC, Own: true}
 		if id == model.OurGate {
-			// Until this check finds a frozen process, gates lose a try of 60 ms to it.
+			// Until the health check finds a frozen process, each request loses 60 ms to a failed
+			// try.
 			c.HealthService = gateHealth
 		}
 		if host := t.cfg.PickerName; host != "" {
@@ -43,7 +44,6 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		}
 		if through && policy == nil {
 			var some bool
-			// a gateway selects its certificate by the requested host
 			if some, c.Cleartext = inference.RemoteTLS(m.Parents); some {
 				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}
 			}
@@ -88,14 +88,11 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	return nil, false
 }
 
-// gateHealth is the health service of our authorization service (picker/authz).
 const gateHealth = "envoy.service.auth.v3.Authorization"
 
-// endCalls makes Envoy end the calls in flight to a frozen picker, by changing its cluster. All
-// endpoints are unhealthy meanwhile, so the new cluster needs no first check.
+// endCalls makes Envoy end the calls in flight to a frozen picker, by changing its cluster.
 func endCalls(c *model.Cluster) { c.HealthService = "" }
 
-// poolCluster decides where a request without a usable pick goes.
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: p.Protocol, Names: p.Picker.Names, Owners: p.Owners}
 	last := id.Variant == model.LastVariant
@@ -136,8 +133,6 @@ func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayap
 	return c
 }
 
-// poolOrParents returns the pool whose servers a cluster has, and the object that the cluster
-// belongs to. The pool is nil if the endpoints are an exporting cluster's gateways (ParentMode).
 func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool, report.Ref, bool) {
 	if id.Kind == model.PoolKind {
 		p, ok := t.pools.Get(r, id.Key())
@@ -153,8 +148,6 @@ func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool
 	return m.Pool, imp.Ref, true
 }
 
-// importMember returns the exporting cluster that an Envoy cluster leads to; false if the import
-// now reaches it in another mode.
 func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Import, *model.ImportMember, bool) {
 	imp, ok := t.imports.Get(r, id.Key())
 	if !ok {

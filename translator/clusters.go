@@ -17,11 +17,11 @@ import (
 type clusterTables struct {
 	externalPickers *graph.Table[model.ClusterID, model.ExternalPicker]
 	clusters        *graph.Table[model.ClusterID, cluster]
-	assignments     *graph.Table[model.ClusterID, assignment] // for any Gateway
-	gatewayClusters *graph.Table[clusterKey, encoded]         // each with its assignment
-	secrets         *graph.Table[secretKey, encoded]          // of listeners and clusters
-	presenters      *graph.Table[secretKey, []report.Ref]     // owners of a presented certificate
-	policyTrusts    *graph.Table[string, *model.Secret]       // CA certificates of BackendTLSPolicies
+	assignments     *graph.Table[model.ClusterID, assignment]
+	gatewayClusters *graph.Table[clusterKey, encoded]
+	secrets         *graph.Table[secretKey, encoded]
+	presenters      *graph.Table[secretKey, []report.Ref]
+	policyTrusts    *graph.Table[string, *model.Secret]
 
 	assignmentsByOutside    *graph.Index[model.ClusterID, assignment, string]
 	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
@@ -32,7 +32,6 @@ type assignment struct {
 	outside []string
 }
 
-// cluster is for any Gateway. Equal bytes imply equal models.
 type cluster struct {
 	model *model.Cluster
 	encoded
@@ -91,8 +90,7 @@ func (t *tables) declareClusters() {
 	})
 }
 
-// externalPicker returns how this process calls a picker, as Envoy does. users are clusters whose
-// routes lead to the picker.
+// users are the clusters whose routes lead to the picker.
 func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
 	bool) {
 	c, ok := t.cluster(r, id)
@@ -117,7 +115,6 @@ func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...mo
 	return p, true
 }
 
-// bundle returns tls's CAs in PEM; nil for this machine's CAs.
 func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	if tls.Trust == "" {
 		return nil
@@ -128,8 +125,6 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	return []byte{} // trusts no certificate until the bundle exists
 }
 
-// besidePicks adds the ports for health and metrics of an exporting cluster's picker. False if the
-// picker is relayed and has neither.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := inference.ImportedCluster(r, id)
 	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {
@@ -156,8 +151,8 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 	return !p.Relayed || p.Health.Port != 0 || p.Metrics.Port != 0
 }
 
-// clientCertificate returns the SDS name of the certificate of the first Gateway that has one and
-// whose routes lead to the clusters. It reads the routes only if some Gateway has a certificate.
+// clientCertificate takes the first Gateway that has a certificate and whose routes lead to the
+// clusters. It reads routes only if some Gateway has a certificate.
 func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
 	some := false
 	for _, name := range t.gatewayCertificates.All(r) {

@@ -10,46 +10,38 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Config configures translation for a Translator's lifetime.
+// Config configures a Translator.
 type Config struct {
-	// Controller is the controllerName of our GatewayClasses.
-	Controller string
-	// AnyClass accepts Gateways whose GatewayClass does not exist.
-	AnyClass bool
-	// AnyController accepts every Gateway, whatever its class is.
+	// Controller, AnyClass, AnyController, BehindService and ReservedPort are as in
+	// gatewayapi.Config.
+	Controller    string
+	AnyClass      bool
 	AnyController bool
-	// BehindService is set if a Service in front of the proxies has the Gateways' addresses.
 	BehindService bool
-	// ReservedPort is a port that our proxies bind for themselves; 0 for none.
-	ReservedPort uint16
-	// Pickers are our picker's addresses for Envoys.
-	Pickers []netip.AddrPort
-	// PickerSockets are our picker's Unix sockets for Envoys on this machine, in addition to
-	// Pickers.
+	ReservedPort  uint16
+	Pickers       []netip.AddrPort
+	// PickerSockets are Unix sockets of our picker, in addition to Pickers.
 	PickerSockets []string
-	// PickerService is our picker's Service ("namespace/name"), and PickerPort its port's name. If
-	// set, Envoys follow the Service's endpoints, and Pickers is ignored.
+	// PickerService is our picker's Service ("namespace/name"), and PickerPort the name of its
+	// port. Envoys follow the Service's endpoints, not Pickers.
 	PickerService, PickerPort string
-	// PickerName is the name in our picker's certificate; "" for cleartext. With a certificate the
-	// picker requires a key. The store's Authority has the key and the CA.
+	// PickerName is the name in our picker's certificate; "" means cleartext. With a certificate
+	// the picker requires a key.
 	PickerName string
-	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
-	// that it does not configure.
+	// StandAlone makes this process pick for all InferencePools, on behalf of gateways that it does
+	// not configure.
 	StandAlone *inference.StandAlone
-	// OnDemand lists store tables that hold only objects that translation reads (Output.Wanted).
+	// OnDemand lists store tables that hold only the objects in Output.Wanted.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices; otherwise a Service without EndpointSlices
+	// Slices is set if every Service has EndpointSlices. Otherwise a Service without EndpointSlices
 	// selects Pods itself.
-	Slices bool
-	// NoPublishers is set if model servers cannot connect to publish KV events.
+	Slices       bool
 	NoPublishers bool
-	// Envoy configures all listeners.
-	Envoy envoy.Config
-	// InvalidFleet returns the first invalid field of an EnvoyFleet, its problem and what to do; ""
-	// if there is none. Optional.
+	Envoy        envoy.Config
+	// InvalidFleet returns the first invalid field of an EnvoyFleet, its problem and a fix, or "".
+	// Optional.
 	InvalidFleet func(*v1alpha1.EnvoyFleetSpec) (field, problem, fix string)
-	// Collector is the OpenTelemetry collector; invalid for no tracing.
-	Collector netip.AddrPort
+	Collector    netip.AddrPort
 }
 
 func (c Config) ownClusters() []model.ClusterID {
@@ -60,8 +52,7 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// noController is the name for a stand-alone picker, which serves no Gateway: an API server rejects
-// objects with this name.
+// A stand-alone picker serves no Gateway: an API server rejects this name.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

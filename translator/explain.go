@@ -22,15 +22,15 @@ import (
 
 // Query is a request to explain.
 type Query struct {
-	// The URL's host is the SNI, and the request's host unless Header has Host.
+	// URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// path and query on the wire; "": as in URL
+	// Target is the path and query on the wire. Default: as in URL.
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
-	Model   string // in the request's body; "" for none
-	Key     string // APIKey, "namespace/name"; "" for none
-	Gateway string // "namespace/name"; "" for all Gateways
+	Model   string
+	Key     string // APIKey, "namespace/name"
+	Gateway string // "" for all Gateways
 }
 
 // ParseURL keeps path and query as written, even if Go cannot parse them.
@@ -39,7 +39,7 @@ func ParseURL(text string) (Query, error) {
 	if !ok {
 		return Query{}, errors.New("it has no scheme")
 	}
-	rest, _, _ = strings.Cut(rest, "#") // clients do not send the fragment
+	rest, _, _ = strings.Cut(rest, "#")
 	end := strings.IndexAny(rest+"/", "/?")
 	target := rest[end:]
 	if !strings.HasPrefix(target, "/") {
@@ -85,17 +85,15 @@ type Explanation struct {
 	Route    *report.Ref `json:"route,omitempty"`
 	Rule     int         `json:"rule"` // position in the route
 	RuleName string      `json:"ruleName,omitempty"`
-	// Name is Envoy's name for the route.
-	Name string `json:"name,omitempty"`
-	// Models are the models with which earlier rules would match the same request; at most 8.
+	Name     string      `json:"name,omitempty"`
+	// Models are, at most 8, the models with which earlier rules would match the same request.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
-	// Served reports whether every share of the request is answered: by a backend with endpoints or
-	// with servers that another cluster's picker selects, or by the route's redirect.
-	Served  bool     `json:"served"`
-	Filters []string `json:"filters,omitempty"`
-	// Gates, Reaches and ByModel are as in model.Route.
+	// Served reports whether every share of the request gets an answer from a backend or a
+	// redirect.
+	Served   bool          `json:"served"`
+	Filters  []string      `json:"filters,omitempty"`
 	Gates    []string      `json:"policies,omitempty"`
 	Reaches  []string      `json:"reaches,omitempty"`
 	ByModel  bool          `json:"byModel,omitempty"`
@@ -116,25 +114,22 @@ type BackendView struct {
 	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
-	relayed   bool     // another cluster's picker selects its servers
-	// Hops describes the endpoints that are hops.
-	Hops []HopView `json:"hops,omitempty"`
+	relayed   bool
+	Hops      []HopView `json:"hops,omitempty"`
 }
 
-// HopView describes a hop's backends.
+// HopView describes a hop.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// of first attempts, if hops have weights
-	Share string `json:"share,omitempty"`
-	// Later: the hop serves after earlier clusters declined a request. Last: it serves after all
-	// clusters declined, and leads to any of them.
+	Share    string `json:"share,omitempty"`
+	// Later means that the hop serves after earlier clusters declined a request. Last means that
+	// the hop serves after all clusters declined.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. grpc and grpcs URLs are gRPC POSTs;
-// tls, tcp and udp URLs are connections or datagrams.
+// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -149,7 +144,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without updates e for clusters of which no server serves.
+// Without marks e as not served if unserved returns true for the cluster of a share.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return
@@ -204,7 +199,7 @@ func (t *Translator) follow(q Query, method string) Explanation {
 		e.Method = ""
 	}
 	port := portOf(q.URL)
-	name := strings.ToLower(q.URL.Hostname()) // the SNI
+	name := strings.ToLower(q.URL.Hostname())
 	if h := q.Header.Get("Host"); h != "" && !way.tls {
 		name = strings.ToLower((&url.URL{Host: h}).Hostname())
 	}
@@ -314,7 +309,7 @@ func listenerFor(g *model.Gateway, chain, host string) string {
 func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (virtualHost, bool) {
 	for _, want := range gatewayapi.Covering(name) {
 		if strings.HasPrefix(want, "*.") && len(want) > len(name) {
-			continue // * requires at least one character
+			continue
 		}
 		if h, ok := t.virtualHosts.Get(r, hostKey{gateway, chain, want}); ok {
 			return h, true
@@ -353,7 +348,7 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 		e.Route, e.Rule, e.RuleName, e.Name, e.Match = &owner, route.Rule, route.RuleName, route.Name,
 			matchText(route.Match)
 		if a.Header[envoy.ModelHeader] != nil {
-			e.Models = nil // the request has this rule's model
+			e.Models = nil // the request's model selects this rule
 		}
 		e.Gates, e.Reaches, e.ByModel = route.Gates, route.Reaches, route.ByModel
 		t.explainAction(r, e, route.Action)
@@ -444,7 +439,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue
 			}
 			if again {
-				continue // the pool itself, which NoPick describes
+				continue // NoPick describes the pool itself
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // a hop sends to last variants, which have no hops
@@ -466,8 +461,6 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines updates NoPick behind the hop to one of several exporting clusters: such a hop fails
-// closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {
@@ -507,5 +500,5 @@ func valueText(m model.ValueMatch) string {
 	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
-// ExplainRow returns the rows with a key. See graph.Engine.Explain.
+// ExplainRow returns the rows with a key (graph.Engine.Explain).
 func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

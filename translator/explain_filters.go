@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filterViews describes a rule's further effects, in one sentence for each, in the order of Envoy's
-// filters.
 func filterViews(a *model.Action) []string {
 	views := append(corsView(a.CORS), authView(a.Auth)...)
 	if a.Forward == nil {

@@ -9,8 +9,8 @@ import (
 )
 
 type way struct {
-	name     string // the listener's protocol, for people
-	requests bool   // sends requests; otherwise connections or datagrams
+	name     string
+	requests bool
 	grpc     bool
 	tls      bool
 	udp      bool
@@ -38,8 +38,7 @@ func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection or datagram. False if the port takes requests, or has no
-// listener for the name.
+// explainStream returns false if the port takes requests, or has no listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port,
 	name string) bool {
 	if !way.tls && way.requests {
@@ -54,7 +53,7 @@ func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *
 		}
 		byHost[host] = s
 	}
-	for _, host := range gatewayapi.Covering(name) { // the most specific server name, as Envoy does
+	for _, host := range gatewayapi.Covering(name) { // the most specific server name wins, as in Envoy
 		s, ok := byHost[host]
 		if !ok {
 			if slices.ContainsFunc(p.Chains, func(c model.Chain) bool {

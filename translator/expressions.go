@@ -11,16 +11,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// expressionTables keep regular expressions within a budget for each namespace with routes on a
-// Gateway. A changed route invalidates only its namespace's row, unless it is the namespace's first
-// or last route there.
+// A changed route invalidates only its namespace's row, unless it is the namespace's first or last
+// route there.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
 
 	attachmentsByTenant      *graph.Index[string, *model.Attachment, tenantKey]
-	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey] // only routes with expressions
-	// by gateway: routes with expressions and a wildcard host
+	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey]
+	// attachmentsByWide has, by gateway, the routes with expressions and a wildcard host.
 	attachmentsByWide *graph.Index[string, *model.Attachment, string]
 	tenantsByGateway  *graph.Index[tenantKey, tenant, string]
 	overrunsByRoute   *graph.Index[tenantKey, []model.Overrun, string]
@@ -33,7 +32,7 @@ func (k tenantKey) compare(o tenantKey) int {
 }
 
 type tenant struct {
-	hosts int // of its routes; counted only on a Gateway where wildcard hosts have expressions
+	hosts int // counted only on a Gateway where wildcard hosts have expressions
 }
 
 func (t *tables) declareExpressions() {
@@ -71,7 +70,7 @@ func (t *tables) declareExpressions() {
 		},
 	})
 	t.overrunsByRoute = graph.NewIndex(t.overruns, "route", func(_ tenantKey, over []model.Overrun) (keys []string) {
-		for _, o := range over { // sorted by route
+		for _, o := range over {
 			if len(keys) == 0 || keys[len(keys)-1] != o.Route {
 				keys = append(keys, o.Route)
 			}
@@ -123,10 +122,9 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest returns the limit for the expressions that routes with wider hostnames may have together
-// in a virtual host. A namespace with a route for the host itself may use its share once more,
-// divided by the number of its hosts; the largest such part is the limit. Without such a namespace
-// it is zero.
+// widest limits the expressions that routes with wider hostnames have together in a virtual host. A
+// namespace with a route for the host itself may use its share once more, divided by the number of
+// its hosts. The limit is the largest such part, or zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gateTables list the Gateways that have routes with a policy, by policy.
 type gateTables struct {
 	virtualHostsByPolicy *graph.Index[hostKey, virtualHost, string]
 	gates                *graph.Table[string, []string]
@@ -74,11 +73,10 @@ func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 	vh.Owners = slices.Compact(vh.Owners)
 }
 
-// reach is all that an action's requests may reach.
 type reach struct {
-	pools   []objectid.Target // of this cluster
-	imports []objectid.Target // whole ones
-	others  bool              // Services, or nothing
+	pools   []objectid.Target
+	imports []objectid.Target
+	others  bool
 }
 
 func (all *reach) add(id model.ClusterID) {
@@ -96,7 +94,6 @@ func (all *reach) add(id model.ClusterID) {
 	}
 }
 
-// texts returns model.Route.Reaches.
 func (all *reach) texts() (texts []string) {
 	for _, pool := range slices.Concat(all.pools, all.imports) {
 		texts = append(texts, pool.String())
@@ -108,8 +105,7 @@ func (all *reach) texts() (texts []string) {
 	return texts
 }
 
-// reached returns all that an action's requests may reach: its backends and their spill targets,
-// and mirrors. A cluster of an import without requests may still have sessions.
+// A cluster of an import that gets no new requests may still have sessions.
 func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	if a.Forward == nil {
 		return all
@@ -159,8 +155,6 @@ func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	return all
 }
 
-// gatedStreams returns a loss for each place of a route of connections or datagrams where a policy
-// forbids these.
 func (t *tables) gatedStreams(r *graph.Reader, c *model.Candidate) (losses []model.Loss) {
 	for _, parent := range c.Parents {
 		for _, place := range parent.Places {

@@ -17,12 +17,12 @@ type gatewayTables struct {
 
 	gatewaysByPort       *graph.Index[string, *model.Gateway, portKey]
 	gatewaysByChain      *graph.Index[string, *model.Gateway, chainKey]
-	gatewaysByHost       *graph.Index[string, *model.Gateway, hostKey] // of listeners for requests
-	gatewaysByStream     *graph.Index[string, *model.Gateway, hostKey] // of listeners for connections
+	gatewaysByHost       *graph.Index[string, *model.Gateway, hostKey]
+	gatewaysByStream     *graph.Index[string, *model.Gateway, hostKey]
 	gatewaysBySecret     *graph.Index[string, *model.Gateway, secretKey]
 	gatewaysByCluster    *graph.Index[string, *model.Gateway, model.ClusterID]
 	gatewaysByOwnCluster *graph.Index[string, *model.Gateway, clusterKey]
-	gatewayCertificates  *graph.Table[string, string] // SDS name of the client certificate for backends
+	gatewayCertificates  *graph.Table[string, string]
 }
 
 func (t *tables) declareGateways() {
@@ -51,7 +51,6 @@ func (t *tables) declareGateways() {
 			}
 			return keys
 		})
-	// A separate table, so that a Gateway's other changes do not recompute all of its clusters.
 	t.gatewayCertificates = graph.Declare(t.engine, graph.Table[string, string]{
 		Name:    "gatewayCertificates",
 		Order:   order,

@@ -9,8 +9,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables hold the hops in front of pools: virtual hosts of one route configuration for each
-// Gateway.
 type hopTables struct {
 	hops         *graph.Table[hopKey, hop]
 	hopBlocks    *graph.Table[blockKey, block]

@@ -21,12 +21,10 @@ type hostTables struct {
 	blocksByChain       *graph.Index[blockKey, block, chainKey]
 }
 
-// virtualHost is a virtual host: as a model for explanations, and encoded for its route
-// configuration.
 type virtualHost struct {
 	model   *model.VirtualHost
-	encoded *envoy.Encoded // with err: the substitute, or nil
-	at      []report.Ref   // owners of routes that could not be encoded
+	encoded *envoy.Encoded // if err is set: the substitute, or nil
+	at      []report.Ref
 	err     error
 }
 
@@ -54,8 +52,8 @@ func (t *tables) declareHosts() {
 			}
 			return hosts
 		})
-	// A separate table: every listener of a port contributes to a chain (421), and a route's change
-	// must not read these listeners again.
+	// Every listener of a port contributes to a chain (421). A separate table keeps a route's
+	// change from reading these listeners again.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
 		Name:    "chains",
 		Order:   chainKey.compare,
@@ -70,9 +68,8 @@ func (t *tables) declareHosts() {
 	})
 }
 
-// virtualHost combines the routes of a host and, behind them, the routes of wider hostnames of the
-// same listener: if no route of the host matches, Gateway API tries a wider hostname, and Envoy
-// does not.
+// If no route of the host matches, Gateway API tries a wider hostname; Envoy does not. So
+// virtualHost adds the routes of wider hostnames of the same listener.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

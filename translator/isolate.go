@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// encodeHost encodes a virtual host. A route that cannot be encoded, because of a bug in Penstock,
-// is replaced with the route of the same name in last, or answers 500: without it, other routes
-// would take its requests. last may be nil.
+// If a bug prevents the encoding of a route, the route of the same name in last, or an answer 500,
+// replaces it. Without a replacement, other routes would take its requests. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -32,8 +31,8 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	return out
 }
 
-// isolate replaces the routes that cannot be encoded and returns their owners. If even a route's
-// match cannot be encoded, the host answers 500 to requests that no other route takes.
+// If even a route's match cannot be encoded, the host answers 500 to requests that no other route
+// takes.
 func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	out, rest := *vh, false
 	out.Routes = make([]model.Route, 0, len(vh.Routes)+1)
@@ -98,7 +97,6 @@ func encodes(vh *model.VirtualHost, route model.Route) bool {
 	return err == nil
 }
 
-// tryHost returns a panic as an error.
 func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -108,8 +106,7 @@ func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	return envoy.VirtualHost(vh)
 }
 
-// recoverHost recomputes a virtual host after a panic, without the attachments that panic on their
-// own.
+// recoverHost omits the attachments that panic on their own.
 func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ bool) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -134,7 +131,7 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 	out := encodeHost(vh, last.model)
 	out.at = append(at, out.at...)
 	if out.encoded != nil {
-		out.err = nil // the panic is reported instead
+		out.err = nil
 	}
 	return out, true
 }

@@ -13,7 +13,7 @@ import (
 
 type gatewayKey interface {
 	comparable
-	of() string // the gateway
+	of() string
 	String() string
 }
 
@@ -38,7 +38,6 @@ func (k chainKey) compare(o chainKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain))
 }
 
-// hostKey is a virtual host of a chain for requests, or a host of a chain for connections.
 type hostKey struct{ gateway, chain, host string }
 
 func (k hostKey) String() string { return k.gateway + " " + k.chain + " " + k.host }
@@ -48,7 +47,6 @@ func (k hostKey) compare(o hostKey) int {
 		strings.Compare(k.host, o.host))
 }
 
-// blockKey is a block of a chain's virtual hosts (envoy.BlockOf).
 type blockKey struct {
 	gateway, chain string
 	block          int
@@ -58,8 +56,7 @@ func blockOf(gateway, chain, host string) blockKey {
 	return blockKey{gateway, chain, envoy.BlockOf(host)}
 }
 
-// compare orders blocks as text, 10 before 2: the bytes of route configurations have always had
-// this order.
+// compare orders blocks as text (10 before 2), as in all earlier route configurations.
 func (k blockKey) compare(o blockKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))

@@ -61,7 +61,7 @@ func (t *tables) listener(r *graph.Reader, key portKey) (encoded, bool) {
 		if p.Socket() != key.socket {
 			continue
 		}
-		if key.socket.UDP { // a route only changes its cluster's endpoints
+		if key.socket.UDP { // a UDP route only changes its cluster's endpoints
 			return one(envoy.DatagramListener(t.cfg.Envoy, p)), true
 		}
 		_, streams := t.streamsByPort.Each(r, key)

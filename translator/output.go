@@ -13,7 +13,7 @@ import (
 )
 
 // Then merges o with the Output of the next Update: opposite changes cancel out. The result has no
-// Wanted and Unwanted: the caller handles them for each Output.
+// Wanted and Unwanted.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)
@@ -63,7 +63,7 @@ func joinDeltas(first, later []Delta) []Delta {
 
 func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K,
 	compare func(a, b K) int) (puts []T, outs []K) {
-	if len(put)+len(out) == 0 { // as on start-up, when later has everything
+	if len(put)+len(out) == 0 {
 		return laterPut, laterOut
 	}
 	have, gone := map[K]T{}, map[K]struct{}{}

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Panic is a row whose computation panicked, a bug in Penstock. The row keeps its last value.
+// Panic is a row whose computation panicked because of a bug. The row keeps its last value.
 type Panic struct {
-	Row   string // table and key
-	Value string // of the panic
+	Row   string
+	Value string
 	Stack []byte
 }
 
 const reasonInternalError = "InternalError"
 
-// bytes of a panic's value in a condition
+// maxPanicValue is in bytes.
 const maxPanicValue = 256
 
 type panicked struct {
@@ -73,7 +73,6 @@ func (t *Translator) failing() []report.Report {
 	return out
 }
 
-// objects maps tables with one row for each object to the object's kind.
 var objects = map[string]store.Kind{
 	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways,
 	"gatewayCertificates": store.Gateways,

@@ -32,8 +32,6 @@ func (t *tables) declareParents() {
 	})
 }
 
-// parentsOf lists the Gateways whose routes lead to a backend, sorted, with the ports of these
-// routes.
 func (t *tables) parentsOf(r *graph.Reader, backend string) (out []model.ParentGateway) {
 	at := map[string]int{}
 	for _, row := range t.attachmentsByBackend.By(r, backend) {

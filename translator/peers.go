@@ -14,10 +14,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// peerTables hold the Gateways' listeners for members of the cluster set, and the pools there.
 type peerTables struct {
 	peerPools     *graph.Table[string, peerPool]
-	peerListeners *graph.Table[peerKey, encoded] // each with its route configuration
+	peerListeners *graph.Table[peerKey, encoded]
 
 	peerPoolsByGateway        *graph.Index[string, peerPool, string]
 	peerPoolsByCluster        *graph.Index[string, peerPool, model.ClusterID]
@@ -26,12 +25,11 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool, encoded once for all peer listeners.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
-	gateways []string          // sorted; their routes lead to the pool
-	clusters []model.ClusterID // needed by the host, sorted
+	gateways []string
+	clusters []model.ClusterID
 }
 
 func (t *tables) declarePeers() {
@@ -68,13 +66,11 @@ func (t *tables) declarePeers() {
 	})
 }
 
-// membership returns this cluster's membership; false if its Gateways have no peer listener.
 func membership(r store.Reader) (*store.Membership, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// peerPool returns an exported pool without spill: no member's request leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)
@@ -181,7 +177,6 @@ func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	return out, len(out.Domains) > 0
 }
 
-// setOf returns a membership's ClusterSet, which receives NACK reports.
 func setOf(m *store.Membership) []report.Ref {
 	return []report.Ref{{Group: store.ClusterSets.Group(), Kind: store.ClusterSets.Kind(), Name: m.Set}}
 }
@@ -226,7 +221,7 @@ func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGatew
 	return list
 }
 
-// PeerPort returns the port of a gateway's peer listener; 0 if it has none.
+// PeerPort returns the port of a gateway's peer listener, or 0.
 func (t *Translator) PeerPort(gateway string) uint16 {
 	r := t.engine.Reader()
 	m, ok := membership(r)

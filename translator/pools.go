@@ -17,31 +17,29 @@ type PickerPool struct {
 	Pool    *model.Pool
 	Members []model.Member
 	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
-	// the requests whose bodies no picker receives.
+	// only the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// Gateways are the gateways of another cluster's pool, for which our picker picks nothing.
+	// With Gateways, our picker picks no server for this pool of another cluster.
 	Gateways *model.ExternalPicker
 	// Choice is set if the picker chooses an import's exporting cluster for each request.
 	Choice *Choice
-	// Scorers are the processes of Settings.Plugins.External, in order; an unreachable process has
+	// Scorers are the processes of Settings.Plugins.External, in order. An unreachable process has
 	// no address.
 	Scorers []model.ExternalPicker
-	// Processor is the service of Settings.Processor, without an address if it is unreachable.
+	// Processor has no address if the service is unreachable.
 	Processor *model.ExternalPicker
-	// Models is nil without InferenceModels, InferenceModelRewrites and InferenceObjectives.
-	Models *model.Models
-	// TLS is the BackendTLSPolicy's TLS to the pool's servers. CA is the bundle of TLS.Trust, in
-	// PEM; while it is empty, no certificate is trusted.
+	Models    *model.Models
+	// TLS is for connections to the pool's servers. CA is the bundle of TLS.Trust, in PEM; while it
+	// is empty, no certificate is trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
 }
 
 // Choice configures our picker's choice among an import's exporting clusters.
 type Choice struct {
-	Members []ChoiceMember // that take requests, sorted by name
-	Further []model.HopID  // hops to the spill targets, in order
-	Margin  time.Duration  // minimum advantage over the local cluster
-	// see model.Choice
+	Members                             []ChoiceMember
+	Further                             []model.HopID
+	Margin                              time.Duration
 	Latency, Blind, Sessions, Responses bool
 }
 
@@ -49,22 +47,22 @@ type Choice struct {
 type ChoiceMember struct {
 	Name    string
 	Hop     model.HopID
-	Local   bool // this cluster
-	Servers int  // declared by the cluster; 0 if unknown
-	NoGRPC  bool // takes no gRPC
+	Local   bool
+	Servers int
+	NoGRPC  bool
 }
 
 type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
-	parents *graph.Table[string, []model.ParentGateway] // of pools exported in ParentMode
-	// selections has no values: its rows only wait for the pods of a pool, so that no route leads
-	// to a pool with unread pods.
+	parents *graph.Table[string, []model.ParentGateway]
+	// selections only waits for the pods of a pool, so that no route leads to a pool with unread
+	// pods.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
-	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID] // external pickers, as plain clusters
+	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID]
 }
 
 func (t *tables) declarePools() {
@@ -127,8 +125,6 @@ func poolAt(key string) objectid.Pool {
 	return p
 }
 
-// ordered returns which clusters of an ordered import can take requests. imp is nil if the import
-// is gone.
 func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out := OrderedImport{Import: p}
 	if imp == nil || !imp.Ordered {
@@ -137,14 +133,12 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		// a cluster with weight 0 is not down: a user drained it
+		// A cluster with weight 0 is not down: a user has drained it.
 		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out
 }
 
-// unusable returns the clusters of an import that are unusable, whatever the resolution of host
-// names yields.
 func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	if imp == nil {
 		return nil
@@ -160,7 +154,6 @@ func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	return out
 }
 
-// awaitSpill makes a row wait for the pods of its spill targets.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {
 		for _, b := range s.Ends() {
@@ -171,9 +164,8 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	}
 }
 
-// declareMembers declares our picker's data about pools: all local pools, because other gateways
-// and clusters may use them, and the exporting clusters of imports that attached routes lead to.
-// Clusters behind gateways are included, because our picker requests their models.
+// Other gateways and clusters may use any local pool. Clusters behind gateways are included,
+// because our picker requests their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",
@@ -270,7 +262,7 @@ func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []
 	switch {
 	case policy == nil:
 		return nil, nil
-	case policy.TLS == nil: // no valid CA certificate
+	case policy.TLS == nil:
 		return &model.UpstreamTLS{}, []byte{}
 	}
 	return policy.TLS, t.bundle(r, policy.TLS)
@@ -292,7 +284,6 @@ func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {
 	return nil, false
 }
 
-// lookup implements inference.Tables by the tables before attachments.
 type lookup struct{ *tables }
 
 func (l lookup) Pool(r store.Reader, key string) (*model.Pool, bool) {

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// declareReports declares the reports on objects other than routes (routeReports) and policies.
 func (t *tables) declareReports() {
 	t.declareReport("gatewayReports", t.stored(store.Gateways.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
@@ -58,7 +57,6 @@ func (t *tables) declareReports() {
 		})
 }
 
-// fleetReport reports on an EnvoyFleet itself. The Gateways that use it report the same problem.
 func (t *tables) fleetReport(r *graph.Reader, key string) (report.Report, bool) {
 	fleet, ok := store.EnvoyFleets.Get(r, key)
 	if !ok || t.cfg.StandAlone != nil {
@@ -108,7 +106,7 @@ func (t *tables) declarePolicyReports() {
 		func(r *graph.Reader, key string) (report.Report, bool) {
 			return inference.ObjectiveReport(r, lookup{t}, key)
 		})
-	// Only EndpointSlices with a problem, and with routes to them, have a row: a row for each slice
+	// Only EndpointSlices with a problem and with routes to them have a row: a row for each slice
 	// took 600 bytes.
 	t.declareReport("endpointSliceReports", []graph.Source[string]{t.assignmentsByOutside}, sliceReport)
 	if !t.cfg.Slices && t.cfg.StandAlone == nil {

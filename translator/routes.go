@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeTables hold routes of every kind: the listeners that they reference (candidates), the winner
-// of each host (contests), and the result (attachments). A route's key is its store.TargetKey.
+// A route's key is its store.TargetKey.
 type routeTables struct {
 	candidates  *graph.Table[string, *model.Candidate]
 	contests    *graph.Table[listenerKey, []model.Loss]
@@ -22,15 +21,13 @@ type routeTables struct {
 	candidatesByContest  *graph.Index[string, *model.Candidate, listenerKey]
 	contestsByRoute      *graph.Index[listenerKey, []model.Loss, string]
 
-	attachmentsByHost     *graph.Index[string, *model.Attachment, hostKey]
-	attachmentsByStream   *graph.Index[string, *model.Attachment, hostKey]
-	attachmentsByListener *graph.Index[string, *model.Attachment, listenerKey]
-	attachmentsByBackend  *graph.Index[string, *model.Attachment, string] // store.TargetKey
-	attachmentsByCluster  *graph.Index[string, *model.Attachment, model.ClusterID]
-	// exporting clusters of imports
-	attachmentsByImportedPool *graph.Index[string, *model.Attachment, objectid.Target]
-	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external pickers
-	// pickers of imports, even relayed pickers
+	attachmentsByHost           *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByStream         *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByListener       *graph.Index[string, *model.Attachment, listenerKey]
+	attachmentsByBackend        *graph.Index[string, *model.Attachment, string]
+	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
+	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, objectid.Target]
+	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
@@ -154,7 +151,7 @@ func (t *tables) indexAttachedHosts() {
 	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
 	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener",
 		func(_ string, a *model.Attachment) (keys []listenerKey) {
-			if !gatewayapi.Accepted(a) { // such a route answers 500, and does not count as attached
+			if !gatewayapi.Accepted(a) {
 				return nil
 			}
 			for _, p := range a.Places {
@@ -226,7 +223,6 @@ func gatewaysOf(a *model.Attachment) (out []string) {
 	return slices.Compact(out)
 }
 
-// placed makes an index contain only routes with a place.
 func placed[K any](keys func(*model.Attachment) []K) func(string, *model.Attachment) []K {
 	return func(_ string, a *model.Attachment) []K {
 		if len(a.Places) == 0 {

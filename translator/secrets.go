@@ -27,8 +27,6 @@ func (t *tables) declareSecrets() {
 		func(key clusterKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
 	t.peerListenersBySecret = graph.NewIndex(t.peerListeners, "secret",
 		func(key peerKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
-	// A separate table, so that changes of other listeners do not make Penstock parse a certificate
-	// again.
 	t.presenters = graph.Declare(t.engine, graph.Table[secretKey, []report.Ref]{
 		Name:    "presenters",
 		Order:   secretKey.compare,

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tables holds all tables. Each one reads only the store and tables declared before it; declare has
-// the order.
+// Each table reads only the store and tables declared before it; declare has the order.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine
@@ -28,7 +27,7 @@ type tables struct {
 	hopTables
 	peerTables
 
-	resources []resourceTable // for Envoys
+	resources []resourceTable
 	reports   []reportTable
 }
 
@@ -57,7 +56,6 @@ func (t *tables) stored(kind string) []graph.Source[string] {
 	return []graph.Source[string]{t.engine.Stored(kind, store.ByID)}
 }
 
-// encoded is a row of Envoy resources, or the error of a bug in Penstock.
 type encoded struct {
 	resources []*resource.Resource
 	err       error
@@ -80,7 +78,7 @@ func sameError(a, b error) bool {
 
 type resourceTable interface {
 	changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded]))
-	all(r *graph.Reader) iter.Seq2[string, encoded] // by gateway
+	all(r *graph.Reader) iter.Seq2[string, encoded]
 }
 
 type rowID struct {
@@ -118,7 +116,6 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 
 type reportTable = *graph.Table[string, report.Report]
 
-// declareReport declares a table of reports; an object has none if compute returns false.
 func (t *tables) declareReport(name string, sources []graph.Source[string],
 	compute func(r *graph.Reader, key string) (report.Report, bool)) {
 	t.reports = append(t.reports,

@@ -36,55 +36,50 @@ func New(cfg Config) *Translator {
 
 // Delta holds the changes for a Gateway's Envoys.
 type Delta struct {
-	Gateway string               // "namespace/name"
-	Gone    bool                 // no resource is left
-	Upserts []*resource.Resource // sorted by type and name
-	Removes []resource.Ref       // sorted
+	Gateway string
+	Gone    bool
+	Upserts []*resource.Resource
+	Removes []resource.Ref
 }
 
 // Output holds the changes of an Update.
 type Output struct {
-	Deltas      []Delta         // sorted by gateway
-	Reports     []report.Report // complete reports that changed
-	ReportsGone []report.Ref    // objects without a report now
-	Pools       []PickerPool    // changed pools of our picker
+	Deltas      []Delta
+	Reports     []report.Report
+	ReportsGone []report.Ref
+	Pools       []PickerPool
 	PoolsGone   []objectid.Target
-	// Parents lists changes of the Gateways that route to pools with export mode ParentMode.
-	Parents []PoolParents
-	// Ordered lists changed imports with ordered clusters.
-	Ordered []OrderedImport
-	// Unusable lists changes of imports' unusable exporting clusters.
-	Unusable []UnusableClusters
+	Parents     []PoolParents
+	Ordered     []OrderedImport
+	Unusable    []UnusableClusters
 	// Pickers lists external pickers that routes newly lead to, or that changed.
 	Pickers     []model.ExternalPicker
-	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
-	// Names lists, sorted, host names that rows began to use, NamesGone names that no row uses any
+	PickersGone []model.ClusterID
+	// Names lists host names that rows began to use; NamesGone lists names that no row uses any
 	// more.
 	Names, NamesGone []string
-	// Gates lists changes of the Gateways that have routes with an AccessPolicy.
-	Gates []PolicyGateways
+	Gates            []PolicyGateways
 	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
 	// read.
 	Wanted, Unwanted []graph.Key
-	// Err joins encoding errors and failed checks: bugs in Penstock. Deltas excludes the affected
-	// resources.
+	// Err joins errors that bugs cause. Deltas excludes the affected resources.
 	Err error
-	// Panics lists rows whose computation panicked: bugs in Penstock. If a row panicked or
+	// Panics lists rows whose computation panicked because of a bug. If a row panicked or
 	// recovered, FailingChanged is set, and Failing has the reports about all affected objects.
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool
-	// Work lists how many rows each table computed and changed.
-	Work string
+	Work           string
 }
 
 // PolicyGateways lists the Gateways that have routes with an AccessPolicy.
 type PolicyGateways struct {
-	Policy   string   // "namespace/name"
-	Gateways []string // "namespace/name", sorted
+	Policy   string
+	Gateways []string
 }
 
-// PoolParents lists the Gateways that route to an InferencePool; empty for other export modes.
+// PoolParents lists the Gateways that route to an InferencePool. The list is empty unless the pool
+// is exported in ParentMode.
 type PoolParents struct {
 	Pool     objectid.Pool
 	Gateways []model.ParentGateway
@@ -93,29 +88,28 @@ type PoolParents struct {
 // OrderedImport is an InferencePoolImport with ordered clusters.
 type OrderedImport struct {
 	Import objectid.Pool
-	// Ready reports whether each cluster can take requests; nil if the import is gone or no longer
-	// ordered.
+	// Ready is nil if the import is gone or no longer ordered.
 	Ready map[string]bool
 }
 
 // UnusableClusters has the unusable exporting clusters of an import, by name.
 type UnusableClusters struct {
 	Import   objectid.Pool
-	Clusters map[string]UnusableCluster // nil if all are usable, or the import is gone
+	Clusters map[string]UnusableCluster // nil if all are usable
 }
 
 // UnusableCluster holds the reason and message of the cluster's condition.
 type UnusableCluster struct{ Reason, Problem string }
 
-// Rows counts the rows computed since New. It is safe to call while Update runs.
+// Rows counts the rows computed since New. Any goroutine may call it.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
-// WaitForDemands makes rows wait for keys in Config.OnDemand's tables that they begin to read,
-// until Update reports them as arrived. See graph.Engine.
+// WaitForDemands makes rows wait for keys in Config.OnDemand's tables, as
+// graph.Engine.WaitForDemands does.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
-// Update translates a change: view is the current world, changes the difference to the last
-// Update's view. arrived lists keys of Output.Wanted whose objects are in view now.
+// Update translates the difference between view and the last Update's view. arrived lists keys of
+// Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
 	out := Output{Work: d.Work()}
@@ -213,7 +207,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	for _, delta := range deltas {
 		if _, ok := t.tables.gateways.Get(r, delta.Gateway); !ok && !delta.Gone {
-			continue // waiting rows that outlived their gateway
+			continue
 		}
 		delta.moved()
 		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
@@ -237,8 +231,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// moved drops removals of resources that another table added: a port's listener may move between
-// tables.
+// A port's listener may move between tables: moved drops its removal.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,
@@ -263,8 +256,6 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
-// routeReports adds the reports of changed routes, and of routes with rules that went above or
-// below a budget.
 func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	done := map[string]bool{}
@@ -293,7 +284,7 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	}
 }
 
-// Gateways lists our Gateways, sorted.
+// Gateways lists, sorted, the Gateways that this process configures.
 func (t *Translator) Gateways() []string {
 	out := []string{}
 	for gw := range t.tables.gateways.All(t.engine.Reader()) {
@@ -339,9 +330,9 @@ func (t *Translator) Listeners(gateway string) []resource.Ref {
 	return out
 }
 
-// Port is a port that a Gateway binds, for people and supervisors.
+// Port is a port that a Gateway binds.
 type Port struct {
-	Listener  string // name of the Envoy listener
+	Listener  string
 	Number    uint16
 	Addresses []string
 	UDP       bool
@@ -356,7 +347,7 @@ func (t *Translator) Ports(gateway string) []Port {
 	}
 	schemes := map[model.Socket]string{}
 	for _, l := range g.Listeners {
-		if l.Chain != "" && schemes[l.Socket()] != "https" { // a port with HTTPS and TLS listeners is HTTPS
+		if l.Chain != "" && schemes[l.Socket()] != "https" {
 			schemes[l.Socket()] = strings.ToLower(l.Protocol)
 		}
 	}
@@ -368,8 +359,8 @@ func (t *Translator) Ports(gateway string) []Port {
 	return out
 }
 
-// Fleet returns the configuration of a gateway's proxies; nil if the Gateway is not accepted or not
-// ours.
+// Fleet returns the configuration of a gateway's proxies. It is nil if this process does not
+// configure the Gateway.
 func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	g, ok := t.tables.gateways.Get(t.engine.Reader(), gateway)
 	if !ok {
@@ -378,7 +369,7 @@ func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	return g.Fleet
 }
 
-// PoolClusters lists the clusters of a pool of our picker; none if the pool is gone.
+// PoolClusters lists the clusters of a pool of our picker.
 func (t *Translator) PoolClusters(pool objectid.Target) []model.ClusterID {
 	p, ok := t.tables.pool(t.engine.Reader(), pool)
 	if !ok {

@@ -14,17 +14,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Route is a route of a virtual host, for Above.
+// Route is a route of a virtual host.
 type Route struct {
-	Gateway  string // "namespace/name"
-	Listener string // model.ListenerKey
+	Gateway  string
+	Listener string
 	Route    report.Ref
-	Rule     string            // "" if the rule has no name
-	Pools    []objectid.Target // all that its requests may reach
+	Rule     string
+	Pools    []objectid.Target
 }
 
-// Above returns the policies above a route, "namespace/name": of its Gateway, its listener, the
-// route, its rule, and its pools, sorted. byModel reports whether one of them decides by models.
+// Above returns, sorted, the policies ("namespace/name") that target the route, its Gateway,
+// listener, rule or pools. byModel reports whether one of them decides by models.
 func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	add := func(p *v1alpha1.AccessPolicy) {
 		if p != nil && !slices.Contains(names, store.ID(p)) {
@@ -32,7 +32,7 @@ func Above(r store.Reader, route Route) (names []string, byModel bool) {
 		}
 	}
 	gateway := store.RefOf(store.Gateways, route.Gateway)
-	for _, section := range []string{"", route.Listener} { // a ListenerSet's key is no sectionName
+	for _, section := range []string{"", route.Listener} { // a ListenerSet's key equals no sectionName
 		if p := winner(r, gateway, section); p != nil && !excepts(p, route.Route) {
 			add(p)
 		}
@@ -47,8 +47,7 @@ func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	return names, byModel
 }
 
-// excepts reports whether a policy exempts a route from gates. A policy that also has other targets
-// exempts no route, because validation rejects it.
+// Validation rejects a policy that exempts routes and also has targets other than Gateways.
 func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	if slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
 		return t.Kind != store.Gateways.Kind()
@@ -61,8 +60,7 @@ func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	})
 }
 
-// ExactUsage reports whether one of the named policies ("namespace/name") requires that streams
-// report their tokens.
+// ExactUsage reports whether one of the named policies requires that streams report their tokens.
 func ExactUsage(r store.Reader, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		p, ok := store.AccessPolicies.Get(r, name)
@@ -70,7 +68,7 @@ func ExactUsage(r store.Reader, names []string) bool {
 	})
 }
 
-// GatesPools reports whether any policy targets an InferencePool. Only then Above needs
+// GatesPools reports whether any policy targets an InferencePool. Otherwise Above ignores
 // Route.Pools.
 func GatesPools(r store.Reader) bool {
 	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0
@@ -87,7 +85,7 @@ func Ungated(r store.Reader, gateway, listener string) string {
 	return ""
 }
 
-// winner returns the policy that counts for a target, or nil. section "" means the whole object.
+// section "" means the whole object.
 func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
 	key := store.TargetKey(target.Kind, target.Namespace, target.Name)
 	for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {
@@ -106,8 +104,8 @@ func older(a, b *v1alpha1.AccessPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// Selector returns which APIKeys a policy lets in, and their namespaces. After an error, it lets in
-// none.
+// Selector returns which APIKeys a policy lets in, and from which namespaces. With an error, the
+// policy lets in no key.
 func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []string, err error) {
 	if p.Spec.APIKeys == nil {
 		return labels.Nothing(), nil, nil

@@ -13,17 +13,15 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// reasonInvalid is the reason for a policy that lets no key in because of a mistake.
 const reasonInvalid = gatewayv1.PolicyReasonInvalid
 
-// Targets looks up the Gateways whose requests a policy's target receives.
+// Targets looks up the Gateways above a policy's target.
 type Targets interface {
-	// Gateways lists, sorted, our Gateways above a target: the Gateway itself, the Gateways that a
-	// route is attached to, or the Gateways of all routes to a pool.
+	// Gateways lists, sorted, the Gateways that send requests to a target.
 	Gateways(r store.Reader, target report.Ref) []report.Ref
 }
 
-// Report reports on an AccessPolicy, for each Gateway above its targets (GEP-713: its ancestors).
+// Report reports on an AccessPolicy for each Gateway above its targets (its ancestors in GEP-713).
 func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	p, ok := store.AccessPolicies.Get(r, key)
 	if !ok {
@@ -59,7 +57,7 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		wrong("spec.apiKeys.selector", accepted.Message,
 			"write matchLabels or matchExpressions as in a Deployment's selector")
 	}
-	out.Conditions = []report.Condition{accepted} // for a policy without Gateways, too
+	out.Conditions = []report.Condition{accepted}
 	slices.SortFunc(gateways, report.Ref.Compare)
 	for _, gw := range slices.Compact(gateways) {
 		out.Parents = append(out.Parents, report.Parent{
@@ -78,7 +76,6 @@ func targetRef(p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget) report.Ref {
 	return report.Ref{Group: cmp.Or(t.Group, group), Kind: t.Kind, Namespace: p.Namespace, Name: t.Name}
 }
 
-// targetProblem returns why a policy does not apply to one of its targets; "" if it applies.
 func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget, target report.Ref) (
 	reason gatewayv1.PolicyConditionReason, problem, fix string) {
 	sections, exists := sectionsOf(r, target)
@@ -97,8 +94,6 @@ func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTa
 	return "", "", ""
 }
 
-// sectionsOf returns the names of a Gateway's listeners, or of a route's rules; false if the object
-// does not exist.
 func sectionsOf(r store.Reader, target report.Ref) (names []string, exists bool) {
 	rule := func(name *gatewayv1.SectionName) {
 		if name != nil {

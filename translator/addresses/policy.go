@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix returns how an object's author can correct an address that is not allowed. outside is the
-// reason.
+// Fix returns how an object's author can correct an address. outside is the reason why it is not
+// allowed.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
@@ -34,7 +34,7 @@ const inDenied = "is in the denied range "
 
 const neitherOf = " is neither an IP address nor a host name"
 
-// Neither returns why a text is no address; "" if it is an IP address or may be a host name.
+// Neither returns why a text is neither an IP address nor a possible host name, or "".
 func Neither(text string) string {
 	if _, err := netip.ParseAddr(text); err == nil || isHostName(text) {
 		return ""
@@ -42,7 +42,6 @@ func Neither(text string) string {
 	return fmt.Sprintf("%.64q", text) + neitherOf
 }
 
-// isHostName reports whether DNS may have a name. Underscores occur in local names.
 func isHostName(text string) bool {
 	text = strings.TrimSuffix(text, ".")
 	if len(text) > 253 {
@@ -61,7 +60,6 @@ func isHostName(text string) bool {
 // Policy checks addresses against the store's AddressPolicy.
 type Policy struct {
 	Ranges
-	// ExternalName is set if Services of type ExternalName have endpoints.
 	ExternalName bool
 
 	r      store.Reader
@@ -82,7 +80,6 @@ func Of(r store.Reader) Policy {
 	return p
 }
 
-// prefixes ignores invalid CIDRs, which cmd has checked before.
 func prefixes(list []string) (out []netip.Prefix) {
 	for _, text := range list {
 		if p, err := ParseRange(text); err == nil {
@@ -114,16 +111,16 @@ func (p Policy) Written(ip netip.Addr) string {
 }
 
 // Slice checks the addresses of an EndpointSlice that Kubernetes did not generate. By default only
-// administrators write them, so they may be outside the allowed ranges, but must not be another
-// namespace's endpoint (CVE-2021-25740).
+// administrators write such slices. So the addresses may be outside the allowed ranges, but not be
+// an endpoint of another namespace (CVE-2021-25740).
 type Slice struct {
 	policy    Policy
 	namespace string
-	occupants map[string]*store.Occupant // of the slice's addresses, by address; nearly always empty
+	occupants map[string]*store.Occupant
 }
 
-// Slice reads the occupants of a namespace's addresses through one key. One read for each address
-// took 17 MiB for 5,000 slices of 10 endpoints.
+// One read for each address took 17 MiB for 5,000 slices of 10 endpoints, so Slice reads all
+// occupants through one key.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {
@@ -142,13 +139,14 @@ func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	return s
 }
 
-// Outside returns why an address may not become an endpoint, as a phrase that follows the address.
+// Outside returns why an address of the slice may not become an endpoint, as a phrase that follows
+// the address.
 func (s Slice) Outside(ip netip.Addr) string {
 	p := s.policy
 	if kind := p.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed
 	}
-	local := false // an endpoint of the same namespace
+	local := false
 	for _, o := range s.of(ip) {
 		if why := p.ownService(o); why != "" {
 			return why
@@ -203,8 +201,7 @@ func (p Policy) ours(service string) bool {
 	return ok && s.Labels[gatewayv1.GatewayNameLabelKey] != "" && s.Labels["app.kubernetes.io/managed-by"] == "penstock"
 }
 
-// Unrestricted returns the AddressPolicy of files: it allows loopback, and everything except
-// addresses that are never allowed.
+// Unrestricted returns the AddressPolicy of files: it denies only addresses that are never allowed.
 func Unrestricted() *store.AddressPolicy {
 	p := &store.AddressPolicy{Loopback: true, ExternalName: true}
 	p.Name = store.OwnAddressPolicy

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Ranges holds the operator's allowed addresses; none by default.
+// Ranges holds the operator's allowed addresses. The zero value allows none.
 type Ranges struct {
-	// An address must be in Allowed and not in Denied.
+	// An address must be in Allowed and not in Denied; Loopback allows loopback addresses in
+	// Allowed.
 	Allowed, Denied []netip.Prefix
-	// Loopback allows loopback addresses that are in Allowed.
-	Loopback bool
+	Loopback        bool
 }
 
 // ParseRange parses a CIDR. An IPv4-mapped CIDR becomes the IPv4 range.
@@ -35,7 +35,7 @@ func Everything() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-// Never returns the kind of ip if it is never allowed; else "".
+// Never returns the kind of ip if it is never allowed, or "".
 func (r *Ranges) Never(ip netip.Addr) string {
 	if ip.Zone() != "" { // zones are local to a machine, and Envoy rejects endpoints with them
 		return "an address with a zone"

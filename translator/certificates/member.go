@@ -13,23 +13,22 @@ import (
 	"time"
 )
 
-// Limits of one member's part of the secret that all members share.
 const (
-	// in bytes of DER: of one certificate, and of all together
+	// maxSize bounds a certificate, maxTotal a member's certificates, in bytes of DER.
 	maxSize, maxTotal = 4 << 10, 8 << 10
 	// An authority has two certificates, and four while it is replaced.
 	maxCount = 8
-	// in bits (RFC 5280, 4.1.2.2)
+	// maxSerial is in bits (RFC 5280, 4.1.2.2).
 	maxSerial = 160
-	// A handshake lists the subjects of all members' authorities, and fails if they exceed 65,535
-	// bytes (RFC 8446, 4.2.4). maxSubjects limits the total, maxShare each member.
+	// A handshake lists the subjects of all members' authorities, and fails above 65,535 bytes (RFC
+	// 8446, 4.2.4).
 	maxSubjects, maxShare = 64_000, 1024
 )
 
 // Share returns how many bytes of subjects each member may have.
 func Share(members int) int { return min(maxShare, maxSubjects/max(members, 1)) }
 
-// Vouches returns why a certificate cannot verify a member, at any time.
+// Vouches returns why a certificate cannot verify a member. It ignores the validity period.
 func Vouches(c *x509.Certificate) error {
 	if err := Readable(c); err != nil {
 		return err
@@ -76,9 +75,9 @@ func keyVouches(key any) error {
 		"or RSA of 2,048 to 8,192 bits")
 }
 
-// Select returns, as PEM, the certificates in bundles that can verify a member, without duplicates
-// and expired certificates. problems[i] lists why further certificates of bundles[i] are left out.
-// share is the result of Share; the newest certificates use it first.
+// Select returns, as PEM, the unexpired certificates in bundles that can verify a member, without
+// duplicates. problems[i] lists why certificates of bundles[i] are left out. share bounds the
+// subjects of a bundle; the newest certificates use it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate

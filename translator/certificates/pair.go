@@ -90,7 +90,6 @@ func twoPrimes(key *rsa.PrivateKey) (crypto.Signer, error) {
 	return key, nil
 }
 
-// explicitCurve reads a SEC 1 key that has curve parameters in place of the curve's name.
 func explicitCurve(der []byte, public *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	var k struct {
 		Version    int

@@ -14,11 +14,9 @@ import (
 	"sync"
 )
 
-// Read reads a certificate as Envoy does. Envoy parses extensions only as far as it needs them, and
-// CAs' public keys when it verifies with them. der may have data behind the certificate. If
-// crypto/x509 is stricter, the result has the parts that crypto/x509 can read, and Raw has
-// everything: a negative serial number becomes 1, names lack attributes of unusual types, and
-// PublicKey is nil if the key's kind is unknown.
+// Read reads a certificate as Envoy does. If crypto/x509 is stricter, only Raw has everything: a
+// negative serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if
+// the key's kind is unknown.
 func Read(der []byte) (*x509.Certificate, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err == nil {
@@ -48,7 +46,6 @@ func Blocks(text []byte) (out [][]byte) {
 	}
 }
 
-// maxReplaced limits the extensions and attributes that are parsed one by one.
 const maxReplaced = 1000
 
 func (f *fields) count() int {
@@ -135,8 +132,7 @@ func (f *fields) reads() bool {
 	return err == nil
 }
 
-// standIn returns a certificate that crypto/x509 can read: without names, valid in the first second
-// of 1970, with the generator of P-256 as its key.
+// standIn is a certificate without names, with the generator of P-256 as its key.
 var standIn = sync.OnceValues(func() (*fields, error) {
 	der, err := hex.DecodeString(
 		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +

@@ -101,7 +101,6 @@ func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	return v
 }
 
-// errMore is about parts that crypto/x509 ignores.
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
 func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {
@@ -163,7 +162,6 @@ func publicKey(v asn1.RawValue) error {
 	return only(asn1.TagBitString)(parts[1])
 }
 
-// maxParts is above the bytes of any bundle.
 const maxParts = 1 << 20
 
 func name(v asn1.RawValue) error {
@@ -192,7 +190,6 @@ func name(v asn1.RawValue) error {
 	return nil
 }
 
-// encoding/asn1 lacks this tag.
 const tagUniversalString = 28
 
 func value(v asn1.RawValue) error {
@@ -240,7 +237,6 @@ func value(v asn1.RawValue) error {
 	return nil
 }
 
-// identifier checks an OID: each part has the shortest encoding and is complete.
 func identifier(b []byte) error {
 	begins := true
 	for _, c := range b {
@@ -273,7 +269,7 @@ func wide(b []byte, size int) error {
 	return nil
 }
 
-// noncharacter reports code points that BoringSSL rejects and utf8.Valid accepts.
+// noncharacter reports code points that BoringSSL rejects although utf8.Valid accepts them.
 func noncharacter(r rune) bool {
 	return r&0xfffe == 0xfffe || r >= 0xfdd0 && r <= 0xfdef
 }
@@ -313,7 +309,8 @@ func instant(t asn1.RawValue) (time.Time, error) {
 	return time.Time{}, fail
 }
 
-// inCentury moves a time into the years 1950 to 2049 of a UTCTime (RFC 5280, 4.1.2.5.1).
+// inCentury corrects a year from time.Parse: a UTCTime is in the years 1950 to 2049 (RFC 5280,
+// 4.1.2.5.1).
 func inCentury(at time.Time, err error) (time.Time, error) {
 	if at.Year() >= 2050 {
 		at = at.AddDate(-100, 0, 0)

@@ -53,10 +53,8 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers logs the results of requests to exporting clusters that have no lease. At an edge,
-// metadata (memberKey) marks them. The hops' listener logs every request without a lease, because
-// hops lead to little else, and Envoy has no filter by cluster. The stream is separate, so its
-// entries never displace leases.
+// At the hops, toMembers logs every request without a lease, because hops lead to little else. A
+// separate stream keeps these entries from displacing leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -81,8 +79,7 @@ const (
 	usageInterval = time.Second
 )
 
-// toUsage logs requests that a gate decided: the gate's answer names the caller, or the gate denied
-// the request. The stream is separate, so that its entries never displace leases.
+// A separate stream keeps these entries from displacing leases.
 func (b *builder) toUsage() *accesslogv3.AccessLog {
 	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
@@ -120,7 +117,6 @@ func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.Common
 	}
 }
 
-// firstBody is the time from the request's last byte to the first byte of the response's body.
 // Envoy's own time to the first byte ends with the headers, which servers send before they read the
 // prompt.
 var firstBody = []*tracingv3.CustomTag{{
@@ -129,22 +125,18 @@ var firstBody = []*tracingv3.CustomTag{{
 
 const grpcStatus = "grpc-status"
 
-// loggedOfMembers are response headers: the mark of a declined request, and the request's ID at the
-// member's gateway.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
 }
 
-// Keys of the dynamic metadata "penstock".
 const (
-	leaseKey = "lease" // of our picker
-	// objectid.Target of an exporting cluster, for an edge's access log: an entry has the Envoy
-	// cluster only if a host was found
+	leaseKey = "lease"
+	// memberKey has the exporting cluster, because an edge's entry has the Envoy cluster only if
+	// Envoy found a host.
 	memberKey = "member"
-	// objectid.Target of the pool; our picker sends it with a lease
-	poolKey = "pool"
+	poolKey   = "pool"
 )
 
 func hasLease() *accesslogv3.AccessLogFilter { return hasMetadata(leaseKey, presence(), false) }
@@ -168,7 +160,7 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *access
 	}}
 }
 
-// pathWithoutQuery is the path in logs and spans: the query may contain a client's key.
+// The query may contain a client's key.
 const pathWithoutQuery = "%PATH(NQ)%"
 
 var logLine = map[string]string{

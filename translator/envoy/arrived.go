@@ -15,25 +15,25 @@ import (
 // Request is a client's HTTP/1.1 request.
 type Request struct {
 	Method    string
-	Authority string // of the URL, or the header Host
-	Target    string // path and query
+	Authority string
+	Target    string
 	Header    http.Header
-	Model     string // in its body; "" for none
+	Model     string
 	TLS       bool
 }
 
 // Arrived is a request as an edge's routes receive it.
 type Arrived struct {
 	Method    string
-	Authority string // with its port, for matches of the header host
-	Host      string // for virtual hosts: lower case, without the port
+	Authority string // with its port
+	Host      string // lower case, without the port
 	Path      string
-	Query     string // "" or ?...
+	Query     string
 	Header    map[string][]string
 }
 
-// Arrive returns a request as routes receive it, or the connection manager's own answer.
-// TestExplain_NeverDiffersFromEnvoy compares it with Envoy.
+// Arrive returns a request as routes receive it, or the connection manager's own answer
+// (TestExplain_NeverDiffersFromEnvoy).
 func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	bad := func(why string) (Arrived, *model.Direct) {
 		return a, &model.Direct{Status: http.StatusBadRequest, Body: why}
@@ -74,8 +74,8 @@ func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	return a, nil
 }
 
-// UpgradesTwice reports whether the request's Upgrade header names websocket more than once. Envoy
-// answers 403 to such a request, if a route matches it.
+// UpgradesTwice reports whether the Upgrade header names websocket more than once. If a route
+// matches such a request, Envoy answers 403.
 func (a *Arrived) UpgradesTwice() bool {
 	to := a.Header["upgrade"]
 	return to != nil && !strings.EqualFold(to[0], websocket)
@@ -100,7 +100,6 @@ func noAuthority(c rune) bool {
 	return !letter && !strings.ContainsRune("-._~%!$&'()[]*+,;=:@", c)
 }
 
-// withoutDot implements strip_trailing_host_dot.
 func withoutDot(authority string) string {
 	i := strings.LastIndexByte(authority, '.')
 	if i >= 0 && (i == len(authority)-1 || authority[i+1] == ':') {
@@ -145,7 +144,7 @@ func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why str
 	return out, ""
 }
 
-// joined are headers whose values Envoy joins. It matches each value of other headers separately.
+// Envoy joins the values of these headers. It matches each value of other headers separately.
 var joined = []string{
 	"accept", "accept-encoding", "access-control-request-headers", "access-control-request-method",
 	"access-control-request-private-network",
@@ -191,7 +190,7 @@ func (a *Arrived) change(e model.Edge, r Request) {
 		a.Header["x-forwarded-proto"] = []string{scheme}
 	}
 	if e.RequestIDs != v1alpha1.KeepRequestIDs || a.Header["x-request-id"] == nil {
-		a.Header["x-request-id"] = []string{"00000000-0000-4000-8000-000000000000"} // Envoy generates one
+		a.Header["x-request-id"] = []string{"00000000-0000-4000-8000-000000000000"} // Envoy generates an ID
 	}
 	a.Header["x-forwarded-for"] = []string{strings.Join(append(a.Header["x-forwarded-for"], unknownAddress), ",")}
 	a.Header["x-envoy-external-address"] = []string{unknownAddress}
@@ -221,7 +220,6 @@ func Removed(name string) bool {
 		})
 }
 
-// internalHeaders are hop-by-hop and Envoy's own headers, which Envoy accepts from no client.
 var internalHeaders = []string{
 	"keep-alive", "proxy-connection", "transfer-encoding", "x-envoy-internal",
 	"x-envoy-decorator-operation", "x-envoy-downstream-service-cluster", "x-envoy-downstream-service-node",

@@ -6,8 +6,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// numbered adds the number of the attempt to each request to an exporting cluster. A cluster's
-// filters replace the router's (failed.go). The request meets these behind its hop.
+// The filters of a cluster replace the router's filters (failed.go). The request passes the
+// router's filters behind its hop.
 func (b *builder) numbered() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter("attempt", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{

@@ -15,18 +15,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// notCopied matches headers of the service's answer that only describe this answer.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
-// ourHeaders matches our headers, such as the caller that a gate found.
 const ourHeaders = "x-penstock-.*"
 
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
-		// If the service gives no answer, this is no denial.
-		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
-		// The service must not write our gate's metadata or headers.
+		// A service that gives no answer has not denied the request, so the status is not 403.
+		StatusOnError:                  &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		EnableDynamicMetadataIngestion: boolean(false),
 		DecoderHeaderMutationRules:     &mutationv3.HeaderMutationRules{DisallowExpression: regex(ourHeaders)},
 	}
@@ -48,7 +45,7 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	}
 	c.Services = &authzv3.ExtAuthz_HttpService{HttpService: &authzv3.HttpService{
 		ServerUri: &corev3.HttpUri{
-			Uri:              "http://" + a.Cluster.String(), // only the cluster matters
+			Uri:              "http://" + a.Cluster.String(),
 			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: b.cluster(a.Cluster)},
 			Timeout:          seconds(authTimeout),
 		},

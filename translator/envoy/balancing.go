@@ -13,19 +13,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Roles of endpoints, in their metadata under envoy.lb. Fallbacks select by role.
 const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// roleLater is the role of all hops but the first. Only a picker selects them: a fallback that
-	// spreads over all hops would ignore the user's order.
+	// Only a picker selects hops after the first: a fallback that spreads over all hops would
+	// ignore the user's order.
 	roleLater = "spill-later"
-	// roleNone is the role of no endpoint (subsetMatch).
-	roleNone = "none"
+	roleNone  = "none"
 )
 
-// servedKey is the key of the endpoint that served (endpoint picker protocol).
 const servedKey = "x-gateway-destination-endpoint-served"
 
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
@@ -56,7 +53,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 		subset.DefaultSubset = &structpb.Struct{
 			Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)},
 		}
-		// By default, a request for a missing role (subsetMatch) would get the default subset.
+		// By default, a request for a missing role would get the default subset.
 		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{
 			{Keys: []string{roleKey}, FallbackPolicy: subsetv3.Subset_LbSubsetSelector_NO_FALLBACK},
 		}
@@ -69,7 +66,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	}
 	own := model.ProtocolNames()
 	names := own
-	// Metadata only: a header would let a client choose.
+	// A client could choose by a header, so the source is metadata only.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
 		// Our picker relays calls for requests without a body, and uses the protocol's names.

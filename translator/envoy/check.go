@@ -37,8 +37,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
-// each message's own validation and our rules, inside nested Any messages, too.
+// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -48,8 +47,6 @@ func checkMessage(msg proto.Message) error {
 	return walk(msg.ProtoReflect(), checkOne)
 }
 
-// walk calls visit with a message and all messages in it until there is an error. visit must decode
-// Any.
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {

@@ -7,22 +7,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unbounded disables circuit breakers: Envoy's default of 1,024 connections and requests would be a
-// limit that no object sets.
+// unbounded disables circuit breakers: Envoy's default limit is 1,024 connections and requests.
 const unbounded = 1 << 30
 
-// Retry budgets: how many of a cluster's requests in flight may be retries, in percent and as a
-// number; the larger one counts. Beyond the budget, the client gets the failure.
+// A cluster's retries in flight may be this percentage of its requests in flight, or this number if
+// it is larger. Beyond that, the client gets the failure.
 const (
-	// Of a Service: with Envoy's default of three retries, most fail-overs would be 503s.
+	// With Envoy's default of three retries, most fail-overs of a Service would be 503s.
 	servicePercent, serviceLeast = 25, 64
-	// Of a pool: when a server dies, all its requests are retried at once, and these may be most
-	// requests of the pool.
-	poolPercent, poolLeast = 100, 1024
+	poolPercent, poolLeast       = 100, 1024
 )
 
-// circuitBreakers does not limit retries to our picker and exporting clusters: when one fails or
-// declines, all requests that wait for it fail at once and must be retried.
+// When our picker or an exporting cluster fails, all requests that wait for it fail at once, so
+// their retries have no limit.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {

@@ -25,16 +25,15 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	picker := c.Protocol == model.GRPC
 	name := c.Name.String()
 	cl := &clusterv3.Cluster{
-		Name:                 name,
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(name)},
-		ConnectTimeout:       seconds(connectTimeout),
-		LoadBalancingPolicy:  b.loadBalancing(c),
-		CircuitBreakers:      circuitBreakers(c),
-		// Removed endpoints take no new requests, even if healthy.
+		Name:                      name,
+		ClusterDiscoveryType:      &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:          &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(name)},
+		ConnectTimeout:            seconds(connectTimeout),
+		LoadBalancingPolicy:       b.loadBalancing(c),
+		CircuitBreakers:           circuitBreakers(c),
 		IgnoreHealthOnHostRemoval: true,
 	}
-	if c.Name.Config != 0 { // statistics keep one name
+	if c.Name.Config != 0 {
 		cl.AltStatName = c.Name.InAnyConfig().String()
 	}
 	if c.Protocol != model.TCP && c.Protocol != model.UDP {
@@ -56,11 +55,9 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// Unhealthy endpoints get nothing, even if no other is left. Calls to a dead picker
-			// must fail at once: with FULL_DUPLEX_STREAMED, only then does a request pass without
-			// it. A hop declines at once if all endpoints are ejected. Draining endpoints get no
-			// new session. Our own picker keeps the default: if most replicas seem dead, the
-			// machine may just be busy.
+			// In FULL_DUPLEX_STREAMED, a request passes a dead picker only if the call fails at
+			// once. Our own picker keeps the default: if most replicas seem dead, the machine may
+			// just be busy.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -74,15 +71,13 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	return b.resource(resource.Cluster, cl.Name, cl, c.Owners)
 }
 
-// healthCheck returns the health check of a picker. The check is fast, because its first result
-// makes a new cluster usable and lets Envoy acknowledge all clusters of a response (docs/envoy.md,
-// "Delivery"). A picker is unhealthy after two failures: with one, requests would bypass a busy
-// picker that pauses once. Our own picker has a longer timeout, because Envoy retries a slow call
-// at another replica of it. A slow replica must stay healthy, or no replica is left for the retry.
+// healthCheck is fast, because its first result lets Envoy acknowledge all clusters of a response
+// (docs/envoy.md, "Delivery"). A picker is unhealthy after two failures: with one, requests would
+// bypass a busy picker that pauses once. Our own picker has a longer timeout, because a slow
+// replica must stay healthy for retries.
 //
-// An external picker may lack the gRPC health service on this port, as the inference extension's
-// reference picker does, and Envoy's gRPC check fails on UNIMPLEMENTED. So such a picker's check
-// uses HTTP, and every answer below 500 passes.
+// Envoy's gRPC check fails on UNIMPLEMENTED. So the check of an external picker, which may lack the
+// gRPC health service, uses HTTP, and every answer below 500 passes.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),
@@ -108,16 +103,14 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 			{Header: &corev3.HeaderValue{Key: "content-type", Value: "application/grpc"}},
 			{Header: &corev3.HeaderValue{Key: "te", Value: "trailers"}},
 		},
-		// An empty gRPC message: the whole server's health.
 		Send:             &corev3.HealthCheck_Payload{Payload: &corev3.HealthCheck_Payload_Text{Text: "0000000000"}},
 		ExpectedStatuses: []*typev3.Int64Range{{Start: 200, End: 500}},
 	}}
 	return check
 }
 
-// ejected ejects an endpoint for a second after two failed connections. Otherwise each request of
-// its share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
-// Envoy's default grows up to five minutes.
+// ejected ejects unreachable endpoints, because each request to them would wait for the connect
+// timeout.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{
@@ -156,9 +149,8 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
 			if c.Own {
-				// If the ping is not answered, the connection ends, and the call is retried at
-				// another replica. Outlier detection would count the end of an answered call as a
-				// failure.
+				// If the ping is not answered, Envoy retries the call at another replica. Outlier
+				// detection would count the end of an answered call as a failure.
 				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
 					Interval: seconds(pickerPing), Timeout: seconds(silentPing),
 					ConnectionIdleInterval: seconds(silentBefore),

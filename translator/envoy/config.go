@@ -9,74 +9,62 @@ import (
 
 // Config configures all gateways. A change affects listeners, and so ends streams.
 type Config struct {
-	// AccessLog is the file with a JSON line for each request, "/dev/stdout" for Envoy's output; ""
-	// for none.
+	// AccessLog is the file with a JSON line for each request, or "".
 	AccessLog string
-	// OwnPorts makes listeners bind their ports exclusively. Envoy's workers need shared ports
-	// (SO_REUSEPORT), but between two Envoys on one machine the kernel would distribute
-	// connections.
+	// OwnPorts makes listeners bind their ports exclusively. Otherwise the kernel distributes
+	// connections between two Envoys on one machine (SO_REUSEPORT).
 	OwnPorts bool
-	// Tracing is nil if Envoy sends no spans.
-	Tracing *Tracing
+	Tracing  *Tracing
 }
 
 // Tracing sends spans to model.Collector by OTLP over gRPC.
 type Tracing struct {
-	SamplingPercent float64 // 0 to 100; of requests without a sampling decision
-	ServiceName     string  // "" means "penstock"
+	SamplingPercent float64
+	ServiceName     string // "" means "penstock"
 }
 
-// Limits and times. They are no settings, because each has a reason.
 const (
 	// maxBody is the largest request body, in bytes, that a picker or the scan for the model reads
-	// (413 above), or that a retry may repeat. Prompts with images have megabytes.
+	// (413 above), or that a retry may repeat.
 	maxBody = 32 << 20
-	// streamIdle ends a stream or connection without a byte in either direction. A model may need
-	// long for its first token.
-	streamIdle = time.Hour
-	// headersTimeout ends a connection with incomplete headers.
+	// streamIdle ends a silent stream or connection. A model may need long for its first token.
+	streamIdle     = time.Hour
 	headersTimeout = 30 * time.Second
-	// silentPicker replaces streamIdle on routes that have an external picker and no timeout:
-	// nothing else ends a call to a silent picker in FULL_DUPLEX_STREAMED.
+	// silentPicker replaces streamIdle on routes with an external picker and no timeout: nothing
+	// else ends a call to a silent picker in FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
 	// connectionBuffer limits a connection's memory in each direction, in bytes. Envoy's default of
 	// 1 MiB is too much for tens of thousands of connections.
 	connectionBuffer = 32 << 10
-	// connectTimeout covers TCP and TLS, possibly to another continent.
-	connectTimeout = time.Second
-	// how many endpoints a forwarded TCP connection may try
-	connectAttempts = 3
-	// datagramIdle ends a client's session without datagrams: Envoy's default.
-	datagramIdle = time.Minute
-	// maxDatagram is in bytes. By default, Envoy drops datagrams above 1,500.
+	connectTimeout   = time.Second
+	connectAttempts  = 3
+	datagramIdle     = time.Minute
+	// By default, Envoy drops datagrams above 1,500 bytes.
 	maxDatagram = 65535
-	// maxSessions limits the sessions of one UDP listener. Each uses an open file and a port, and a
-	// datagram with any source address starts one. Envoy 1.40's udp_proxy crashes without a free
-	// file (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
-	maxSessions = 2048
-	// short, because the client's request waits for the connection
+	// maxSessions limits the sessions of one UDP listener, because any source address starts one,
+	// with an open file. Without a free file, Envoy 1.40's udp_proxy crashes
+	// (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
+	maxSessions          = 2048
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does (uvicorn: 5
-	// seconds): a request that crosses its FIN is lost.
+	// seconds): a request that crosses the server's FIN is lost.
 	upstreamIdle = 4 * time.Second
-	// Envoy pings connections to our picker every pickerPing, and at a pick if the connection was
-	// silent for silentBefore. The answer is due within silentPing. The sum of the three, with
-	// Envoy's jitter of 15 %, must stay well below messageTimeout.
+	// Envoy pings connections to our picker every pickerPing, and at a pick after silentBefore
+	// without traffic. The answer is due within silentPing. The sum of the three, with Envoy's
+	// jitter of 15 %, must stay well below messageTimeout.
 	pickerPing   = 750 * time.Millisecond
 	silentBefore = 10 * time.Millisecond
 	silentPing   = 750 * time.Millisecond
-	// messageTimeout limits each answer of a picker; Envoy's default of 200 ms is shorter than a
-	// connection retry. A picker that queues may extend it to maxMessageTimeout.
+	// messageTimeout limits each answer of a picker. Envoy's default of 200 ms is shorter than a
+	// connection retry. A queuing picker may extend it to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
-	// then the request gets 503
-	authTimeout = 5 * time.Second
-	// feedbackInterval is how long an access log entry waits for further entries. It must leave
-	// most of picker.Config.EndWait for the path to another process.
+	authTimeout       = 5 * time.Second
+	// feedbackInterval is how long an access log entry waits for further entries. It must be well
+	// below picker.Config.EndWait.
 	feedbackInterval = 5 * time.Millisecond
-	// renewalInterval is the interval of reports to the picker about a request in flight. After 4.3
-	// s without a report the request no longer counts (picker, leaseTimeout). Two reports fit into
-	// that time: a process may end between receiving one and passing it on.
+	// Without a report for 4.3 s, a request in flight no longer counts (leaseTimeout). Two reports
+	// fit into that time: a process may end between receiving a report and passing it on.
 	renewalInterval = 2 * time.Second
 )
 

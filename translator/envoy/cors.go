@@ -14,11 +14,10 @@ import (
 
 func (b *builder) cors(c *model.CORS) *anypb.Any {
 	p := &corsv3.CorsPolicy{
-		AllowMethods:  strings.Join(c.Methods, ", "),
-		AllowHeaders:  strings.Join(c.Headers, ", "),
-		ExposeHeaders: strings.Join(c.Expose, ", "),
-		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// Envoy answers preflight requests from other origins without CORS headers.
+		AllowMethods:                 strings.Join(c.Methods, ", "),
+		AllowHeaders:                 strings.Join(c.Headers, ", "),
+		ExposeHeaders:                strings.Join(c.Expose, ", "),
+		MaxAge:                       strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {
@@ -30,7 +29,6 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 	return b.any(p)
 }
 
-// origin matches an Origin header. A wildcard matches any number of labels (HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
 		return byRegex(".+")
@@ -40,7 +38,7 @@ func origin(o string) *matcherv3.StringMatcher {
 		return exact(o)
 	}
 	host := `[^/:]+`
-	if !strings.HasPrefix(after, ".") { // any host, including IPv6 addresses
+	if !strings.HasPrefix(after, ".") {
 		host = `([^/:]+|\[[0-9a-f:.]+\])`
 	}
 	return byRegex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after))

@@ -19,22 +19,22 @@ import (
 
 // Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
-	Hosts        uint32 // virtual hosts
+	Hosts        uint32
 	Routes       uint32 // of Envoy; one or more for each match
-	Conditions   uint32 // on headers, query parameters and cookies
-	Changes      uint32 // of headers
-	Answers      uint32 // routes with a direct response
-	Forwards     uint32 // routes that forward requests
-	Backends     uint32 // of forwarding routes
+	Conditions   uint32
+	Changes      uint32
+	Answers      uint32
+	Forwards     uint32
+	Backends     uint32
 	Mirrors      uint32
-	Calls        uint32 // to pickers
-	Filters      uint32 // that a route fills in, such as external authorization
-	Extensions   uint32 // configurations of any kind in a route
-	Instructions uint32 // of compiled regular expressions
-	Bytes        uint32 // of the encoded routes
+	Calls        uint32
+	Filters      uint32
+	Extensions   uint32
+	Instructions uint32
+	Bytes        uint32
 }
 
-// costs are the parts of a Cost, with Envoy 1.40's time for each (docs/envoy.md, "Delivery").
+// costs has Envoy 1.40's time for each part (docs/envoy.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration
@@ -104,7 +104,6 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// plainer is how many instructions of our expressions take as long as one of a user's expression.
 const plainer = 5
 
 func routeCost(r *routev3.Route) Cost {
@@ -116,7 +115,7 @@ func routeCost(r *routev3.Route) Cost {
 			c.Extensions++
 			inner, err := m.UnmarshalNew()
 			if err != nil {
-				return err // building the virtual host reports it
+				return err
 			}
 			return walk(inner.ProtoReflect(), count)
 		case *routev3.Route:

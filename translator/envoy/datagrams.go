@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener encodes a UDP port of a Gateway. It references one cluster of its own, whose
-// endpoints follow the routes: a changed listener loses all sessions. It has no traffic direction:
-// an ending Envoy closes inbound listeners at once, and would lose answers in flight.
+// DatagramListener encodes a UDP port of a Gateway. A changed listener loses all sessions, so it
+// references one cluster, whose endpoints follow the routes. The listener has no traffic direction,
+// because an ending Envoy closes inbound listeners at once and would lose answers in flight.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)
@@ -45,7 +45,6 @@ func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// always is a matcher with one result. The field for a single cluster is deprecated.
 func (b *builder) always(route *udpv3.Route) *xdsmatcherv3.Matcher {
 	return &xdsmatcherv3.Matcher{OnNoMatch: &xdsmatcherv3.Matcher_OnMatch{OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
 		Action: &xdscorev3.TypedExtensionConfig{Name: "route", TypedConfig: b.any(route)},

@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// terminate ends clients' TLS with the certificates in secrets, and checks client certificates if
-// clients is not nil.
 func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
 	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
 	for _, s := range secrets {

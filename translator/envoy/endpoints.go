@@ -20,11 +20,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints encodes a cluster's assignment. Even an empty one ends the cluster's warming.
+// Endpoints encodes a cluster's assignment. Even an empty assignment ends the cluster's warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
-	var groups [][]byte // encoded, by priority
+	var groups [][]byte
 	for _, e := range a.Endpoints {
 		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool {
 			return g.Priority == e.Priority
@@ -51,8 +51,8 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 
 const podSize = 64
 
-// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. Pods are encoded directly:
-// as messages, tens of thousands would load the garbage collector.
+// Most pods are encoded without messages: tens of thousands of messages would load the garbage
+// collector.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte
@@ -77,7 +77,7 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 
 func appendPod(b []byte, e model.Endpoint) []byte {
 	const (
-		endpoint, metadata, weight = 1, 3, 4 // of LbEndpoint
+		endpoint, metadata, weight = 1, 3, 4 // fields of LbEndpoint
 		address                    = 1       // of Endpoint
 		socket                     = 1       // of Address
 		ip, port                   = 2, 3    // of SocketAddress
@@ -99,12 +99,12 @@ func appendPod(b []byte, e model.Endpoint) []byte {
 }
 
 var podMetadata = func() []byte {
-	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // it does not fail
+	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata)
 	return body
 }()
 
-// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy. A cluster that a
-// BackendTLSPolicy without a valid CA certificate has closed gets none.
+// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy, unless a
+// BackendTLSPolicy without a valid CA certificate has closed the cluster.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
@@ -129,14 +129,11 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 		slices.Clone(endpoints.Owners()))
 }
 
-// maxFormer limits the former endpoints of a cluster: a source that repeatedly replaces all
-// endpoints would accumulate them.
 const maxFormer = 16
 
 // AddFormer adds a cluster's previous endpoints at priority 1 if no previous endpoint remains:
-// Envoy uses them until a new endpoint passes its first health check. Endpoints that already had
-// priority 1 stay. replaced reports whether before had endpoints of priority 0, of which none
-// remains.
+// Envoy uses them until a new endpoint passes its first health check. replaced reports whether
+// before had endpoints of priority 0, of which none remains.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
 	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load),
@@ -178,9 +175,9 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 
 const maxDraining = 1024
 
-// AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of such a
-// session goes to another endpoint, and pending answers still arrive. drains reports whether an
-// endpoint begins to drain now. A cluster without other endpoints keeps none.
+// AddDraining adds a datagram cluster's previous endpoints as draining, so that pending answers
+// still arrive. drains reports whether an endpoint begins to drain now. A cluster without other
+// endpoints keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {
@@ -217,7 +214,7 @@ func hostPort(e *endpointv3.LbEndpoint) string {
 	return net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))
 }
 
-// Pods returns the pods in an assignment, without hops.
+// Pods returns the pods in an assignment.
 func Pods(endpoints *resource.Resource) (out []netip.AddrPort, err error) {
 	load := &endpointv3.ClusterLoadAssignment{}
 	if err := proto.Unmarshal(endpoints.Body(), load); err != nil {

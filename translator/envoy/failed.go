@@ -20,25 +20,24 @@ import (
 )
 
 const (
-	// metaFailed marks a call about a failure response; its value is the server's address.
+	// The value of metaFailed is the address of the server that answered a failure.
 	metaFailed = "x-penstock-failed"
-	// deadMark marks such a response if our picker finds the server dead (extproc.HeaderDead): the
-	// request is then retried elsewhere.
+	// With deadMark, our picker reports a dead server (extproc.HeaderDead): the request is then
+	// retried elsewhere.
 	deadMark = "penstock-server-dead"
-	// longer than our picker waits for a server (liveness.Checker)
+	// failedTimeout exceeds our picker's wait for a server (liveness.Checker).
 	failedTimeout = 3 * time.Second
 
-	filterFailed   = "failed"   // in the router: composite
-	filterUnmarked = "unmarked" // in the router: header_mutation
+	filterFailed   = "failed"
+	filterUnmarked = "unmarked"
 )
 
-// router returns the last filter. When a picked server answers 500 or 503, its upstream filter asks
-// our picker whether the server is dead. It is in the listener, because one in each cluster would
-// cost memory.
+// When a picked server answers 500 or 503, an upstream filter asks our picker whether the server is
+// dead. The filter is in the listener, because one in each cluster would cost memory.
 func (b *builder) router() *routerv3.Router {
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
 		b.httpFilter(filterFailed, b.failed()),
-		// Responses pass these filters from last to first: a server's own mark is removed.
+		// Responses pass these filters from last to first, so a server's own mark is removed.
 		b.httpFilter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
 		}}),

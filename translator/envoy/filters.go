@@ -18,38 +18,32 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Names of the HTTP filters in order; they are the keys of per-route configuration.
 const (
 	filterGateEarly   = "gate-early"
-	filterUploads     = "uploads" // composite: asks our picker whether a large body fits
-	filterScripts     = "scripts" // Lua: extracts the model's name from the body
-	filterStay        = "stay"    // Lua: keeps a session at an exporting cluster
+	filterUploads     = "uploads"
+	filterScripts     = "scripts"
+	filterStay        = "stay"
 	filterCORS        = "cors"
-	filterGate        = "gate"      // ext_authz: asks our authorization service
-	filterAuthz       = "ext-authz" // composite: envoy.filters.http.ext_authz, a user's service
+	filterGate        = "gate"
+	filterAuthz       = "ext-authz" // a user's ext_authz service
 	filterRBAC        = "rbac"      // also the lock of gated routes
 	filterRateLimit   = "local-rate-limit"
 	filterSession     = "stateful-session"
 	filterHeaders     = "header-mutation"
-	filterMetadata    = "metadata"     // composite: envoy.filters.http.set_metadata
+	filterMetadata    = "metadata"
 	filterPicker      = "picker"       // its 503 or 429 is the client's answer
 	filterSpillPicker = "picker-spill" // its 503 or 429 counts as "no pick"
-	filterTokenUsage  = "token-usage"  // composite: envoy.filters.http.ai_protocol_manager
+	filterTokenUsage  = "token-usage"
 	filterRouter      = "router"
 )
 
-// httpFilters returns the fixed filter list; hops have a part of it (hopFilters). Filters do
-// nothing without a route's per-filter configuration. None is disabled: Envoy builds a stream's
-// filters from the first route, so a disabled filter would stay out when the model scanner's
-// clearRouteCache selects another route.
+// httpFilters returns the fixed filter list. None is disabled: Envoy builds a stream's filters from
+// the first route, so a disabled filter would stay out when the model scanner's clearRouteCache
+// selects another route.
 //
 // External authorization has no configuration without effect, and the filter of token usage logs a
-// warning wherever it is configured. So both are composite filters without a match tree: empty
-// slots, into which a route puts the filter with its configuration. An empty slot lets requests
-// pass. So the gates are whole filters, which route configurations switch off (gate.go).
-//
-// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers applies to
-// every request before its picker is called.
+// warning wherever it is configured. So both are composite filters, into which a route puts the
+// filter. An empty composite lets requests pass, so the gates are no composite filters.
 func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
@@ -72,8 +66,6 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	}
 }
 
-// pickMetadata are the namespaces that our picker may read and write: envoy.lb has the pick
-// (endpoint picker protocol), penstock our picker's lease.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
 func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
@@ -83,9 +75,7 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	}
 }
 
-// callMetadata returns the options of one pool's picker calls, or nil if the filter's options
-// suffice. External pickers must not access our picker's namespace: they could end other pools'
-// requests.
+// With access to our picker's namespace, external pickers could end other pools' requests.
 func callMetadata(p *model.PickerCall, ours bool) *extprocv3.MetadataOptions {
 	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
 	if ours && names == model.ProtocolNames() && !subset {
@@ -108,10 +98,9 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// picker returns the filter that calls pickers. It calls none until a weighted cluster names its
-// picker (pickerOverride). If that picker fails, before or after its pick, the filter lets the
-// request pass, and without a pick the cluster's fallback decides (docs/envoy.md, "Calls to
-// pickers").
+// The filter calls no picker until a weighted cluster names one (pickerOverride). If that picker
+// fails, the filter lets the request pass, and without a pick the cluster's fallback decides
+// (docs/envoy.md, "Calls to pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout
 	if requestTimeout > 0 {
@@ -135,7 +124,7 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 		// In FULL_DUPLEX_STREAMED, requests cannot pass a failed picker.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
-		// For STREAMED mode, whose pickers answer headers and body together (model.BodyWhole).
+		// Pickers with model.BodyWhole (STREAMED) answer headers and body together.
 		SendBodyWithoutWaitingForHeaderResponse: true,
 	}
 }

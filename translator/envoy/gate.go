@@ -19,11 +19,9 @@ import (
 )
 
 const (
-	// gateTimeout limits a gate's whole call; without an answer the request gets 503.
 	gateTimeout = 200 * time.Millisecond
-	// gateTryTimeout limits one try: Envoy takes the retry policy's max_interval for it. With 10
-	// ms, a server's pause of 30 ms causes a 503. With 60 ms, no request fails while one of two
-	// servers is frozen.
+	// Envoy reads the limit of one try from the retry policy's max_interval. With 10 ms, a server's
+	// pause of 30 ms causes a 503. With 60 ms, no request fails while one of two servers is frozen.
 	gateTryTimeout = 60 * time.Millisecond
 	// A try's time starts once its connection is open, so a host that drops SYNs would take all of
 	// gateTimeout. On a busy machine TLS takes longer.
@@ -32,30 +30,27 @@ const (
 
 // Names shared with our authorization service (picker/authz).
 const (
-	metaStage       = "x-penstock-stage" // early or late
-	gatePolicies    = "policies"         // context extension: model.Route.Gates, comma-separated
-	gatePools       = "pools"            // model.Route.Reaches; absent before the route is known
-	gateLists       = "lists"            // our picker answers requests for the list of models
-	gateAny         = "any"              // one of the policies suffices, before the route is known
+	metaStage       = "x-penstock-stage"
+	gatePolicies    = "policies" // model.Route.Gates, comma-separated
+	gatePools       = "pools"    // model.Route.Reaches; absent before the route is known
+	gateLists       = "lists"
+	gateAny         = "any"              // one policy suffices, before the route is known
 	gateFinal       = "final"            // an early answer may be the only one
 	modelHeader     = "x-penstock-model" // ModelHeader, if any server reads the same
 	gateMetadata    = "envoy.filters.http.ext_authz"
-	decidedMetadata = "decided" // the policies that let the request in
+	decidedMetadata = "decided"
 	callerMetadata  = "caller"
-	finalMetadata   = "final" // true if the early answer is final
+	finalMetadata   = "final"
 )
 
-// gateHeaders are all that the service reads of a request, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
 	"access-control-request-method", "origin", "content-length", chunkedHeader, "upgrade"}
 
-// gate returns a filter that asks our authorization service. Every route configuration switches it
-// off (ungated), and gated routes switch it on: if a switch is forgotten, the gate denies.
-// HttpFilter.disabled cannot replace ungated: after a script's clearRouteCache, requests would pass
-// a gated route.
-//
-// The service answers from headers alone, and fails closed. The early gate precedes all filters
-// that wait for a body; the route may change after it.
+// gate asks our authorization service, which answers from headers alone, and fails closed. Every
+// route configuration switches it off (ungated), and gated routes switch it on: if a switch is
+// forgotten, the gate denies. HttpFilter.disabled cannot replace ungated: after a script's
+// clearRouteCache, requests would pass a gated route. The early gate precedes all filters that wait
+// for a body.
 func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 	stage, prefix := "late", "gate"
 	if early {
@@ -72,7 +67,7 @@ func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 		Services:            &authzv3.ExtAuthz_GrpcService{GrpcService: service},
 		StatusOnError:       &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		ValidateMutations:   true,
-		EncodeRawHeaders:    true, // if several headers have one name
+		EncodeRawHeaders:    true,
 		AllowedHeaders:      names(gateHeaders),
 	}
 	if !early {
@@ -95,7 +90,6 @@ func (b *builder) ungated() map[string]*anypb.Any {
 	return map[string]*anypb.Any{filterGateEarly: off, filterGate: off}
 }
 
-// gateOf is what a gate asks about.
 type gateOf struct {
 	policies, reaches []string
 	lists             bool
@@ -107,9 +101,9 @@ func (b *builder) asks(extensions map[string]string) *anypb.Any {
 	}})
 }
 
-// gated switches the gate on for a host or route with policies, and locks it: an empty answer, or a
-// list of filters without the gate, would let requests pass. The lock requires an answer in which
-// each of these policies let the request in.
+// gated switches the gate on, and locks it: an empty answer, or a list of filters without the gate,
+// would let requests pass. The lock requires an answer in which each of these policies let the
+// request in.
 func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	if len(g.policies) == 0 {
 		return
@@ -150,30 +144,26 @@ func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	}}}))
 }
 
-// gateRoute gates one of a host's routes, unless the whole host is gated.
 func (b *builder) gateRoute(vh *model.VirtualHost, route *routev3.Route, g gateOf) {
 	if g.lists || !gatedWhole(vh) {
 		b.gated(&route.TypedPerFilterConfig, g)
 	}
 }
 
-// gatedWhole reports whether all routes of a host have one gate: it is then the host's.
 func gatedWhole(vh *model.VirtualHost) bool {
 	return gatedAlike(vh) && !slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
 		return !slices.Equal(r.Reaches, vh.Routes[0].Reaches)
 	})
 }
 
-// gatedAlike reports whether all routes of a host have the same policies.
 func gatedAlike(vh *model.VirtualHost) bool {
 	return len(vh.Gates) > 0 && !slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
 		return !slices.Equal(r.Gates, vh.Gates)
 	})
 }
 
-// gateScan asks for access before a scan holds a body, if all routes of the host are gated. The
-// route is not known yet, so it asks about the policies that all routes share. If they share none,
-// one policy of any route suffices at this point.
+// Before a scan, the route is not known yet, so gateScan asks about the policies that all routes
+// share. If they share none, one policy of any route suffices at this point.
 func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
 	extensions := map[string]string{gatePolicies: strings.Join(vh.Gates, ",")}
 	switch {
@@ -194,7 +184,7 @@ func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
 	put(&scan.TypedPerFilterConfig, filterGateEarly, b.asks(extensions))
 }
 
-// gateWait asks before a route's own script holds a body. The route does not change any more.
+// gateWait asks before a route's own script holds a body.
 func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
 	script := route.TypedPerFilterConfig[filterScripts]
 	if len(r.Gates) == 0 || script == nil || !proto.Equal(script, b.script(waitCode)) {
@@ -205,8 +195,8 @@ func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
 	}))
 }
 
-// lists reports whether our picker answers a route's requests for the list of models, so that a key
-// gets only what it may use. If the picker fails, a server answers the same path with its own list.
+// lists reports whether our picker answers a route's requests for the list of models, with only the
+// models that a key may use. If the picker fails, a server answers with its own list.
 func lists(r *model.Route, route *routev3.Route) bool {
 	f := r.Action.Forward
 	elsewhere := func(p model.PathChange) bool {
@@ -226,7 +216,6 @@ func lists(r *model.Route, route *routev3.Route) bool {
 	})
 }
 
-// reachesAny returns all that any route of a host reaches.
 func reachesAny(vh *model.VirtualHost) (all []string) {
 	for i := range vh.Routes {
 		all = append(all, vh.Routes[i].Reaches...)
@@ -235,8 +224,7 @@ func reachesAny(vh *model.VirtualHost) (all []string) {
 	return slices.Compact(all)
 }
 
-// hidden reports whether some clients that pass the host's own gates do not pass the route's: they
-// must not learn the names of its models.
+// Clients that the route's gates deny must not learn the names of its models.
 func hidden(vh *model.VirtualHost, r *model.Route) bool {
 	return r.Action.Auth != nil || !slices.Equal(r.Gates, vh.Gates)
 }

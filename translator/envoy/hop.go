@@ -15,37 +15,36 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// hopRequests limits the requests of a connection to a hop. If half of 500 requests are cancelled
-// before an answer, Envoy closes the connection (overload.premature_reset_total_stream_count); over
-// HTTP/2 this would end other clients' streams.
+// If half of a connection's 500 requests are cancelled before an answer, Envoy closes the
+// connection (overload.premature_reset_total_stream_count); over HTTP/2 this would end other
+// clients' streams.
 const hopRequests = 100
 
-// hopHeader selects a hop's virtual host. Its value is the ID of the endpoint that Envoy chose:
-// clients, pickers and retries cannot change it, and Host stays the client's.
+// The value of hopHeader is the ID of the endpoint that Envoy chose, so clients, pickers and
+// retries cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// hopFilters are the filters that hops need. Each other one would cost some microseconds for each
-// request.
+// Each filter costs some microseconds for each request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
-// HopListener encodes the internal listener of all hops of a Gateway: HTTP/1.1, and HTTP/2 from a
-// cluster with h2c pods (Pool.PicksAgain). Hops come and go without changing it.
+// HopListener encodes the internal listener of all hops of a Gateway. Hops come and go without
+// changing it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // hidden from pickers and pods
+			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)},
 		}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters,
 		func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
 	m.LocalReplyConfig = b.localReplies(marks()...)
-	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
+	m.HttpProtocolOptions.EnableTrailers = true
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders),
 		setHeader(hopHeader, "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%")))
-	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote the header
+	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY
 	l := &listenerv3.Listener{
 		Name: name,
 		ListenerSpecifier: &listenerv3.Listener_InternalListener{
@@ -58,8 +57,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
-// HopHost encodes a hop's virtual host. It declines gRPC requests if the backends cannot take them:
-// they then go to another hop.
+// HopHost encodes a hop's virtual host. gRPC requests that its backends cannot take go
+// to another hop.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
@@ -82,8 +81,8 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	return host, nil
 }
 
-// HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
-// A missing hop answers 503, like a full hop.
+// HopRoutes encodes the route configuration of all hops of a Gateway. A missing hop answers 503,
+// like a full hop.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

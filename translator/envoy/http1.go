@@ -22,7 +22,6 @@ func http1() *corev3.Http1ProtocolOptions {
 
 func acceptsHTTP10(v v1alpha1.HTTP10) bool { return v != v1alpha1.RejectHTTP10 }
 
-// otherThan returns an expression for every text except word, ignoring case. RE2 has no negation.
 func otherThan(word string) string {
 	var alternatives []string
 	for i := range word {

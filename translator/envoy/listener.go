@@ -19,7 +19,7 @@ import (
 )
 
 // Listener encodes a TCP port of a Gateway. A changed field of the listener itself ends every
-// stream of the port, so no field depends on routes; chains change one by one.
+// stream of the port, so no field depends on routes.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || len(p.Chains)+len(p.Streams) == 0 {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
@@ -36,7 +36,7 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		tls = tls || s.TLS
 	}
 	l.ListenerFilters = b.proxyProtocol(p.Edge.ProxyProtocol)
-	if tls { // after the cleartext PROXY protocol header
+	if tls { // TLS begins after the cleartext PROXY protocol header
 		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
 	}
 	return b.resource(resource.Listener, l.Name, l, p.Owners)
@@ -75,7 +75,7 @@ func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.
 	}
 }
 
-// chain returns a named filter chain, which Envoy drains alone if only it changes.
+// Envoy drains a named filter chain alone if only this chain changes.
 func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
 		Name: c.Name, Filters: b.only("hcm", b.edge(cfg, p, c)),
@@ -99,12 +99,11 @@ func byName(server string) *listenerv3.FilterChainMatch {
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			// only gateways and hops read these marks
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)
 	// No address is internal, or clients in private networks could set x-envoy-max-retries. An
-	// empty list would mean all private addresses; no client has this address.
+	// empty list would mean all private addresses.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
@@ -119,9 +118,8 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	if p.Edge.RequestIDs == v1alpha1.KeepRequestIDs {
 		b.keepRequestID(m)
 	}
-	// Routes and backends must see the same path and headers.
 	m.HttpProtocolOptions.AcceptHttp_10 = acceptsHTTP10(p.Edge.HTTP10)
-	m.StripTrailingHostDot = true // the dot of an absolute DNS name
+	m.StripTrailingHostDot = true
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)
@@ -135,8 +133,7 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	return m
 }
 
-// keepRequestID preserves x-request-id. Without the extension Envoy would encode the trace reason
-// in it.
+// Without the extension Envoy would encode the trace reason in x-request-id.
 func (b *builder) keepRequestID(m *hcmv3.HttpConnectionManager) {
 	m.PreserveExternalRequestId = true
 	m.RequestIdExtension = &hcmv3.RequestIDExtension{

@@ -12,15 +12,14 @@ import (
 )
 
 type localError struct {
-	when    string // a CEL condition
-	reason  string // value of headerReason, and the error's code
+	when    string
+	reason  string
 	message string
 }
 
 const codeDetails = "response.code_details"
 
-// ownErrors are errors whose body Envoy writes; the API's error format replaces that body. The
-// first match counts.
+// The API's error format replaces these bodies of Envoy. The first match counts.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
 	{codeDetails + " == 'cluster_not_found'", "no_backend",
@@ -49,8 +48,8 @@ var otherReasons = []localError{
 
 const otherReason = "unavailable"
 
-// CEL conditions; a condition that fails is false. Only requests to an API get its error format:
-// gRPC has its own format, and other clients expect none.
+// A condition that fails is false. Only requests to an API get its error format: gRPC has its own
+// format.
 const (
 	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
 	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
@@ -69,25 +68,20 @@ const (
 const anthropicTypes = "response.code == 404 ? 'not_found_error' : response.code == 413 ? 'request_too_large' : " +
 	"response.code == 504 ? 'timeout_error' : response.code < 500 ? 'invalid_request_error' : 'api_error'"
 
-// localClass adds headers to some local replies of a hop or peer listener.
 type localClass struct {
 	filter *accesslogv3.AccessLogFilter
 	add    []*corev3.HeaderValueOption
 }
 
-// localReplies adds a reason to local replies, and gives Envoy's own bodies the API's error format.
 // Each class has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {
 		return append(pair, b.apiError(when, true, message, reason), b.apiError(when, false, message, reason))
 	}
-	// All filters that hold bodies have this limit, and authorization services may have a lower
-	// limit. The scan explains its 413 itself (scan.lua).
 	mappers = append(mappers, both(isTooLarge, tooLargeText, "'body_too_large'")...)
 	if len(classes) == 0 {
 		mappers = append(mappers, both(isError+" && "+isNoModel, noModelText, "'model_not_found'")...)
-		// a route may have set the reason
 		reason := "'" + headerReason + "' in response.headers ? response.headers['" + headerReason + "'] : "
 		mappers = append(mappers, both("response.code >= 400 && "+isDirect+" && "+isAPI, "%LOCAL_REPLY_BODY%",
 			reason+choose(otherReasons, localError.code, otherReason))...)

@@ -18,28 +18,25 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// endpointHeader is the endpoint picker protocol's header for a pick. Our clusters follow the pick
-// in metadata, which clients cannot set. The header is removed, or pods and pickers would receive a
-// client's.
+// Penstock's clusters follow the pick in metadata, which clients cannot set. The header is removed,
+// or pods and pickers would receive a client's header.
 const endpointHeader = "x-gateway-destination-endpoint"
 
-// peerHeaders is the prefix of headers between Penstock's gateways, and from an Envoy to itself.
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders removes headers that clients must not send, hopHeaders removes headers that must
+	// edgeHeaders removes headers that clients must not send. hopHeaders removes headers that must
 	// not pass from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
 	}, routingHeaders())
-	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
-	// mirrorHeaders removes headers from mirrored requests.
+	hopHeaders    = append(routingHeaders(), removeHeader(endpointHeader))
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
-// routingHeaders removes headers with which a client could make a server send a request to any
-// address, or could read another client's prompt.
+// With these headers a client could make a server send a request to any address, or read another
+// client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))
@@ -56,7 +53,6 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		},
 		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
 		HttpProtocolOptions: http1(),
-		// Upgrades over HTTP/2 need AllowConnect. The windows limit a slow stream's memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
 			MaxConcurrentStreams:        u32(1000),
@@ -67,8 +63,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// This limit ends when Envoy has received the last byte, not, as documented, when it has
-		// forwarded that byte (TestRequestTimeout_...).
+		// Contrary to Envoy's documentation, this limit ends when Envoy has received the last byte,
+		// not when it has forwarded that byte.
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),

@@ -64,10 +64,10 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	return rm
 }
 
-// elements returns a path prefix without trailing slashes, which the specification ignores.
+// The specification ignores trailing slashes of a prefix.
 func elements(prefix string) string { return strings.TrimRight(prefix, "/") }
 
-// firsts drops matches of a repeated name: only the first one counts (HTTPRouteMatch).
+// Only the first match of a repeated name counts (HTTPRouteMatch).
 func firsts(in []model.ValueMatch) []model.ValueMatch {
 	seen := map[string]bool{}
 	var out []model.ValueMatch
@@ -166,8 +166,7 @@ func valueMatches(m model.ValueMatch, value string) bool {
 	return m.Value == value
 }
 
-// fullMatch reports whether an expression matches a whole text. Like Envoy, it reads each byte as
-// one character.
+// Like Envoy, fullMatch reads each byte as one character.
 func fullMatch(pattern, text string) bool {
 	re, err := regexp.Compile("^(?:" + latin1(pattern) + ")$")
 	return err == nil && re.MatchString(latin1(text))

@@ -11,15 +11,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute returns the route for the list of models, which our picker answers for all pools of
-// the rule. It returns nil if the main route suffices: it leads all these requests to our picker,
-// and no pool spills. (If a pool spills, Envoy ignores the picker's answer.) Services keep their
-// share, because their models are unknown, and the gateways of a single exporting cluster answer
-// themselves. An import with several exporting clusters is queried once by its own name: three
-// calls would take 10 KiB more of Envoy's memory.
+// modelsRoute leads requests for the list of models to our picker. It is nil if the main route does
+// so and no pool spills: if a pool spills, Envoy ignores the picker's answer. Services keep their
+// share, because their models are unknown. An import with several exporting clusters gets one
+// query: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
-		return nil // the edge's route has answered
+		return nil
 	}
 	f := r.Action.Forward
 	calls, pools, backends := modelsCalls, ruleBackends(f), slices.Clone(f.Backends)
@@ -55,7 +53,6 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 	return route
 }
 
-// modelsSuffix ends the names of these routes.
 const modelsSuffix = "#models"
 
 func listMatch(m model.Match) *routev3.RouteMatch {
@@ -74,9 +71,9 @@ func behindHops(w *model.WeightedBackend) bool {
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers unrouted requests for the list of models. It does if a
-// route matches models and leads to a pool. It does not if a route has an authorization service, or
-// other gates than the host: clients without permission would learn the models' names.
+// ListsModels reports whether a host answers unrouted requests for the list of models. The host
+// does not if a route has an authorization service, or other gates than the host. Otherwise clients
+// without permission would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

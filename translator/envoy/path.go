@@ -12,9 +12,8 @@ var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`
 // EscapesSlash reports whether a path has an escaped slash or backslash.
 func EscapesSlash(path string) bool { return slashes.Replace(path) != path }
 
-// NormalizePath returns a path, without its query, as Envoy matches it: normalize_path (Chromium's
-// URL canonicalizer), then merge_slashes. The result is false for a path that Envoy answers with
-// 400. Escaped slashes stay.
+// NormalizePath returns a path without its query as Envoy matches it: after normalize_path
+// (Chromium's URL canonicalizer) and merge_slashes. False means that Envoy answers 400.
 func NormalizePath(path string) (string, bool) {
 	path = withoutParameters(path)
 	if path == "" || path[0] != '/' && path[0] != '\\' {
@@ -27,7 +26,7 @@ func NormalizePath(path string) (string, bool) {
 	return mergeSlashes(string(c.out)), !c.failed
 }
 
-// withoutParameters removes the parameters of dot segments: some servers read "/..;x/" as "/../".
+// Some servers read "/..;x/" as "/../".
 func withoutParameters(path string) string {
 	if !strings.Contains(path, "/.") || !strings.Contains(path, ";") {
 		return path
@@ -43,7 +42,7 @@ func withoutParameters(path string) string {
 
 type canonical struct {
 	in  string
-	at  int // of the next byte of in
+	at  int
 	out []byte
 	// invalid is the position in out of the last % without an escape, or -1.
 	invalid int
@@ -125,7 +124,6 @@ func (c *canonical) escape() {
 	c.at += 3
 }
 
-// nested escapes a % that would form an escape with the byte that was just unescaped.
 func (c *canonical) nested() {
 	next := len(c.out) == c.invalid+2
 	if next && (c.at == len(c.in) || c.in[c.at] >= 0x80) {

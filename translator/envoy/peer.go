@@ -27,56 +27,48 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Headers between members.
 const (
-	// peerAuthority is the client's authority: between members, :authority names the pool.
+	// Between members, :authority names the pool; peerAuthority is the client's authority.
 	peerAuthority = "penstock-peer-authority"
-	// peerMark marks an answer to a request that no pod can have started: another member may be
-	// tried.
+	// peerMark means that no pod can have started the request: another member may be tried.
 	peerMark = "penstock-peer-refused"
-	// peerLost marks the answer to a request whose connection to a member's gateway ended: a pod
-	// there may have started it.
+	// peerLost means that the connection to a member's gateway ended: a pod there may have started
+	// the request.
 	peerLost = "penstock-peer-lost"
 	// peerSender names the process whose picker chose the cluster. The cluster's picker counts
-	// requests by sender (picker.SenderHeader). Pods receive neither this header nor the next
-	// three.
+	// requests by sender. Pods receive neither this header nor the next three.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt:
-	// only in the last attempt does the cluster's picker queue the request (picker.OthersHeader).
+	// peerOthers is the number of further clusters to try. Only in the last attempt does the
+	// cluster's picker queue the request (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
-	// peerSession is the ID of the request's session (picker.SessionHeader).
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster of the request's session
-	// (picker.ClusterHeader). Clusters do not receive it.
+	// peerCluster is the hop to the exporting cluster of the request's session. Clusters do not
+	// receive it.
 	peerCluster = "penstock-peer-cluster"
 )
 
 const (
-	filterBorder  = "border"  // header_mutation: removes internal headers from answers
-	filterRestore = "restore" // Lua: peer.lua
+	filterBorder  = "border"
+	filterRestore = "restore"
 )
 
 //go:embed peer.lua
 var peerScript string
 
-// peerStrip removes headers that members must not send. Envoy's own change retries and timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
 }, routingHeaders())
 
-// PeerListener encodes a Gateway's listener for members of the cluster set. It terminates mTLS with
-// their certificates; the virtual hosts of exported pools authorize requests. It does not depend on
-// members, exports or certificates.
+// PeerListener encodes a Gateway's listener for members of the cluster set. It does not depend on
+// members, exports or certificates: the virtual hosts of exported pools authorize requests.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
 	}
 	b := &builder{}
 	l := tcpListener(cfg, p.Port)
-	// A load balancer may be in front of this port or not. TLS authenticates members in either
-	// case.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
 		proxied = v1alpha1.ProxyProtocolOptional
@@ -92,8 +84,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// membersAlone terminates TLS for members' Gateways. TLS sessions are not resumed, so each
-// connection is verified.
+// TLS sessions are not resumed, so each connection is verified.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
@@ -115,7 +106,6 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// Envoy's SPIFFE validator limits each bundle to its trust domain.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
@@ -132,16 +122,15 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
-	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
-	m.SkipXffAppend = true                      // the member's edge added the client's address
+	m.HttpProtocolOptions.EnableTrailers = true
+	m.SkipXffAppend = true // the member's edge added the client's address
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
 	return m
 }
 
-// peerFilters puts three filters before httpFilters: the border, the authorization of members, and
-// the client's authority. It removes the gates, because the importing cluster's gates have decided.
+// The importing cluster's gates have decided, so peerFilters removes the gates.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
@@ -150,7 +139,6 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 			}}}),
 		// Without a policy, this filter denies requests that no virtual host takes.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
-		// The pool's authority has selected the route, which must not change.
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
 	not := []string{filterRBAC, filterGateEarly, filterGate}
@@ -158,7 +146,7 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return slices.Contains(not, f.Name) })...)
 }
 
-// begun are the flags of responses after which a pod may have started the request.
+// With these response flags, a pod may have started the request.
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
 func marks() []localClass {
@@ -201,8 +189,7 @@ func marks() []localClass {
 	}
 }
 
-// peerPing is the interval and timeout of pings to a member's gateway and to another cluster's
-// picker. Without pings, requests into a black hole would never end.
+// Without pings, requests into a black hole would never end.
 const peerPing = time.Second
 
 func peerProtocol() *corev3.Http2ProtocolOptions {
@@ -235,7 +222,7 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},
-		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority}, // pods cannot mark answers
+		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority},
 		TypedPerFilterConfig: map[string]*anypb.Any{
 			filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}}),
 		},

@@ -17,28 +17,25 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Initial metadata of our picker's ext_proc streams.
 const (
-	metaPool   = "x-penstock-pool"   // objectid.Target
-	metaSpill  = "x-penstock-spill"  // model.HopID.Address values, comma-separated
-	metaLast   = "x-penstock-last"   // "true" on a hop, which spills no further
-	metaSubset = "x-penstock-subset" // Subset.Selector
-	// objectid.Target of each pool of the rule, comma-separated (addPool)
+	metaPool    = "x-penstock-pool"
+	metaSpill   = "x-penstock-spill" // model.HopID.Address values, comma-separated
+	metaLast    = "x-penstock-last"
+	metaSubset  = "x-penstock-subset"
 	metaPools   = "x-penstock-pools"
-	metaRetries = "x-penstock-retries" // least number of retries
-	// "true" if our picker may return any endpoint when the picker that it relays to returns none
-	metaOpen   = "x-penstock-open"
-	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
-	metaUsage  = "x-penstock-usage"  // "exact" if streams must report their tokens
-	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, with metaPool
+	metaRetries = "x-penstock-retries"
+	metaOpen    = "x-penstock-open"
+	metaTries   = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
+	metaUsage   = "x-penstock-usage"  // "exact" if streams must report their tokens
+	metaImport  = "x-penstock-import" // with metaPool, in calls to a picker of another cluster
 )
 
-// maxPickerMessage limits an external picker's message, in bytes; by default Envoy holds any size.
-// A larger message makes the call fail. ext_proc's chunks of bodies have 64 KiB.
+// maxPickerMessage limits an external picker's message, in bytes. By default Envoy holds any size.
+// ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride makes one weighted cluster call its picker. An override on the route would also
-// apply to other pools' requests (docs/envoy.md, "Calls to pickers").
+// An override on the route would also apply to other pools' requests (docs/envoy.md, "Calls to
+// pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -48,13 +45,13 @@ func (b *builder) pickerOverride(
 	cluster, body := p.Cluster, calls.mode(p)
 	exact := calls.exact && !cluster.External()
 	if exact && calls.main && body == model.BodyNone && !p.Served {
-		body = model.BodyBuffered // our picker changes it
+		body = model.BodyBuffered
 	}
 	if cluster.External() && body == model.BodyNone {
 		cluster = model.OurPicker // it relays the headers as a request without a body
 	}
 	service := b.grpc(cluster)
-	service.RetryPolicy = b.callAgain() // Envoy only reads EnvoyGrpc's policy for xDS streams
+	service.RetryPolicy = b.callAgain() // Envoy reads EnvoyGrpc's policy only for xDS streams
 	if cluster.External() {
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
@@ -69,7 +66,7 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// in other cases, an ignored immediate response would become a 503
+	// In other cases, an ignored immediate response would become a 503.
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -81,7 +78,7 @@ func (b *builder) pickerOverride(
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		// the call stays open, and the request counts, until the response ends
+		// The call stays open, and the request counts, until the response ends.
 		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
@@ -96,13 +93,12 @@ func (b *builder) pickerOverride(
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, so it is in no listener's list.
+		// Envoy logs a warning for each use of this filter, so no listener's list has it.
 		config[filterTokenUsage] = b.fillAll(b.readsUsage(), b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
 }
 
-// readsUsage reads the tokens that responses report, for access logs.
 func (b *builder) readsUsage() *corev3.TypedExtensionConfig {
 	return b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
 		TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
@@ -154,9 +150,7 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// processingMode selects the parts of a request for the picker. Only external pickers get response
-// headers, with the endpoint that served (endpoint picker protocol); our picker reads the access
-// log.
+// Our picker needs no response headers, because it reads the access log.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -170,7 +164,7 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_BUFFERED
 	case model.BodyDuplex:
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
-		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy requires it with FULL_DUPLEX_STREAMED
+		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // required with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
 		// With BUFFERED, Envoy would hold the body until the picker answers the headers. These
 		// pickers answer them last.
@@ -181,10 +175,10 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
-	models bool   // the route is for the list of models
-	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
-	main   bool   // the route is for all requests that need no other one
-	exact  bool   // model.Route.ExactUsage
+	models bool
+	pools  string
+	main   bool // for all requests that have no sibling route
+	exact  bool
 }
 
 var (
@@ -203,11 +197,11 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes returns a rule's main route, preceded by siblings for requests whose body pickers do
-// not receive. Only external pickers need siblings: our picker ends its call for a streamed body.
+// Siblings precede the main route, for requests whose body pickers do not receive. Our picker needs
+// none: it ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	// Needed even if no picker reads the body: a body that a retry cannot repeat gets 507.
+	// A body that a retry cannot repeat gets 507, even if no picker reads the body.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
 		return w.Picker != nil && w.Picker.Body == model.BodyWhole
@@ -243,7 +237,6 @@ type sibling struct {
 	headers []*routev3.HeaderMatcher
 }
 
-// bodyless returns these kinds (doc.go). A picker would learn nothing from a multipart body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

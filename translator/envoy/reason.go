@@ -9,20 +9,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerReason states why Penstock itself answered a request.
 const headerReason = "x-penstock-reason"
 
-// hopsReason empties the header in a pod's response, and keeps it in a hop's response and in a
-// local reply. A removal of the header cannot depend on the endpoint.
+// A removal of the header cannot depend on the endpoint, so hopsReason empties it in a pod's
+// response.
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 
-// ownReason prevents servers from writing headerReason. A hop's response has passed the hop's own
-// route, and other clusters' gateways may write the header.
+// Servers must not write headerReason. A hop's response has passed the hop's own route, and other
+// clusters' gateways may write the header.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch p := w.Picker; {
-	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways: // filterBorder removes the header for peers
+	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways:
 	case !b.hops && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again): // pods and hops in one cluster
 		s.ResponseHeadersToAdd = append([]*corev3.HeaderValueOption{{
 			Header:         &corev3.HeaderValue{Key: headerReason, Value: hopsReason},

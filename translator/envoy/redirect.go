@@ -16,14 +16,13 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect implements HTTPRequestRedirectFilter. The Location omits the scheme's default port.
 func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
 	if !ok {
 		b.fail("redirect with status %d", r.Code)
 	}
 	ra := &routev3.RedirectAction{HostRedirect: r.Host, ResponseCode: code}
-	scheme, own := "http", uint32(0) // of a hop, which has no port
+	scheme, own := "http", uint32(0)
 	if s, port, ok := model.ParseChain(vh.Chain); ok {
 		scheme, own = string(s), uint32(port)
 	}
@@ -40,11 +39,10 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	case port != wellKnown(scheme):
 		ra.PortRedirect = port
 	case ra.HostRedirect != "":
-		// HostRedirect replaces the request's host and port.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
 	default:
-		// Envoy keeps the port of the Host header unless the redirect sets one.
+		// Envoy keeps the port of the Host header unless the redirect sets a port.
 		ra.PortRedirect = port
 		put(&route.TypedPerFilterConfig, filterScripts, b.script(portCode))
 	}

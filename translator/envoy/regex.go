@@ -22,9 +22,8 @@ func CheckRegex(pattern string) error {
 	return err
 }
 
-// ProgramSize estimates how many instructions RE2 compiles an expression to. It is at most a
-// quarter below Envoy's number, and mostly within 5 (TestRegex_ProgramSizeIsEnvoys). An instruction
-// takes about 20 bytes, an expression 3 KiB more.
+// ProgramSize estimates how many instructions RE2 compiles an expression to: at most a quarter
+// below Envoy's number, and mostly within 5 (TestRegex_ProgramSizeIsEnvoys).
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")
@@ -94,8 +93,7 @@ func short(pattern string) string {
 	return fmt.Sprintf("%q", pattern)
 }
 
-// programSize does not expand repetitions, because they may be nested. It saturates above
-// maxProgram.
+// Nested repetitions are not expanded. The sum saturates above maxProgram.
 func programSize(re *syntax.Regexp) (size int64) {
 	for _, s := range re.Sub {
 		size += programSize(s)
@@ -153,7 +151,7 @@ func Expressions(r *model.Route) (sum model.Expressions) {
 func programOf(m *matcherv3.RegexMatcher) uint32 {
 	size, err := ProgramSize(m.Regex)
 	if err != nil {
-		size = maxProgram // reported elsewhere: its rule is invalid
+		size = maxProgram // the rule is invalid, which is reported elsewhere
 	}
 	return uint32(size)
 }

@@ -12,48 +12,43 @@ import (
 )
 
 const (
-	// safeRetries retries requests that no backend can have started.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// userRetries are the causes that HTTPRouteRetry names.
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers state it in
 	// grpc-status.
 	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
 
-	// resetRetries also retries if the connection to a server ended before its answer.
 	resetRetries = ",reset"
 
-	// markedRetries retries answers that have a mark: from a hop to an exporting cluster, a
-	// member's gateway, or our picker, which found the server of a 500 or 503 dead (failed.go).
+	// The mark is from a hop to an exporting cluster, a member's gateway, or our picker, which
+	// found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
-	// poolRetries applies unless our picker replaces it by the length of its list.
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
 	// otherHostTries is how often a retry may draw again when it draws the host that failed. Least
-	// request takes the better of two draws, and a failed host is idle. So of two hosts it draws
-	// the failed one three times in four: with ten draws one retry in eighteen would stay there.
+	// request prefers the failed host, which is idle: of two hosts, with ten draws one retry in
+	// eighteen would stay there.
 	otherHostTries = 64
 	// otherMemberTries is the same for exporting clusters, drawn by weight. With weights 98:1:1, 64
-	// draws find only the first cluster for one request in four; 1,000 draws do so for less than
-	// one in 2,000, at 435 us of CPU.
+	// draws find only the first cluster for one request in four; 1,000 draws for less than one in
+	// 2,000, at 435 us of CPU.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy combines retries of requests that never started (always), for a picker's list and for
-// spilling (pools), and for a user's rule. The larger number applies. A picker receives the user's
-// number (metaRetries), because the picker's own number overrides this one.
+// The largest number of retries applies. A picker receives the user's number (metaRetries), because
+// the picker's own number overrides it.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
 		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
 			BaseInterval: seconds(retryBackoff), MaxInterval: seconds(maxRetryDelay),
 		},
-		// Clusters that follow a pick ignore this; for a Service it finds another server.
+		// Clusters that follow a pick ignore this predicate; for a Service it finds another server.
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name: "previous-hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{
@@ -110,8 +105,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 }
 
 // movesOn reports whether requests that a dead server may have started are retried at another
-// server of the pool. A retry rule without attempts forbids it. Requests to hops move on behind the
-// hop.
+// server. A retry rule without attempts forbids it. Requests to hops move on behind the hop.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false
@@ -136,9 +130,8 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 	}
 }
 
-// memberRetries returns the number of retries for an import with several clusters. With several
-// hops in a priority, Envoy moves to the next priority after each attempt and returns later, so it
-// may try a hop of a smaller priority twice.
+// Envoy moves to the next priority after each attempt and returns later, so it may try a hop of a
+// smaller priority twice.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {

@@ -24,8 +24,8 @@ func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
 }
 
-// prefixRewrite replaces a matched prefix by the table of HTTPPathModifier. Envoy's prefix_rewrite
-// follows it unless the replacement is empty: /foo/bar becomes /bar, but /foo must become /.
+// Envoy's prefix_rewrite follows HTTPPathModifier unless the replacement is empty: /foo/bar becomes
+// /bar, but /foo must become /.
 func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
 	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {
 		b.fail("a prefix can be replaced only where a prefix is matched, not in %s %q", m.PathKind, m.Path)

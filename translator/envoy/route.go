@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unresolved names a cluster that never exists: its requests get the route's
-// cluster_not_found_response_code.
+// Requests to this cluster get the route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
@@ -80,8 +79,7 @@ func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	(*to)[filter] = config
 }
 
-// noBackend returns the status for a share without a backend: 500 (HTTPRouteRule), or 503 for gRPC,
-// which Envoy turns into UNAVAILABLE (GRPCRouteRule).
+// HTTPRouteRule requires 500. For gRPC, Envoy turns 503 into UNAVAILABLE (GRPCRouteRule).
 func noBackend(m model.Match) uint32 {
 	if m.GRPC != nil {
 		return 503
@@ -138,9 +136,8 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 	return &routev3.Route_Route{Route: ra}
 }
 
-// idleTimeout ends a request without a byte in either direction. It is the only limit for a slow
-// pick, because the route's timeout starts after the pick. A user's timeout takes precedence: a
-// model may be silent that long. The edge's timeout also ends requests to hops.
+// idleTimeout is the only limit for a slow pick, because the route's timeout starts after the pick.
+// A user's timeout takes precedence: a model may be silent that long.
 func idleTimeout(f *model.Forward) time.Duration {
 	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
 	switch t := f.Timeout; {

@@ -41,8 +41,6 @@ const (
 	sessionCode  = "session"
 )
 
-// scripts returns a filter that does nothing until a route names a script. A changed script changes
-// the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -58,8 +56,7 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// scanned matches requests whose body was read for the model's name; if inverted, all other
-// requests. Clients and pickers cannot write this metadata.
+// Clients and pickers cannot write this metadata.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
@@ -71,12 +68,10 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// scanRoute returns the route before one that matches the model's name. It takes the same requests
-// regardless of their model, reads the model, and makes Envoy choose the route again: only bodies
-// of these requests are held. It is nil for other routes, and for gRPC, whose bodies are not read.
-// It answers 404 without a direct response, which would ignore the buffer limit.
-//
-// A route with a gate by models gets it, too. On its host all scans are strict.
+// For a route that matches the model's name, scanRoute returns the route to put before it, or nil.
+// That route reads the model, and makes Envoy choose the route again, so that Envoy holds only
+// these requests' bodies. It answers 404 without a direct response, which would ignore the buffer
+// limit. A route with a gate by models gets it, too; on its host all scans are strict.
 func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {
@@ -116,9 +111,8 @@ const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
-// noModel answers 404 to requests for a model that no route of the host has. The answer lists the
-// routes' models, except where clients without permission would learn them (hidden). Like
-// scanRoute, it has no direct response.
+// The answer lists the routes' models, except where clients without permission would learn them
+// (hidden). Like scanRoute, noModel has no direct response.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {

@@ -19,8 +19,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// When a session's endpoint is gone, another one replaces it, and the client gets a new cookie or
-// header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {
@@ -82,18 +80,15 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 	return &structpb.Struct{Fields: fields}
 }
 
-// clusterID identifies an exporting cluster without disclosing its name.
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
-// faithful reports whether sessions must stay at one of several backends: a session's cookie names
-// an endpoint, and Envoy looks for it only in the cluster that it draws.
+// A session's cookie names an endpoint, and Envoy looks for it only in the backend that it draws.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }
 
-// sessionRoutes adds a second cookie, which identifies the backend, to each backend's responses. In
-// front it puts a route for each backend, for requests with that cookie. So a session survives a
-// change of weights.
+// A second cookie identifies the backend, and a route for each backend takes the requests with that
+// cookie. So a session survives a change of weights.
 func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := *r.Action.Forward
 	cookie := f.Session.Name + "-backend"
@@ -102,7 +97,7 @@ func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 	first := f
 	first.Backends = nil
 	for _, w := range f.Backends {
-		if w.Cluster.IsZero() { // no session stays without a backend
+		if w.Cluster.IsZero() {
 			first.Backends = append(first.Backends, w)
 			continue
 		}

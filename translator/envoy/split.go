@@ -23,8 +23,7 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// mixed reports whether a rule has an import with several exporting clusters and another backend:
-// these need different retries.
+// An import with several exporting clusters needs other retries than another backend of the rule.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {
@@ -35,9 +34,9 @@ func mixed(f *model.Forward) bool {
 	return members && taking > 1
 }
 
-// splitRoutes gives each backend of a rule its own route, because Envoy's weighted clusters can
-// only change headers. A request has one random number for all routes, so each fraction includes
-// the earlier fractions. Shares are exact to a millionth.
+// Envoy's weighted clusters can only change headers, so each backend of the rule gets a route. A
+// request has one random number for all routes, so each fraction includes the earlier fractions.
+// Shares are exact to a millionth.
 func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)
@@ -87,7 +86,6 @@ func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Act
 	}
 	f.Mirrors = nil
 	for _, m := range slices.Concat(a.Forward.Mirrors, own.Mirrors) {
-		// The same random number selects copies.
 		m.Numerator, m.Denominator = from+uint32(uint64(to-from)*uint64(m.Numerator)/uint64(m.Denominator)), million
 		f.Mirrors = append(f.Mirrors, m)
 	}
@@ -109,8 +107,7 @@ func (b *builder) mirrors(list []model.Mirror) []*routev3.RouteAction_RequestMir
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	for _, m := range list {
 		p := &routev3.RouteAction_RequestMirrorPolicy{
-			Cluster: b.cluster(m.Cluster),
-			// A copy has its original's Host header.
+			Cluster:                       b.cluster(m.Cluster),
 			DisableShadowHostSuffixAppend: true,
 			RequestHeadersMutations:       mirrorHeaders,
 		}

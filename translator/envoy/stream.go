@@ -13,8 +13,7 @@ import (
 
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
-		StatPrefix: "stream",
-		// A cluster that does not exist: Envoy closes the connection.
+		StatPrefix:         "stream",
 		ClusterSpecifier:   &tcpv3.TcpProxy_Cluster{Cluster: unresolved},
 		IdleTimeout:        seconds(streamIdle),
 		MaxConnectAttempts: u32(connectAttempts),
@@ -30,7 +29,6 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		// no ALPN: the backend's protocol is unknown
 		fc.TransportSocket = b.terminate(s.Secrets, nil)
 	}
 	return fc

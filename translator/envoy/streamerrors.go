@@ -7,8 +7,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Metadata with the error of a stream whose status is 200, for the access log
-// (accesslog.Entry.Error).
 const (
 	errorNamespace = "penstock.stream"
 	errorKey       = "error"
@@ -16,8 +14,8 @@ const (
 	errorKindKey   = "kind"
 )
 
-// streamErrors detects the event with which a server ends a stream that it cannot complete: an
-// object with error.message, or in the Responses API response.error.message.
+// If a server cannot complete a stream, its last event is an object with error.message, or in the
+// Responses API response.error.message.
 func (b *builder) streamErrors() *ssev3.SseToMetadata {
 	rule := func(key string, value *structpb.Value, path ...string) *parserv3.JsonContentParser_RuleConfig {
 		pair := &jsonv3.JsonToMetadata_KeyValuePair{MetadataNamespace: errorNamespace, Key: key}

@@ -8,11 +8,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// subsetKey is a key of the endpoint picker protocol.
 const subsetKey = "x-gateway-destination-endpoint-subset"
 
-// subsetHint restricts an external picker to some endpoints. An empty list allows none (endpoint
-// picker protocol).
+// An empty list allows no endpoint (endpoint picker protocol).
 func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(p.Subset.Addresses))}
 	for _, a := range p.Subset.Addresses {
@@ -25,8 +23,8 @@ func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	}
 }
 
-// subsetMatch restricts a subset's requests without a pick to spill targets, or to no endpoint,
-// whatever the failure mode is: other endpoints might be outside the subset.
+// Without a pick, a subset's requests go to spill targets or no endpoint, in every failure mode:
+// other endpoints might be outside the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p == nil || p.Subset == nil && !p.Closed {
 		return nil

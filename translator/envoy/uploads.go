@@ -18,11 +18,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// metaUpload marks a call about an upload; its value is the Envoy's limit for all bodies, in bytes.
+// The value of metaUpload is the Envoy's limit for all bodies, in bytes.
 const metaUpload = "x-penstock-upload"
 
-// largeBody matches the Content-Length of bodies that count: 10,000 bytes and more. The number of
-// connections bounds smaller bodies.
+// largeBody matches a Content-Length from 10,000 bytes. The number of connections bounds smaller
+// bodies.
 const largeBody = "[0-9]{5,}"
 
 // chunkedHeader copies a request's Transfer-Encoding, which Envoy removes before its filters run.
@@ -32,10 +32,9 @@ func noteChunked() *mutationv3.HeaderMutation {
 	return setHeader(chunkedHeader, "%REQ(TRANSFER-ENCODING)%")
 }
 
-// uploads asks our picker about each request with a large or unknown body length, before any filter
-// holds the body: scripts, pickers and retries hold up to maxBody until the request ends. Envoy
-// neither limits the sum nor, for HTTP/1.1, resets the largest request. The call lasts as long as
-// the request. If the picker fails, requests pass.
+// uploads asks our picker about each request with a large or unknown body length, before a filter
+// holds up to maxBody. Envoy neither limits the sum nor, for HTTP/1.1, resets the largest request.
+// The call lasts as long as the request. If the picker fails, requests pass.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}

@@ -15,15 +15,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopKey marks hops in the metadata that selects transport sockets: a hop has no TLS, even if its
-// cluster's pods do.
+// A hop has no TLS, even if its cluster's pods do.
 const hopKey = "hop"
 
-// cleartextKey marks addresses without TLS.
 const cleartextKey = "cleartext"
 
-// systemRoots is the path of CAs in Debian, Alpine and Envoy's images. Envoy 1.40 lacks
-// system_root_certs.
+// Debian, Alpine and Envoy's images have CAs at this path. Envoy 1.40 lacks system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
@@ -35,11 +32,11 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
 	}
 	b.trust(common, c.TLS)
-	if c.Own { // no older version is needed
+	if c.Own {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// Envoy's default maximum for clients is 1.2, and Penstock's pickers speak 1.3
+	// Envoy's default maximum for clients is TLS 1.2, and Penstock's pickers speak 1.3.
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
@@ -48,7 +45,6 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
-	// Endpoints without a match use the socket above.
 	plain := func(key string) {
 		cl.TransportSocketMatches = append(cl.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: key, Match: field(key, structpb.NewBoolValue(true)),
@@ -97,7 +93,6 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// A user's wildcard matches any first label, even a wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3).
 const headerVia = "via"
 
 // ringStatus is Loop Detected (RFC 5842, section 7.2).
@@ -36,8 +35,8 @@ func maxGateways(f *model.Forward) (least uint32) {
 	return least
 }
 
-// ringRoutes take a rule's requests that have passed through too many gateways, because the routes
-// form a ring. Such requests go to the rule's backends that are not behind gateways, or end here.
+// When routes form a ring, requests that have passed through too many gateways go to the rule's
+// backends that are not behind gateways, or end here.
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action

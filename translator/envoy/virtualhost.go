@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Encoded is an encoded virtual host. Immutable.
+// Encoded is an encoded, immutable virtual host.
 type Encoded struct {
 	Host   string
-	Body   []byte // an encoded envoy.config.route.v3.VirtualHost
+	Body   []byte
 	Refs   []resource.Ref
 	Owners []report.Ref
 }
@@ -59,7 +59,7 @@ func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Enco
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	var routes []*routev3.Route
-	scans := map[string]bool{} // by match: one scan serves all models of a match
+	scans := map[string]bool{}
 	for i := range vh.Routes {
 		r := &vh.Routes[i]
 		if scan := b.scanRoute(vh, r); scan != nil {
@@ -94,17 +94,17 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	return routes
 }
 
-// blocks is the number of blocks of a route configuration: with 5,000 hosts, a change encodes about
-// 300 hosts again. More blocks would enlarge the many route configurations with few hosts.
+// With 5,000 hosts, a change encodes about 300 hosts again. More blocks would enlarge the many
+// route configurations with few hosts.
 const blocks = 16
 
-// BlockOf returns the block of a host. Names that differ only in case, which Envoy treats as
-// duplicates, share a block.
+// BlockOf returns the block of a host. Names that differ only in case share a block, because Envoy
+// treats them as duplicates.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
-// Block is a part of a route configuration's virtual hosts. Immutable.
+// Block is an immutable part of a route configuration's virtual hosts.
 type Block struct {
-	hosts []string // sorted names
+	hosts []string
 	part  *resource.Part
 }
 
@@ -113,7 +113,7 @@ func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && 
 
 const virtualHostsField = 2
 
-// NewBlock joins virtual hosts. A duplicate host is an error: Envoy would reject it.
+// NewBlock joins virtual hosts. A duplicate host is an error, because Envoy would reject it.
 func NewBlock(hosts []*Encoded) (*Block, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) })
 	b := &Block{hosts: make([]string, len(hosts))}
@@ -145,8 +145,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	b := &builder{}
 	rc := &routev3.RouteConfiguration{
-		Name: name,
-		// A Host header may have a port; the backend still receives it.
+		Name:                     name,
 		IgnorePortInHostMatching: true,
 		TypedPerFilterConfig:     b.ungated(),
 	}
@@ -172,8 +171,8 @@ func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resourc
 	return resource.FromParts(resource.RouteConfiguration, rc.Name, parts...), nil
 }
 
-// misdirected answers for hosts of other listeners of the port: 421 makes a client open another
-// connection (Gateway API, listener isolation; RFC 9110, 15.5.20).
+// misdirected answers 421 for hosts of other listeners of the port, which makes a client open
+// another connection (Gateway API, listener isolation; RFC 9110, 15.5.20).
 func misdirected(domains []string, hosts []*Block) *routev3.VirtualHost {
 	own := func(d string) bool {
 		return slices.ContainsFunc(hosts, func(b *Block) bool {

@@ -16,10 +16,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// framing are the headers that delimit a body. An external picker may change a body's length, or
-// only one of the headers. Then a server would read the rest of the body as the next request, and a
-// client as the next response. So both headers are removed after the pick, and Envoy writes its
-// own.
+// An external picker may change a body's length, or only one of these headers. Then a server would
+// read the rest of the body as the next request. So both headers are removed after the pick, and
+// Envoy writes new ones.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {
@@ -51,18 +50,16 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
-		if further { // a picker that selects a single cluster has written it
+		if further {
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
 			})
 		}
 		if b.hops && !further {
-			// only hops write it
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost)
 		}
 		if b.hops && w.Peer == "" && !further {
-			// only hops and members' gateways mark answers
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark)
 		}
 		if w.Picker != nil && !further {

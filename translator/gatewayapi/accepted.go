@@ -15,11 +15,10 @@ import (
 
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
-// reasonUngated is for a route of connections or datagrams at a gated listener.
 const reasonUngated gatewayv1.RouteConditionReason = "Ungated"
 
-// Attach decides a route's places, rule actions and report. losses are the route's losses on all
-// listeners. A route that is not Accepted because of its rules keeps its Places: requests get 500.
+// Attach decides a route's places, rule actions and report. A route that is not Accepted because of
+// its rules keeps its Places: requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {
@@ -32,7 +31,7 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 		a.Parents[i].Conditions = append(b.conditions(a.Parents[i].Conditions), b.resolvedRefs())
 	}
 	if !slices.ContainsFunc(a.Places, func(p model.Place) bool { return len(p.Hosts) > 0 }) {
-		a.Clusters, a.Hops = nil, nil // no request can reach them
+		a.Clusters, a.Hops = nil, nil
 	}
 	return a
 }
@@ -73,7 +72,7 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 				} else {
 					gone, reason = true, reasonBudget
 				}
-				if !slices.Contains(messages, loss.Over) { // one message for all listeners of the chain
+				if !slices.Contains(messages, loss.Over) {
 					messages = append(messages, loss.Over)
 				}
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Candidate resolves a route's parentRefs. key is in store.ByRoute; the result is nil if the route
-// does not exist. gateways returns a decided Gateway of ours; false for others.
+// Candidate resolves a route's parentRefs. key is in store.ByRoute. The result is nil if the route
+// does not exist.
 func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool),
 	key string) *model.Candidate {
 	rt, ok := findRoute(r, key)
@@ -124,8 +124,6 @@ func (p *parentFinder) missing(kind store.Kind, key string) string {
 
 const fixMissing = "create it, or name one that exists"
 
-// places returns a route's attachments to a parent's listeners, or a condition with the reason
-// closest to acceptance.
 func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place,
 	notAccepted *report.Condition) {
 	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
@@ -201,8 +199,7 @@ func allowedNamespace(r store.Reader, from, selector, owner, namespace string) b
 	return false
 }
 
-// namespaceLabels adds the name label that every cluster adds: a selector by name works without a
-// Namespace object.
+// Every cluster adds the name label: a selector by name works without a Namespace object.
 func namespaceLabels(r store.Reader, name string) labels.Set {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if ns, ok := store.Namespaces.Get(r, name); ok {
@@ -211,8 +208,8 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 	return set
 }
 
-// place intersects the route's hostnames with a listener's hostname, without hosts of a more
-// specific listener. At a listener without a chain the route has no hosts, but counts as attached.
+// place excludes hosts of a more specific listener. At a listener without a chain the route has no
+// hosts, but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(),
 		Passthrough: l.Passthrough, ListenerHost: l.Hostname}

@@ -11,8 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// externalAuth reads an ExternalAuth filter. If its service is unresolved, requests get 500: the
-// filter must not be skipped (HTTPRouteFilter).
 func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthFilter, field string) {
 	a := &model.ExternalAuth{}
 	switch {
@@ -45,7 +43,7 @@ func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthF
 	f.auth, f.clusters = a, append(f.clusters, a.Cluster)
 }
 
-// authPath returns a path prefix without a trailing slash: Envoy appends the client's path.
+// authPath drops a trailing slash, because Envoy appends the client's path.
 func (b *ruleBuilder) authPath(path, field string) string {
 	if path == "" {
 		return ""

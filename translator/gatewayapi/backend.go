@@ -32,7 +32,6 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		// without a grant, nothing about the object is disclosed
 		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
 			b.out.Backends = append(b.out.Backends, s.backend)
 			b.ambiguous(ref, at)
@@ -60,7 +59,6 @@ func (b *ruleBuilder) fail(res Resolution, field string) {
 	b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
 }
 
-// speakHTTP2 is the fix for a pool or an import whose servers take no gRPC.
 const speakHTTP2 = "set appProtocol: kubernetes.io/h2c on it if its servers speak that"
 
 func takesGRPC(t Target) bool { return t.Protocol == model.H2C }
@@ -136,16 +134,15 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	}
 }
 
-// isPool reports whether a reference is to a pool or an import. Older routes use the imports' group
-// for pools.
+// Older routes use the imports' group for pools.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve checks the kind, then the grant, then the object: without a grant, it discloses nothing
-// about the object.
+// resolve checks the grant before the object: without a grant, the error discloses nothing about
+// the object.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
@@ -200,8 +197,8 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// poolMeant suggests the pool with the name of a Service: a backendRef without group and kind is a
-// Service. Without a grant it suggests nothing.
+// A backendRef without group and kind is a Service, so poolMeant suggests the pool of the same
+// name. Without a grant it suggests nothing.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}
@@ -265,7 +262,7 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	}
 	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}},
 		Clusters: []model.ClusterID{cluster}}
-	if outside != "" { // the allowed addresses serve
+	if outside != "" {
 		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix(outside))
 	}
 	return res

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// BackendTLS is a BackendTLSPolicy's effect on connections to a backend; nil without a policy.
+// BackendTLS is a BackendTLSPolicy's effect on connections to a backend.
 type BackendTLS struct {
 	Policy report.Ref
 	TLS    *model.UpstreamTLS // nil without a valid CA certificate: connections must fail
@@ -28,11 +28,11 @@ func (b *BackendTLS) Secure(c *model.Cluster) {
 	}
 }
 
-// Trusts reports whether the backend may have endpoints: without a valid CA certificate, requests
+// Trusts reports whether the backend may have endpoints. Without a valid CA certificate, requests
 // get 503 and are not sent in cleartext.
 func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
-// BackendPolicy returns the policy in force for a cluster's object; nil without one.
+// BackendPolicy returns the policy in force for a cluster's object, or nil.
 func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	target, ok := policyTarget(id)
 	if !ok {
@@ -57,9 +57,8 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	return PolicyFor(r, target, section)
 }
 
-// pickerSection returns an import's section for an exporting cluster's picker alone: model servers
-// may speak cleartext behind a picker with TLS. Policies for the cluster or the whole import also
-// apply to its picker.
+// A picker may have TLS while the model servers behind it speak cleartext. Policies for the cluster
+// or the whole import also apply to its picker.
 func pickerSection(cluster string) string { return cluster + ".picker" }
 
 // PolicyKeys returns the keys of the policies for a cluster's object or a section of it.
@@ -87,9 +86,9 @@ const noTLSOptions = "TLS options are not supported: it has no effect"
 func policyTarget(id model.ClusterID) (report.Ref, bool) {
 	target := services.RefOf(id)
 	switch id.Kind {
-	case model.PassthroughKind: // TLS already
+	case model.PassthroughKind:
 		return target, false
-	case model.PeerKind: // the cluster set decides
+	case model.PeerKind:
 		return target, false
 	case model.PoolKind:
 		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
@@ -103,8 +102,8 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetOf(target))
 }
 
-// PolicyFor returns the policy in force for a backend. The section is a Service's port name or an
-// import's exporting cluster; a policy for the section precedes a policy for the whole backend.
+// PolicyFor returns the policy in force for a backend. A policy for the section (a Service's port
+// name or an import's exporting cluster) precedes a policy for the whole backend.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -117,7 +116,7 @@ func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	return out
 }
 
-// PolicyTrust returns the CA bundle of a policy; false without one.
+// PolicyTrust returns the CA bundle of a policy.
 func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -128,8 +127,8 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owners: owners}, len(bundle) > 0
 }
 
-// winner returns the policy in force: the oldest, then the first by name. A policy for NAME-CLUSTER
-// applies to section CLUSTER of the import NAME.
+// The oldest policy is in force, then the first by name. A policy for NAME-CLUSTER applies to
+// section CLUSTER of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	list := policiesOf(r, target)
 	if p := oldest(list, target, section); section != "" {
@@ -147,7 +146,7 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 	}
 	p := oldest(list, target, "")
 	if p != nil && isImport(target) && !HasItsName(r, target.Namespace, target.Name) {
-		return nil // the policy is for a cluster of another import
+		return nil
 	}
 	return p
 }
@@ -171,7 +170,6 @@ func isImport(t report.Ref) bool {
 	return t.Group == store.InferencePoolImports.Group() && t.Kind == store.InferencePoolImports.Kind()
 }
 
-// unaliased turns NAME-CLUSTER into the import NAME with a section.
 func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, string) {
 	if !isImport(target) || section != "" {
 		return target, section
@@ -204,7 +202,7 @@ func older(a, b *gatewayv1.BackendTLSPolicy) bool {
 
 type policyDecision struct {
 	tls                *model.UpstreamTLS
-	accepted, resolved report.Condition // zero: no problem
+	accepted, resolved report.Condition
 	findings           []report.Finding
 }
 

@@ -26,8 +26,8 @@ type RouteGateways struct {
 	Gateways []report.Ref
 }
 
-// PolicyReport reports on a BackendTLSPolicy for each Gateway that sends requests to its targets:
-// the policy's ancestors (GEP-713).
+// PolicyReport reports on a BackendTLSPolicy for each Gateway that sends requests to its targets
+// (GEP-713).
 func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Report, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -133,7 +133,7 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 			return nil
 		}
 		for _, m := range imp.Members {
-			if m.Local { // the pool's own policy applies
+			if m.Local {
 				continue
 			}
 			out = append(out, m.Name)
@@ -157,7 +157,6 @@ func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Polic
 	return sorted(out, report.Ref.Compare)
 }
 
-// policyStreams returns routes with TLS passthrough, which no policy changes.
 func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, target := range p.Spec.TargetRefs {
 		svc, ok := services.Find(r, targetOf(p, target))
@@ -173,8 +172,7 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return sorted(out, report.Ref.Compare)
 }
 
-// policyClusters returns all possible clusters of a policy's target, with pickers as plain
-// clusters. section "" selects all exporting clusters.
+// section "" selects all exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind(), store.ServiceImports.Kind():

@@ -18,13 +18,12 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// defaultBudget limits the time of Envoy's main thread that one namespace's routes take for each
-// change of a route configuration. Without them a change takes 9 ms. With them it takes up to 8
-// times as long, because it may exceed the estimate by half.
+// A change takes 9 ms without the routes of a namespace, and up to 8 times as long if they use the
+// whole budget: Envoy may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
-// Gateway's. A Gateway that is not accepted has no limit.
+// Gateway's.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -38,7 +37,7 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 // Charge is a route's cost on the chains of other namespaces' Gateways.
 type Charge struct {
 	Age    Age
-	Each   envoy.Cost // in one host
+	Each   envoy.Cost
 	Chains []ChainCharge
 }
 
@@ -78,7 +77,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 			if slices.Contains(listeners, key) {
 				continue
 			}
-			listeners = append(listeners, key) // another parent may have the same listener
+			listeners = append(listeners, key)
 			at := func(o ChainCharge) bool { return o.Gateway == p.Gateway && o.Chain == p.Chain }
 			i := slices.IndexFunc(chains, at)
 			if i < 0 {
@@ -91,7 +90,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	return chains
 }
 
-// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways; nil if it has no
+// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways, or nil if it has no
 // hosts there.
 func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	charge := &Charge{Age: AgeOf(c), Chains: Neighbours(c)}
@@ -108,8 +107,7 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// costOf returns a route's cost in one host. Rules above the route's expression budget have no
-// expressions in Envoy.
+// Rules above the route's expression budget have no expressions in Envoy.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions
@@ -133,27 +131,26 @@ func costOf(a *model.Attachment) envoy.Cost {
 // Cut limits a namespace's routes on a chain.
 type Cut struct {
 	Budget time.Duration
-	// From is the oldest route that exceeds the budget together with all older routes; nil if no
-	// route does.
+	// From is the oldest route that exceeds the budget together with all older routes, or nil.
 	From *Age
-	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget;
-	// nil if all copies fit.
+	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget.
+	// It is nil if all copies fit.
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place: a route that exceeds the budget alone has none, nor
-// has From or a newer route.
+// Takes reports whether a route has a place: it is older than From, and does not exceed the budget
+// alone.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }
 
-// CutOf returns the Cut of routes with their costs; false if all routes have a place.
+// CutOf returns the Cut of routes with their costs, or false if all routes have a place.
 func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, bool) {
 	out := Cut{Budget: budget}
 	var sum time.Duration
 	alone := false
 	for _, takes := range routes {
-		if takes > budget { // excluded whatever other routes cost
+		if takes > budget {
 			alone = true
 			continue
 		}

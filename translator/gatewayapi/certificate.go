@@ -52,7 +52,6 @@ func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref
 		&gatewayv1.BackendObjectReference{Group: ref.Group, Kind: &kind, Namespace: ref.Namespace, Name: ref.Name})
 }
 
-// usableCertificate checks the kind, then the grant, then the object, as resolve does.
 func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate,
 	problem string) {
 	switch {
@@ -65,8 +64,8 @@ func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.S
 	return readCertificate(r, target.Namespace, target.Name)
 }
 
-// Certificate reads a certificate and its key from a Secret, if Envoy can use them; else problem is
-// a sentence that names the Secret. It does not check dates.
+// Certificate reads a certificate and its key from a Secret, if Envoy can use them. It does not
+// check dates.
 func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, problem string) {
 	secret, _, problem = readCertificate(r, namespace, name)
 	return secret, problem
@@ -103,7 +102,7 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owners: owners}, leaf, ""
 }
 
-// encode encodes PEM again: Envoy rejects some PEM that Go accepts, such as headers.
+// Envoy rejects some PEM that Go accepts, such as headers.
 func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	for _, c := range pair.Chain {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
@@ -115,7 +114,7 @@ func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// mustStaple demands OCSP responses (RFC 7633), which Penstock does not fetch.
+// A certificate with mustStaple demands OCSP responses (RFC 7633), which Penstock does not fetch.
 var mustStaple = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
 
 // usable returns why Envoy 1.40 rejects a certificate that Go accepts.

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Class reports on a GatewayClass; nil if it does not exist or belongs to another controller.
+// Class reports on a GatewayClass, or returns nil if the class belongs to another controller.
 func Class(r store.Reader, cfg Config, name string) *report.Report {
 	class, ok := store.GatewayClasses.Get(r, name)
 	if !ok || !cfg.AnyController && string(class.Spec.ControllerName) != cfg.controller() {
@@ -50,7 +50,7 @@ func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Findi
 	}
 }
 
-// NotOurs reports why a Gateway is not served; nil if it is served, or does not exist.
+// NotOurs reports why Penstock does not serve a Gateway, or returns nil.
 func NotOurs(r store.Reader, cfg Config, key string) *report.Report {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {

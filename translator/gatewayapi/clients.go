@@ -13,11 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is a requirement for client certificates (spec.tls.frontend), for one port, or (port
-// 0) for all ports that have no rule.
 type clientRule struct {
 	port       uint16
-	field      string                           // JSON path
+	field      string
 	validation *gatewayv1.FrontendTLSValidation // nil: no certificate is required
 }
 
@@ -56,8 +54,7 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0);
-// false without one.
+// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0).
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -74,8 +71,7 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads the CA certificates for an HTTPS listener's clients. If no certificate resolves,
-// the listener stays closed.
+// If no CA certificate resolves, the listener stays closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {
@@ -105,8 +101,8 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// clientFindings reports, once for all listeners, problems of the client rules, and the rules that
-// allow clients without a valid certificate. The condition is nil if no rule allows them.
+// The condition reports rules that allow clients without a valid certificate. Without such rules it
+// is nil.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

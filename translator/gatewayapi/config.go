@@ -9,21 +9,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Controller is the default controllerName of our GatewayClasses.
+// Controller is the default controllerName of Penstock's GatewayClasses.
 const Controller = "penstock.dev/gateway-controller"
 
 // Config configures the translation of Gateway API.
 type Config struct {
-	// Controller is the controllerName of our classes; "" for the default.
+	// Controller is the controllerName of Penstock's classes. "" means the default.
 	Controller string
-	// AnyClass makes a Gateway without an existing GatewayClass ours: small folders need none.
+	// AnyClass accepts a Gateway without an existing GatewayClass: small folders need no class.
 	AnyClass bool
-	// AnyController makes every Gateway ours: for files of any origin.
+	// AnyController accepts every Gateway.
 	AnyController bool
 	// BehindService is set if a Service in front of the proxies has the Gateway's addresses: the
 	// proxies bind any address.
 	BehindService bool
-	// ReservedPort is a port that managed proxies bind for themselves; 0 for none.
+	// ReservedPort is a port that managed proxies bind for themselves, or 0.
 	ReservedPort uint16
 }
 
@@ -31,7 +31,6 @@ func (c Config) controller() string { return cmp.Or(c.Controller, Controller) }
 
 // Backends resolves InferencePools and InferencePoolImports, after a check of grants.
 type Backends interface {
-	// Resolve returns the target of requests for ref. port is 0 if the reference has none.
 	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
 	// Restrict is Resolve for an InferencePool, limited to the endpoints of a policy's subset.
 	Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) Resolution
@@ -39,16 +38,13 @@ type Backends interface {
 
 // Resolution is the target of requests for one backend.
 type Resolution struct {
-	Targets []Target // one for each exporting cluster of an import
-	// Clusters and Hops are all that the targets need.
+	Targets  []Target
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	// Members is set for an import with several exporting clusters.
-	Members *Members
-	// Ref is the store.TargetKey of the object behind an alias; "" for the referenced object.
+	Members  *Members
+	// Ref is the store.TargetKey of the object behind an alias.
 	Ref string
-	// Reason (of ResolvedRefs) and Message (a sentence) are set if the backend is unresolved: its
-	// share gets 500.
+	// Reason and Message are set if the backend is unresolved: its share gets 500.
 	Reason, Message string
 	// Outside describes addresses of a resolved backend that are not allowed.
 	Outside string
@@ -56,19 +52,18 @@ type Resolution struct {
 
 // Members describes the hops to an import's exporting clusters.
 type Members struct {
-	Cluster model.ClusterID // of the hops
-	Spills  uint32          // number of hops to spill targets
+	Cluster model.ClusterID
+	Spills  uint32
 	Order   model.HopOrder
-	Chooser *model.PickerCall // selects the hop
+	Chooser *model.PickerCall
 	RetryOn model.RetryOn
 }
 
-// Target is a cluster of a backend. Fields without a comment are as in model.WeightedBackend.
+// Target is a cluster of a backend, with fields as in model.WeightedBackend.
 type Target struct {
-	Cluster model.ClusterID
-	Share   uint32 // relative to the other targets; 0: no new requests
-	Picker  *model.PickerCall
-	// of the servers, even behind hops
+	Cluster     model.ClusterID
+	Share       uint32 // relative to the other targets; 0: no new requests
+	Picker      *model.PickerCall
 	Protocol    model.Protocol
 	Hops        bool
 	External    bool

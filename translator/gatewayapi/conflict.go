@@ -24,7 +24,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 		return gatewayv1.ListenerReasonHostnameConflict, "hostname",
 			fmt.Sprintf("listener %s, of protocol %s, has the same port and hostname", name, o.Protocol)
 	case l.ByName() && o.ByName() && l.Protocol != o.Protocol:
-		return "", "", "" // the server name distinguishes them
+		return "", "", ""
 	case l.Protocol != o.Protocol:
 		return gatewayv1.ListenerReasonProtocolConflict, "protocol",
 			fmt.Sprintf("port %d is also used for protocol %s, by listener %s", l.Port, o.Protocol, name)
@@ -38,9 +38,9 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 	return "", "", ""
 }
 
-// conflicts marks listeners that are not distinct. Within one object all of them lose (Gateway API,
-// "Handling indistinct Listeners"). A Gateway's listeners win over its ListenerSets' listeners, and
-// ListenerSets win by precedence. A listener that lost does not conflict with others.
+// Within one object all listeners in a conflict lose (Gateway API, "Handling indistinct
+// Listeners"). Otherwise the Gateway wins over its ListenerSets, and ListenerSets win by
+// precedence. A listener that lost does not conflict with others.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {
 		last := first
@@ -124,8 +124,8 @@ func chainName(l *model.Listener) string {
 	return model.ChainName(l.ByName(), l.Port, l.Hostname)
 }
 
-// overlaps marks HTTPS listeners whose hostname overlaps with another TLS listener's hostname on
-// the port: a client may use one connection for both (Gateway API, OverlappingTLSConfig).
+// A client may use one connection for two listeners whose hostnames overlap (Gateway API,
+// OverlappingTLSConfig).
 func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string

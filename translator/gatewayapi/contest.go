@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Contest decides between a listener's candidates that exclude each other. It returns the losses,
-// by host and route.
+// Contest decides between a listener's candidates that exclude each other, and returns the losses.
 func Contest(gateway, listener string, candidates []*model.Candidate) []model.Loss {
 	var all []contender
 	for _, c := range candidates {
@@ -50,9 +49,9 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 		Winner: winner}
 }
 
-// streamLosses gives each host to one route of connections: the route with the most specific
-// hostname for it, then the first. All routes are accepted (conformance:
-// TCPRouteMultipleRoutesAttachment, UDPRouteMultipleRoutesAttachment).
+// Each host goes to the route with the most specific hostname for it; among equals, to the first
+// route. All routes are accepted (conformance: TCPRouteMultipleRoutesAttachment,
+// UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
 	for _, c := range all {
@@ -92,7 +91,7 @@ func kindLosses(all []contender) (losses []model.Loss) {
 
 type claims struct {
 	exact map[string]report.Ref
-	below map[string]report.Ref // hosts that cover a claimed host
+	below map[string]report.Ref
 }
 
 func (c *claims) add(host string, owner report.Ref) {

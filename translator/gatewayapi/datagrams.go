@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// maxWeights limits the sum of a cluster's weights: Envoy's limit of 2^32-1 includes draining
-// endpoints.
+// Envoy's limit of 2^32-1 for the sum of a cluster's weights includes draining endpoints.
 const maxWeights = 1 << 31
 
 // DatagramShare is one backend of a UDPRoute with its endpoints.
@@ -20,8 +19,8 @@ type DatagramShare struct {
 }
 
 // DatagramEndpoints divides each backend's weight among its endpoints. model.DropAddress gets the
-// share of backends without endpoints (UDPRouteRule, backendRefs: "Packet drops must respect
-// weight"). If no backend has endpoints, the result is empty, and everything is dropped.
+// share of backends without endpoints (UDPRouteRule: "Packet drops must respect weight"). If no
+// backend has endpoints, the result is empty.
 func DatagramEndpoints(shares []DatagramShare) []model.Endpoint {
 	parts := map[netip.AddrPort]*big.Rat{}
 	add := func(at netip.AddrPort, part *big.Rat) {

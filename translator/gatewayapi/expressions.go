@@ -16,14 +16,13 @@ import (
 
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
-// Budgets of regular expressions, counted for each host and each of Envoy's routes. Envoy compiles
-// all expressions of a route configuration again with each change, on its main thread, in 1 to 3 us
-// for each instruction: 50,000 instructions take about 100 ms. An expression takes 3 KiB, 20 bytes
-// for each instruction, and up to 2.8 MiB of states under hostile requests: 512 expressions fit
-// into Envoy's default heap.
+// With each change of a route configuration, Envoy compiles all of its expressions on the main
+// thread, in 1 to 3 us for each instruction. An expression takes 3 KiB, 20 bytes for each
+// instruction, and up to 2.8 MiB of states under hostile requests: 512 expressions fit into Envoy's
+// default heap.
 var (
-	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // in one host
-	namespaceBudget = model.Expressions{Number: 256, Size: 25_000} // on one Gateway
+	routeBudget     = model.Expressions{Number: 128, Size: 10_000}
+	namespaceBudget = model.Expressions{Number: 256, Size: 25_000}
 	gatewayBudget   = model.Expressions{Number: 512, Size: 50_000}
 )
 
@@ -63,9 +62,8 @@ func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed a
-// budget: first each route's budget, then the namespace's share, which goes to older routes first.
-// attached are the namespace's routes with expressions. The result is sorted.
+// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed the
+// route's budget or the namespace's share, which goes to older routes first.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),
@@ -122,7 +120,7 @@ func namespacesText(n int) string {
 	return fmt.Sprintf("%d namespaces", n)
 }
 
-// HasHost reports whether a host of a chain is a route's own.
+// HasHost reports whether a route itself has a host of a chain.
 func HasHost(a *model.Attachment, gateway, chain, host string) bool {
 	return slices.ContainsFunc(a.Places, func(p model.Place) bool {
 		return p.Gateway == gateway && p.Chain == chain && slices.Contains(p.Hosts, host)
@@ -136,7 +134,7 @@ func HasWildcard(gateway string, a *model.Attachment) bool {
 	})
 }
 
-// HostsOn counts a route's own virtual hosts on a Gateway.
+// HostsOn counts the virtual hosts on a Gateway that a route itself has.
 func HostsOn(gateway string, a *model.Attachment) (n int) {
 	for _, p := range a.Places {
 		if p.Gateway == gateway && !p.Stream {

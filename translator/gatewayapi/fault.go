@@ -7,5 +7,5 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// fault does nothing. In a test build (tag faults) it panics for routes that request it.
+// fault panics only in test builds (tag faults).
 func fault(store.Reader, report.Ref) {}

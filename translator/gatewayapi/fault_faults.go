@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// fault panics for an HTTPRoute with the annotation penstock.dev/fault: panic.
 func fault(r store.Reader, ref report.Ref) {
 	if o, ok := store.HTTPRoutes.Get(r, ref.Key()); ok && ref.Kind == store.HTTPRoutes.Kind() &&
 		o.Annotations["penstock.dev/fault"] == "panic" {

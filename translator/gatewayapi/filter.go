@@ -23,10 +23,9 @@ type filters struct {
 	mirrors           []model.Mirror
 	cors              *model.CORS
 	auth              *model.ExternalAuth
-	clusters          []model.ClusterID    // needed by mirrors and auth
-	subset            *v1alpha1.PoolPolicy // of an ExtensionRef
-	// fails is set if a mandatory filter references a missing object.
-	fails bool
+	clusters          []model.ClusterID
+	subset            *v1alpha1.PoolPolicy
+	fails             bool
 }
 
 func (f *filters) own() *model.OwnFilters {
@@ -87,8 +86,7 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// headers reads a header filter. Envoy changes Host only by rewriting, so a Host that the filter
-// sets goes to *host.
+// Envoy changes Host only by rewriting, so the filter's Host goes to *host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {

@@ -17,8 +17,8 @@ import (
 
 const anyAddress = "0.0.0.0"
 
-// Gateway decides a Gateway ("namespace/name") and its listeners; nil if it does not exist or is
-// not ours (see NotOurs).
+// Gateway decides a Gateway and its listeners. It returns nil if Penstock does not serve the
+// Gateway (NotOurs).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -76,7 +76,7 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 			return unsupported(".type", fmt.Sprintf("addresses of type %s are not supported", *a.Type),
 				"use type IPAddress, or leave addresses out")
 		}
-		if a.Value == "" { // any address of the type
+		if a.Value == "" {
 			out.Addresses = append(out.Addresses, anyAddress)
 			continue
 		}
@@ -160,8 +160,8 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 	out.Conditions = []report.Condition{accepted, programmed, resolved}
 }
 
-// Ports lists a Gateway's ports by number, each with a filter chain for each HTTPS listener and one
-// for all cleartext listeners. Streams come from routes.
+// Ports lists a Gateway's ports by number. Each HTTPS listener has a filter chain, and all
+// cleartext listeners have one. Streams come from routes.
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {

@@ -12,8 +12,8 @@ func noGrant(from, to report.Ref) string {
 		from.Namespace, to)
 }
 
-// Granted reports whether objects of one kind and namespace (from) may refer to an object (to): in
-// the same namespace, or by a ReferenceGrant.
+// Granted reports whether an object (from) may refer to another (to): in the same namespace, or by
+// a ReferenceGrant.
 func Granted(r store.Reader, from, to report.Ref) bool {
 	if from.Namespace == to.Namespace {
 		return true

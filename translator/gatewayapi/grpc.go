@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// grpcRules reads a GRPCRoute's rules, which differ from an HTTPRoute's only in their matches.
-
 func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	if len(rules) == 0 { // a route without rules takes every gRPC request, and has no backend
 		rules = []gatewayv1.GRPCRouteRule{{}}
@@ -56,7 +54,6 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 	return m
 }
 
-// anyName is one element of a gRPC path, /SERVICE/METHOD.
 const anyName = "[^/]+"
 
 func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {
@@ -95,7 +92,6 @@ func (b *ruleBuilder) grpcPattern(pattern, field string) string {
 	return "(?:" + pattern + ")"
 }
 
-// grpcNameForm is the schema's form of exact services and methods.
 var grpcNameForm = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 func (b *ruleBuilder) grpcName(name, field string) {

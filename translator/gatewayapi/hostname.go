@@ -10,7 +10,6 @@ import (
 // Hostnames are in lower case: "example.com", "*.example.com" (one or more labels before the
 // suffix) and "*" (every host; also for an empty hostname).
 
-// covers reports whether pattern matches every host that host matches.
 func covers(pattern, host string) bool {
 	if pattern == "*" || pattern == host {
 		return true
@@ -29,7 +28,6 @@ func intersect(a, b string) (string, bool) {
 	return "", false
 }
 
-// bySpecificity orders hostnames: exact names, then wildcards, longest first.
 func bySpecificity(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(wildness(a), wildness(b)),
@@ -45,8 +43,8 @@ func wildness(host string) int {
 	return 0
 }
 
-// Covering lists the hostnames whose routes may answer for host, most specific first: for x.a.com
-// these are x.a.com, *.a.com, *.com and *.
+// Covering lists the hostnames whose routes may answer for host, most specific first: x.a.com,
+// *.a.com, *.com and * for x.a.com.
 func Covering(host string) []string {
 	out := []string{host}
 	rest := strings.TrimPrefix(host, "*.")

@@ -12,7 +12,7 @@ import (
 )
 
 // Imported returns an import with its object's clusters and the members' Offers that its PoolPolicy
-// allows; false if neither object nor Offer exists.
+// allows.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok
@@ -49,7 +49,7 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	return &bounded, outside, true
 }
 
-// OwnPlace returns this cluster's place; zero outside a cluster set.
+// OwnPlace returns this cluster's place, zero outside a cluster set.
 func OwnPlace(r store.Reader) selection.Place {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -67,8 +67,7 @@ func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.Pool
 		})
 }
 
-// ImportPolicies is PoolPolicies for a whole import; empty if its name means a cluster of another
-// import.
+// ImportPolicies is PoolPolicies for a whole import.
 func ImportPolicies(r store.Reader, namespace, name string) []*v1alpha1.PoolPolicy {
 	list := PoolPolicies(r, "InferencePoolImport", namespace, name)
 	if len(list) > 0 && !HasItsName(r, namespace, name) {
@@ -97,7 +96,7 @@ func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bo
 		}
 		clusters[i] = c
 	}
-	for _, o := range offers { // each from a different cluster
+	for _, o := range offers {
 		if i, ok := written[o.Cluster.Name]; ok {
 			clusters[i] = o.Cluster
 		} else {

@@ -17,8 +17,7 @@ import (
 
 func routeKind(kind string) report.Ref { return report.Ref{Group: gatewayv1.GroupName, Kind: kind} }
 
-// routeKinds returns the kinds of route that a listener takes; nil for unsupported protocols. A
-// passthrough listener takes no TCPRoute: only the server name distinguishes its connections.
+// A passthrough listener takes no TCPRoute: only the server name distinguishes its connections.
 func routeKinds(protocol string, passthrough bool) []report.Ref {
 	switch gatewayv1.ProtocolType(protocol) {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
@@ -36,24 +35,21 @@ func routeKinds(protocol string, passthrough bool) []report.Ref {
 	return nil
 }
 
-// listenerBuilder decides the listeners of a Gateway and its ListenerSets: first each by itself,
-// then conflicts between them.
 type listenerBuilder struct {
-	r     store.Reader
-	gw    *gatewayv1.Gateway
-	owner report.Ref // whose listeners are being added
-	out   *model.Gateway
-	state []listenerState // parallel to out.Listeners
-	found []report.Finding
-	// reserved is Config.ReservedPort if it applies.
+	r        store.Reader
+	gw       *gatewayv1.Gateway
+	owner    report.Ref
+	out      *model.Gateway
+	state    []listenerState
+	found    []report.Finding
 	reserved uint16
 }
 
 type listenerState struct {
-	field                          string // JSON path in the owner
-	source                         int    // 0: the Gateway; then ListenerSets by descending precedence
+	field                          string
+	source                         int // 0: the Gateway; then ListenerSets by descending precedence
 	accepted, resolved, conflicted report.Condition
-	noCertificate                  bool // no certificate is usable
+	noCertificate                  bool
 }
 
 func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed has no constant in Gateway API's module.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
 func parentOf(set *gatewayv1.ListenerSet) string {
@@ -27,7 +26,6 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	return objectid.Join(cmp.Or(string(ptr.Deref(p.Namespace, "")), set.Namespace), string(p.Name))
 }
 
-// listenerSets lists a Gateway's ListenerSets by descending precedence: older first, then by name.
 func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	sets := store.ListenerSets.By(r, store.ByParent, key)
 	return slices.SortedFunc(slices.Values(sets), func(a, b *gatewayv1.ListenerSet) int {
@@ -134,8 +132,8 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport reports on a ListenerSet; nil if it does not exist or its Gateway belongs to
-// another controller. attached counts the routes of a listener key.
+// ListenerSetReport reports on a ListenerSet. It returns nil if another controller serves its
+// Gateway. attached counts the routes of a listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pathForm is the schema's form of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
 // wideEscape is an escape above \xFF. Go accepts it; Envoy reads bytes, and rejects it.
@@ -28,7 +27,7 @@ var methods = []gatewayv1.HTTPMethod{
 
 func matches[S any](b *ruleBuilder, specs []S, match func(spec *S, field string) model.Match,
 	field string) (out []model.Match) {
-	if len(specs) == 0 { // the default of the field
+	if len(specs) == 0 {
 		specs = make([]S, 1)
 	}
 	for i := range specs {
@@ -82,7 +81,7 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 	case gatewayv1.PathMatchExact:
 		m.PathKind = model.PathExact
 	case gatewayv1.PathMatchPathPrefix:
-		if m.Path != "/" { // "When specified, a trailing / is ignored"
+		if m.Path != "/" {
 			m.Path = strings.TrimSuffix(m.Path, "/")
 		}
 	case gatewayv1.PathMatchRegularExpression:
@@ -130,8 +129,6 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem returns why Envoy rejects a regular expression, and with it the whole route
-// configuration.
 func regexProblem(pattern string) string {
 	if wideEscape.MatchString(pattern) {
 		return "characters above \\xFF must be written as they are, not as \\x{...}"

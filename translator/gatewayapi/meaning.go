@@ -15,15 +15,14 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Meaning is one meaning of an InferencePoolImport's name: the import of that name, or, as
-// NAME-CLUSTER, an exporting cluster of an import (multi-cluster proposal, "Importing Cluster
-// Manifests").
+// Meaning is one meaning of an InferencePoolImport's name: the import, or as NAME-CLUSTER an
+// exporting cluster of an import (multi-cluster proposal).
 type Meaning struct {
 	Namespace, Import string
-	Cluster           string // "" for the whole import
+	Cluster           string
 
 	written bool  // a user or another controller wrote it
-	since   int64 // store.Offer.Since
+	since   int64 // as store.Offer.Since
 }
 
 // Key returns the import's key.
@@ -38,9 +37,9 @@ func (m *Meaning) String() string {
 	return text
 }
 
-// compare orders meanings by precedence: an import that a user or another controller wrote comes
-// first, then the older meaning, so that a new export never changes a name. For equal ages, a
-// cluster of an import precedes an import, and a longer NAME a shorter one.
+// An import that a user or another controller wrote comes first, then the older meaning, so that a
+// new export never changes a name. For equal ages, a cluster of an import precedes an import, and a
+// longer NAME a shorter one.
 func (m *Meaning) compare(o *Meaning) int {
 	rank := func(first bool) int {
 		if first {
@@ -53,8 +52,7 @@ func (m *Meaning) compare(o *Meaning) int {
 }
 
 // ImportNamed returns the key of the import that a name means, and the exporting cluster, or "" for
-// the whole import. Every lookup of a user's name must use it. A PoolPolicy's limits do not change
-// meanings: an excluded cluster keeps its name.
+// the whole import. Every lookup of a user's name must use it.
 func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) == 0 {
@@ -120,8 +118,7 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 	return m, ok || imported
 }
 
-// entered returns when an import got an entry of a cluster, like store.Offer.Since. imported is
-// false if the hub that wrote the entry does not import the cluster.
+// imported is false if the hub that wrote the entry does not import the cluster.
 func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
 	if made(obj) {
 		since = created(obj)
@@ -132,7 +129,7 @@ func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedClus
 	return since, true // written by a user, another controller, or an earlier release of the hub
 }
 
-// made reports whether Penstock made an import from members' exports, here or as a hub.
+// made reports whether Penstock made an import from members' exports.
 func made(obj *inferenceapi.InferencePoolImport) bool {
 	return obj.Labels[v1alpha1.ImportedByLabel] != ""
 }

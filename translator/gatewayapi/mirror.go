@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// mirror reads a RequestMirror filter. An unresolved mirror is dropped (specification: "this
-// BackendRef is invalid and must be dropped"). So is a mirror to a pool: it would take queue space
-// and picker time for dropped answers.
+// An unresolved mirror is dropped (specification). So is a mirror to a pool: it would take queue
+// space and picker time for dropped answers.
 func (b *ruleBuilder) mirror(f *filters, spec *gatewayv1.HTTPRequestMirrorFilter, field string) {
 	m := model.Mirror{Numerator: 1, Denominator: 1}
 	switch {

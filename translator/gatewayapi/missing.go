@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Missing returns why a referenced object has no effect, without a period: that it is invalid, or
-// else the caller's text, with a suggestion of a similar name.
+// Missing returns why a referenced object has no effect: that it is invalid, or else the text
+// absent, with a suggestion of a similar name.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -40,8 +40,8 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 	return DidYouMean(ref.Name, names)
 }
 
-// Elsewhere suggests the pool or import with the same name in another namespace: "; did you mean
-// …?", or "". If namespaces belong to several users, it discloses nothing without a grant.
+// Elsewhere suggests the pool or import with the same name in another namespace, or returns "". It
+// discloses nothing without a grant if namespaces belong to several users.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
@@ -63,12 +63,9 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// mostNames limits the search for a suggestion: a change of any found object recomputes the
-// reference.
+// A change of any found object recomputes the reference, so the search is limited.
 const mostNames = 64
 
-// idsOf lists the primary keys of objects with an index key; nil for more than mostNames, for kinds
-// without the index, and for kinds that the store holds on demand.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
 	matches := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
 	i := slices.IndexFunc(store.Tables(), matches)
@@ -78,7 +75,7 @@ func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
 	return store.IDs(r, store.Tables()[i], index, key, mostNames)
 }
 
-// DidYouMean suggests the most similar name: ": did you mean NAME?", or "".
+// DidYouMean suggests the most similar name, or returns "".
 func DidYouMean(name string, names []string) string {
 	if near := report.Nearest(name, names); near != "" {
 		return fmt.Sprintf(": did you mean %s?", near)
@@ -86,8 +83,7 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// onDemand reports whether the store holds only objects of a kind that are read, so that no search
-// is possible.
+// Of a kind on demand, the store holds only objects that are read, so that no search is possible.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

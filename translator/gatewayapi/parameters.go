@@ -17,8 +17,6 @@ import (
 
 type badParameters struct{ field, problem, fix string }
 
-// parameters merges the EnvoyFleets of a Gateway and its class: the Gateway's fields take
-// precedence (GEP-1867).
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	own, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {
@@ -44,7 +42,6 @@ func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec
 	return over(own, base), nil
 }
 
-// classParameters returns nil without an error for a class without parameters.
 func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	ref := class.Spec.ParametersRef
 	if ref == nil {
@@ -103,7 +100,6 @@ func over(own, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 	return out
 }
 
-// edge returns how a Gateway's listeners treat clients. fleet may be nil.
 func edge(fleet *v1alpha1.EnvoyFleetSpec) model.Edge {
 	e := model.Edge{RequestTimeout: model.DefaultRequestTimeout, Uploads: model.UploadsOf(model.DefaultMemory)}
 	if fleet != nil && fleet.Resources != nil {

@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// compare orders matches as the specification tries them (HTTPRouteSpec.Hostnames,
-// HTTPRouteRule.Matches, GRPCRouteRule.Matches).
 func (c candidate) compare(o candidate) int {
 	byPath := cmp.Or(
 		cmp.Compare(pathRank(c.match), pathRank(o.match)),
@@ -31,8 +29,8 @@ func (c candidate) compare(o candidate) int {
 	)
 }
 
-// pathRank ranks regular expressions, which the specification leaves open, before prefixes:
-// otherwise any rule for "/" would hide expressions.
+// The specification leaves the rank of regular expressions open. After prefixes, any rule for "/"
+// would hide them.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unreachable warns of a match that no request meets. Envoy changes requests before matching, and
-// matches query parameters in encoded form. Matches are converted to these forms where possible.
+// Envoy changes requests before matching, and matches query parameters in encoded form. unreachable
+// warns of matches that cannot be converted to these forms.
 
 func (b *ruleBuilder) unreachable(field, why, fix string) {
 	b.warn(field, "no request meets this match: "+why, fix)
@@ -84,8 +84,8 @@ func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamM
 	}
 }
 
-// sentForms returns an expression for all encodings of a query parameter's value; "" if only one
-// exists. An encoded value is decoded first.
+// sentForms returns an expression for all encodings of a query parameter's value, or "" if only one
+// exists.
 func sentForms(value string) string {
 	var out strings.Builder
 	several := false

@@ -15,23 +15,23 @@ import (
 )
 
 type problem struct {
-	field  string // JSON path
+	field  string
 	reason gatewayv1.RouteConditionReason
 	text   string
 	fix    string
 }
 
-// ruleBuilder reads a route's rules. A rule with a problem answers 500 for every valid match, so
-// that other rules do not take its traffic.
+// A rule with a problem answers 500 for every valid match, so that other rules do not take its
+// traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
 	out      *model.Attachment
-	closed   bool // no rule takes effect: see Retain
+	closed   bool
 
-	dropped    []int     // indexes of rules with problems
-	unread     bool      // some match has a problem
-	problems   []problem // of all rules
+	dropped    []int
+	unread     bool
+	problems   []problem
 	unresolved []report.Condition
 }
 
@@ -78,7 +78,7 @@ func sorted[T comparable](list []T, order func(a, b T) int) []T {
 }
 
 func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
-	if len(rules) == 0 { // the default of the field
+	if len(rules) == 0 {
 		rules = []gatewayv1.HTTPRouteRule{{}}
 	}
 	for i := range rules {
@@ -106,8 +106,6 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction answers 500 for a rule that cannot work, or 503 for a GRPCRoute (as noBackend in
-// envoy).
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
@@ -155,7 +153,6 @@ func (b *ruleBuilder) elsewhere() string {
 	return ", or follow other rules if only a match that cannot be read selects them"
 }
 
-// action reads a rule's action. If the rule has a problem, the result is not used.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string,
 	before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters", false)
@@ -207,8 +204,8 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, warning(b.out.Route, field, text, fix))
 }
 
-// conditions adds a parent's conditions about rules. If all rules have problems, the route is not
-// accepted; if some have, it is PartiallyInvalid (RouteConditionPartiallyInvalid: "Dropped Rule").
+// If all rules have problems, the route is not accepted. If some rules have problems, the route is
+// PartiallyInvalid (RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream decides a rule of a TLSRoute, TCPRoute or UDPRoute. Only the first rule counts.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
@@ -26,7 +25,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	shares := b.shares(refs, nil, field)
 	for _, s := range shares { // the clusters depend on the listeners
 		if b.datagrams() {
-			break // the listener's cluster has all endpoints
+			break
 		}
 		for _, c := range s.clusters {
 			for _, p := range b.out.Places {
@@ -39,8 +38,8 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 }
 
 // Stream decides the filter chain of a host of a listener for connections, or the stream of a UDP
-// listener. attached has at most one route for the host. It returns nil if no such listener takes
-// traffic, or if neither the listener nor a route has the host.
+// listener. attached has at most one route for the host. The result is nil if neither the listener
+// nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {
@@ -73,7 +72,7 @@ func streamName(l *model.Listener, host string) string {
 	return model.StreamName(l.ByName(), l.Port, host)
 }
 
-// DatagramListener returns the UDP listener of a cluster; nil if it takes no traffic.
+// DatagramListener returns the UDP listener of a cluster, or nil if it takes no traffic.
 func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
 	for _, l := range gw.Listeners {
 		if l.Datagrams() && l.Chain != "" && int32(l.Port) == id.Port {

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// caKey is the key in a ConfigMap (Gateway API, CACertificateRefs).
 const caKey = "ca.crt"
 
 type caProblem int
@@ -24,7 +23,7 @@ const (
 )
 
 type trustProblem struct {
-	index int // in the list
+	index int
 	why   caProblem
 	text  string
 }

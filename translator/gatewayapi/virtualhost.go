@@ -12,13 +12,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// VirtualHost orders the routes of a host of a chain. attached are the routes of the host and of
-// hostnames that cover it (Covering). It returns nil if neither a listener nor a route has the host
-// on this chain.
-//
-// The specification orders rules across a listener's hostnames: *.a.com may answer requests that
-// x.a.com does not match. Envoy's virtual hosts do not fall through, so x.a.com includes the routes
-// of *.a.com behind its own routes.
+// VirtualHost orders the routes of a host of a chain, or returns nil. attached are the routes of
+// the host and of hostnames that cover it: the specification lets *.a.com answer requests that
+// x.a.com does not match, but Envoy's virtual hosts do not fall through.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {
@@ -58,7 +54,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	slices.SortFunc(all, candidate.compare)
 	seen := map[string]bool{}
 	for _, c := range all {
-		if seen[c.key] { // an earlier route matches the same requests
+		if seen[c.key] {
 			continue
 		}
 		seen[c.key] = true
@@ -76,7 +72,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 		}
 		vh.Routes = append(vh.Routes, r)
 		vh.Owners = append(vh.Owners, c.from.Route)
-		if c.key == everything { // later routes are unreachable
+		if c.key == everything {
 			break
 		}
 	}
@@ -84,8 +80,6 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	return vh
 }
 
-// mostSpecific returns the most specific of a route's hostnames that covers host, whatever the
-// listener's hostname is.
 func mostSpecific(hostnames []string, host string) (best string) {
 	for _, h := range hostnames {
 		if covers(h, host) && (best == "" || bySpecificity(h, best) < 0) {
@@ -99,7 +93,7 @@ type candidate struct {
 	host  string
 	from  *model.Attachment
 	rule  *model.Rule
-	index int // of the match in its rule
+	index int
 	match *model.Match
 	key   string
 	wider bool // the route has a wider hostname than the virtual host

@@ -11,20 +11,19 @@ import (
 
 type share struct {
 	weight            uint32
-	backend           string   // store.TargetKey
+	backend           string   // a store.TargetKey
 	targets           []Target // none: unresolved; if no Share is above 0, weight is 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
-	members           *Members // Resolution.Members
+	members           *Members
 	request, response model.HeaderChanges
 	rewriteHost       string
 	own               *model.OwnFilters
 }
 
 // weigh converts the weights of a rule's backendRefs and the shares within them into exact weights
-// of clusters. Backends without weight are left out. An unresolved backend keeps its share, without
-// a cluster, and answers 500. An import with several exporting clusters is one cluster of hops to
-// them.
+// of clusters. An unresolved backend keeps its share, without a cluster, and answers 500. An import
+// with several exporting clusters is one cluster of hops to them.
 func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
@@ -41,7 +40,7 @@ func weigh(shares []share) []model.WeightedBackend {
 			one.Spills, one.Order, one.Picker, one.RetryOn = m.Spills, m.Order, m.Chooser, m.RetryOn
 			for _, t := range targets {
 				behind := s.to(t)
-				behind.Weight = 1 // not used for selection
+				behind.Weight = 1
 				one.Members = append(one.Members, behind)
 			}
 			out, parts = append(out, one), append(parts, new(big.Rat).SetInt64(int64(s.weight)))
@@ -72,8 +71,7 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// integers scales parts to integers. If their sum would exceed the maximum, it divides the maximum
-// by largest remainder.
+// If the sum would exceed the limit most, the result divides that limit by largest remainder.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

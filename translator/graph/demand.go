@@ -9,13 +9,13 @@ import (
 // Key is a key in an index of a table of the store.
 type Key struct{ Table, Index, Key string }
 
-// Compare orders keys by table, index, key.
+// Compare orders keys.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff report which keys of these store tables rows start and stop reading, so
-// that the store holds only these keys. Call it before the first Update.
+// Demand makes each Diff report which keys of these store tables rows start and stop reading. Call
+// it before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
 // Follow is Demand for tables whose objects arrive late or never: no row waits for them.
@@ -37,9 +37,8 @@ func (r *Reader) OnDemand(table string) bool {
 }
 
 // WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
-// as arrived. A waiting row keeps its last value. So does a row that would be deleted while one of
-// its source rows waits. A waiting row without a value does not exist yet; rows that read it by key
-// wait, too. So a change takes effect once everything that it reads has arrived.
+// as arrived. A waiting row keeps its last value, as does a row that would be deleted while one of
+// its source rows waits. Rows that read a waiting row without a value wait, too.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -53,12 +52,12 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 type demandedIndex struct {
 	table, index string
 	wait         bool
-	read         map[string]bool // keys read as of the last Diff; true if arrived
+	read         map[string]bool // true if arrived
 }
 
 type demand struct {
 	wait  bool
-	dirty map[*keyed[string]]struct{} // keys whose readers changed since the last Diff
+	dirty map[*keyed[string]]struct{}
 }
 
 func (d *demand) misses(c *column[string], key string) bool {
@@ -84,8 +83,7 @@ func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
 
-// keep makes the next Update recompute a row, because the end of a source's wait alone invalidates
-// nothing.
+// The end of a source's wait alone invalidates no row, so keep makes the next Update recompute it.
 func (t *Table[K, V]) keep(key K) {
 	if t.kept == nil {
 		t.kept = map[K]struct{}{}
@@ -116,7 +114,7 @@ func (d *demand) settle() (wanted, unwanted []Key) {
 			unwanted = append(unwanted, key)
 		}
 	}
-	d.dirty = nil // a map keeps the size that the first Update gives it
+	d.dirty = nil // a reused map would keep its size from the first Update
 	slices.SortFunc(wanted, Key.Compare)
 	slices.SortFunc(unwanted, Key.Compare)
 	return wanted, unwanted

@@ -15,15 +15,15 @@ import (
 type Engine struct {
 	layers   []layer
 	names    map[string]bool
-	columns  map[[2]string]*column[string] // by table and index
-	demanded map[string]bool               // by table; true if rows wait for its keys
+	columns  map[[2]string]*column[string]
+	demanded map[string]bool // by table; true if rows wait for its keys
 	demand   *demand
 	world    *store.View
-	revision uint32 // of world
+	revision uint32
 
 	computation uint64
-	rows        atomic.Uint64 // computed so far; other goroutines read it
-	seen        []*subject    // reads of the computation in progress
+	rows        atomic.Uint64
+	seen        []*subject
 }
 
 // New returns an engine without tables.
@@ -65,19 +65,18 @@ func (s stored) feed(to dependent[string]) {
 
 // Diff reports what an Update changed and computed.
 type Diff struct {
-	changes map[string]any // []Change by table
-	// Computed and Changed count rows by table.
+	changes           map[string]any
 	Computed, Changed map[string]int
-	// Wanted and Unwanted list, sorted, the keys of Demand's tables that rows began and ceased to
-	// read.
+	// Wanted and Unwanted list the keys of Demand's and Follow's tables that rows began and ceased
+	// to read.
 	Wanted, Unwanted []Key
 	Panics           []*Panic
 	Recovered        []Recovered
 }
 
-// Update brings every row up to date with view. changes must list all differences to the last
-// Update's view; for a new engine, use store.Everything. arrived lists wanted keys whose objects,
-// if they exist, are in view now.
+// Update brings every row up to date with view. changes must list all differences to the last view;
+// a new engine needs store.Everything. arrived lists wanted keys whose objects, if they exist, are
+// in view now.
 func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {
 	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}
@@ -94,10 +93,10 @@ func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key
 	return d
 }
 
-// Rows counts the rows computed since New. It is safe to call while Update runs.
+// Rows counts the rows computed since New. Any goroutine may call it.
 func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
-// Reader is a Compute function's access to the store and to earlier tables; it records reads.
+// Reader gives a Compute function access to the store and to earlier tables, and records its reads.
 type Reader struct {
 	engine    *Engine
 	layer     int
@@ -105,7 +104,7 @@ type Reader struct {
 	waits     bool // it read a key that has not arrived, or a waiting row without a value
 }
 
-// Reader reads the engine's current rows without recording, for output and explanations.
+// Reader reads the engine's current rows without recording.
 func (e *Engine) Reader() *Reader { return &Reader{engine: e, layer: len(e.layers)} }
 
 // Rows implements store.Reader.
@@ -124,8 +123,7 @@ func (r *Reader) check(table string, layer int) {
 	}
 }
 
-// Work lists how many rows each table computed and changed, in descending order, for logs and debug
-// pages.
+// Work lists how many rows each table computed and changed, in descending order.
 func (d *Diff) Work() string {
 	names := slices.SortedFunc(maps.Keys(d.Computed), func(a, b string) int {
 		return cmp.Or(d.Computed[b]-d.Computed[a], strings.Compare(a, b))

@@ -8,29 +8,23 @@ import (
 
 // Explanation describes how a row got its value.
 type Explanation struct {
-	Table string `json:"table"`
-	Key   string `json:"key"`
-	// Exists is false if Compute makes no row for the key.
-	Exists bool `json:"exists"`
-	// Waits is true while the row keeps its last value because something that it reads has not
-	// arrived (WaitForDemands).
-	Waits bool `json:"waits,omitempty"`
+	Table  string `json:"table"`
+	Key    string `json:"key"`
+	Exists bool   `json:"exists"`
+	Waits  bool   `json:"waits,omitempty"`
 	// Computed and Changed are the store revisions of the last recomputation and of the last new
 	// value.
 	Computed uint32 `json:"computed"`
 	Changed  uint32 `json:"changed"`
-	// Cause is the changed read that led to the last recomputation, as in Reads; "" if a source
-	// gained the key.
+	// Cause is the changed read, as in Reads; "" if a source gained the key.
 	Cause string `json:"cause,omitempty"`
-	// Reads lists, sorted, the keys that the row read: "store KIND by INDEX: KEY", "TABLE: KEY" or
-	// "TABLE by INDEX: KEY".
-	Reads []string `json:"reads,omitempty"`
-	// Readers lists, sorted, the rows that read this row by key.
+	// Reads lists "store KIND by INDEX: KEY", "TABLE: KEY" or "TABLE by INDEX: KEY".
+	Reads   []string `json:"reads,omitempty"`
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows of all tables whose key equals a text, or, without such rows, contains
-// it. It walks over all rows: for debug pages only.
+// Explain returns the rows whose key equals the text, or else the rows whose key contains it. It
+// walks over all rows.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {

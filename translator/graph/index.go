@@ -12,7 +12,7 @@ type Index[K comparable, V any, I comparable] struct {
 	rows  map[I][]*row[K, V] // sorted; no empty lists
 	reads column[I]
 
-	old, now []I // keys of the changing row, from prepare until move
+	old, now []I
 }
 
 type index[K comparable, V any] interface {
@@ -40,7 +40,6 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 	ix.reads.dependents = append(ix.reads.dependents, to)
 }
 
-// few is the largest number of keys that are compared one by one.
 const few = 16
 
 func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
@@ -53,9 +52,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move moves a row from its old keys to its new keys. For a key of both values, rows that exist
-// because of the key are recomputed only if they read it. Otherwise each change of a route would
-// recompute its clusters.
+// move moves a row from its old keys to its new keys. At a key of both values, move invalidates
+// only rows that read the key, not rows that merely exist because of it. Otherwise each change of a
+// route would recompute its clusters.
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil
@@ -112,7 +111,7 @@ func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	return rows
 }
 
-// Each is By without a copy. Use rows before the Compute returns.
+// Each is By without a copy. rows is valid until the Compute returns.
 func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
 	list := ix.read(r, key)
 	return len(list), walk(list)

@@ -1,18 +1,17 @@
 package graph
 
-// column is a set of keys that rows read. Reads are the most frequent operation, so each column has
-// a map, and a read is one lookup.
+// Reads are the most frequent operation: a map in each column makes a read one lookup.
 type column[K comparable] struct {
-	name       string // table and index, for people
+	name       string
 	subjects   map[K]*keyed[K]
 	dependents []dependent[K]
 	demand     *demandedIndex
 }
 
 type subject struct {
-	key     described // the keyed that contains it
+	key     described
 	readers readers
-	seen    uint64 // the last computation that read it
+	seen    uint64
 }
 
 type keyed[K comparable] struct {
@@ -33,8 +32,7 @@ func (s *keyed[K]) describe() string { return describe(s.column.name, s.value) }
 type node struct {
 	row   anyRow
 	reads []*subject
-	// cause is the changed read that led to the last recomputation; nil if a source gained or lost
-	// the key.
+	// cause is nil if a source gained or lost the key.
 	cause             *subject
 	computed, changed uint32
 }
@@ -44,18 +42,15 @@ type anyRow interface {
 	describe() string
 }
 
-// crowd is the largest number of readers that are searched one by one.
 const crowd = 16
 
-// readers is a set of rows. Nearly all sets have one to three rows, for which a list or a map would
-// be larger than the rest of a subject.
+// Nearly all sets have one to three rows: a list or a map would be larger than the rest of a
+// subject.
 type readers struct {
-	first *node // nil if the set is empty
+	first *node
 	more  *moreReaders
 }
 
-// moreReaders holds further rows of a set in a linked list of pairs; only the first pair may have a
-// single row. In a large set, the map replaces the list.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders
@@ -64,7 +59,6 @@ type moreReaders struct {
 
 func (s *readers) empty() bool { return s.first == nil }
 
-// add requires that n is not in the set.
 func (s *readers) add(n *node) {
 	switch m := s.more; {
 	case s.first == nil:

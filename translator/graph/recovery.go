@@ -11,7 +11,7 @@ import (
 type Panic struct {
 	Table string
 	Key   any
-	Value any // of the panic
+	Value any
 	Stack []byte
 }
 
@@ -26,16 +26,15 @@ type Recovered struct {
 	Key   any
 }
 
-// misuse is the panic value for a program that reads tables in the wrong order. No row recovers
-// from it.
+// misuse is the panic value when a program reads tables in the wrong order. No row recovers from
+// it.
 type misuse string
 
 type fallen struct {
-	// reads of the last good value; the store must keep their keys
+	// The store must keep the keys of good, the reads of the last good value.
 	good []*subject
 }
 
-// compute computes a row's new value. The old value stays if the computation panics or must wait.
 func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, waits bool) {
 	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
 	changed, p := t.try(r, c, t.Compute)
@@ -56,7 +55,7 @@ func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, 
 	return false, false
 }
 
-// try computes a row. It runs all code that may panic before the new value is in the table.
+// try runs all code that may panic before the new value is in the table.
 func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (V, bool)) (changed bool, p *Panic) {
 	defer func() {
 		v := recover()

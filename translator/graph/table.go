@@ -9,17 +9,16 @@ import (
 
 // Table is one kind of result: rows of type V with keys of type K.
 type Table[K comparable, V any] struct {
-	Name string
-	// Order compares keys: rows are computed and listed in this order.
+	Name    string
 	Order   func(a, b K) int
 	Sources []Source[K]
-	// Compute returns the row of a key; false if it has none. It must be a pure function of key and
-	// of what it reads through r, and must not modify its inputs or earlier results.
+	// Compute returns the row of a key, or false. It must be a pure function of key and of its
+	// reads through r, and must not modify its inputs or earlier results.
 	Compute func(r *Reader, key K) (V, bool)
-	// Recover returns a row for a key whose Compute panicked; last is the previous value, if had is
-	// set. If Recover is nil, that value stays.
+	// Recover returns a row for a key whose Compute panicked. last is the previous value, if had is
+	// true. If Recover is nil, the previous value stays.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
-	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
+	// Equal reports whether two values mean the same. The default is reflect.DeepEqual.
 	Equal func(a, b V) bool
 
 	engine   *Engine
@@ -27,9 +26,9 @@ type Table[K comparable, V any] struct {
 	rows     map[K]*row[K, V]
 	existing []*row[K, V] // sorted; nil after a row came or went, until All is called
 	indexes  []index[K, V]
-	dirty    map[K]*subject // to the changed read; nil if a source gained or lost the key
+	dirty    map[K]*subject // the changed read; nil if a source gained or lost the key
 	fallen   map[K]fallen
-	kept     map[K]struct{} // rows that only keep their last value
+	kept     map[K]struct{}
 	byKey    column[K]
 	all      column[struct{}]
 }
@@ -37,7 +36,7 @@ type Table[K comparable, V any] struct {
 // Source is a set of keys for which a table has rows.
 type Source[K comparable] interface {
 	has(key K) bool
-	waits(key K) bool // a present key stems from the last value of a waiting row
+	waits(key K) bool // a waiting row's last value is the only source of the key
 	feed(to dependent[K])
 }
 
@@ -49,7 +48,7 @@ type row[K comparable, V any] struct {
 	key   K
 	value V
 	exist bool
-	waits bool // value is older than the last Compute, which read a key that has not arrived
+	waits bool // the last Compute read a key that has not arrived
 }
 
 func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause) }
@@ -61,7 +60,7 @@ type layer interface {
 	explain(matches func(key string) bool) []Explanation
 }
 
-// Declare adds a table to an engine, which computes it after all tables that were declared earlier.
+// Declare adds a table to an engine, which computes its tables in the order of declaration.
 func Declare[K comparable, V any](e *Engine, t Table[K, V]) *Table[K, V] {
 	t.engine, t.layer, t.rows = e, len(e.layers), map[K]*row[K, V]{}
 	if e.names[t.Name] {

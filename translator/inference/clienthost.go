@@ -15,8 +15,8 @@ import (
 
 // ClientHost is a gateway of another cluster that receives each client's own Host.
 type ClientHost struct {
-	Field   string // the path of the missing parents[].hostname
-	Gateway string // "namespace/name" of the gateway; "" if the import has none
+	Field   string
+	Gateway string
 }
 
 // ClientHosts finds the ClientHost gateways of an import.
@@ -36,9 +36,9 @@ func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	return c
 }
 
-// At returns the gateway of an exporting cluster at an address, or else its first gateway. False if
-// the cluster does not exist, or its gateways receive another Host: a hostname, or the pool's
-// authority (peer listeners).
+// At returns the gateway of an exporting cluster at an address, or else its first gateway. False
+// means that the gateways receive another Host: a hostname, or the pool's authority (peer
+// listeners).
 func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok bool) {
 	m := slices.IndexFunc(c.members, func(m model.ImportMember) bool { return m.Name == member })
 	i := slices.IndexFunc(c.entries, func(e inferenceapi.ImportedCluster) bool { return e.Name == member })

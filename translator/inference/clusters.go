@@ -6,9 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withDocument applies a whole import's EndpointPickerConfig if it chooses among clusters. Other
-// documents have no effect here (ineffectiveOn). With an invalid document, the policy's selection
-// stays.
+// The EndpointPickerConfig of a whole import applies only if the document chooses among clusters.
+// With an invalid document, the policy's selection stays.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil
@@ -20,7 +19,6 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 		return policy, nil
 	}
 	clusterPolicy := *policy
-	// ineffectiveOn must not report these fields
 	clusterPolicy.Spec.Picker.Strategy, clusterPolicy.Spec.Picker.ConfigRef = "", nil
 	if profile == nil {
 		return &clusterPolicy, findings

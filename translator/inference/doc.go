@@ -1,12 +1,9 @@
 // Package inference turns InferencePools, InferencePoolImports and their PoolPolicies into the
-// model: clusters, pickers, fallbacks, spill targets and model servers.
+// model. translator calls it. Functions are pure and read only through their store.Reader.
 //
-// translator calls it, with one function for each kind of result. Functions are pure and read only
-// through their store.Reader.
-//
-// Invariants: spilling is one hop deep: a hop sends to a pool's last variant, which has no spill
-// endpoints. A pool that cannot be served as written still has a model, with the reason in
-// Resolved: only its share of the requests fails.
+// Invariants: a hop sends to a pool's last variant, which has no spill endpoints. A pool that
+// cannot be served as written still has a model, with the reason in Resolved: only its share of the
+// requests fails.
 //
 // Tests: go test ./translator/inference
 package inference

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unknownEngine returns one finding for a pool, with its first server: a wrong pod template affects
-// all servers.
+// A wrong pod template affects all servers, so unknownEngine returns one finding for a pool.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false

@@ -1,7 +1,6 @@
 package inference
 
-// exporterFixes describe how to make an exporting cluster reachable, with TLS. A member's export
-// must be corrected in that cluster: no object here has the fields of its entry.
+// A member's export must be corrected in that cluster: no object here has the fields of its entry.
 type exporterFixes struct {
 	member  bool
 	cluster string

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hop returns a hop's backends: the last variants of its pool or import. False if the pool does not
-// exist, or no cluster of the import takes requests.
+// Hop returns a hop's backends: the last variants of its pool or import. It returns false if the
+// pool does not exist, or no cluster of the import takes requests.
 func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	hop := &model.Hop{Name: id}
 	if id.Import {
@@ -34,12 +34,12 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	return hop, true
 }
 
-// importHop returns the backends of a hop to an import. If several exporting clusters take
-// requests, the backends are their hops, so that another cluster serves requests that one declines.
-// If the hop names a cluster, it is the backend; with model.AnyMember, all clusters are, by weight.
+// If several exporting clusters take requests, the backends are their hops, so that another cluster
+// serves requests that one of them declines. With model.AnyMember, all clusters are backends, by
+// weight.
 func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	id := hop.Name
-	one := id.Member != "" && id.Member != model.AnyMember // the hop names a cluster
+	one := id.Member != "" && id.Member != model.AnyMember
 	var imp *model.Import
 	var ok bool
 	switch {
@@ -82,7 +82,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			}
 			continue
 		}
-		// a spill leads to other clusters: the pool of the same name may be its source
+		// A spill leads to other clusters: the pool of the same name may be its source.
 		if !m.Takes() || m.Local {
 			continue
 		}
@@ -106,8 +106,6 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
-// NoGRPC reports which exporting clusters get no gRPC requests: clusters with HTTP/1.1, if another
-// cluster speaks HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false

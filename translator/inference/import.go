@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Import returns the decisions about an InferencePoolImport; false if it does not exist.
+// Import returns the decisions about an InferencePoolImport.
 func Import(r store.Reader, key string) (*model.Import, bool) {
 	imp, whole, policies, ok := baseImport(r, key)
 	if !ok {
@@ -89,8 +89,6 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets. whole is the import's policy; policies has a
-// policy for each member.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
 	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
@@ -103,7 +101,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	whole, found := withDocument(r, whole)
 	imp.Findings = append(append(imp.Findings, found...), misnamed(r, whole, obj, outside)...)
 	clusters := obj.Status.Clusters
-	order := make([]int, len(clusters)) // by name
+	order := make([]int, len(clusters))
 	for i := range order {
 		order[i] = i
 	}
@@ -113,7 +111,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	for n, i := range order {
 		c := &clusters[i]
 		if n == 0 || clusters[order[n-1]].Name != c.Name {
-			place = i // position of the name's first entry
+			place = i
 		}
 		imp.Credentials = imp.Credentials || asksWithSecret(c)
 		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
@@ -205,8 +203,7 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// notReady returns the reason of Ready=False. Ready=Unknown does not count: a silent exporter
-// withdraws nothing.
+// Ready=Unknown does not count: a silent exporter withdraws nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -217,11 +214,11 @@ func notReady(conditions []metav1.Condition) string {
 // withheld returns why a cluster takes no new requests although its own conditions allow them: the
 // reason of Accepted=False or Ready=False of the whole import, or of the controller that lists the
 // cluster. Conditions of Penstock's controllers have no such effect, or one member could disable
-// other members' and users' clusters.
+// other members' clusters.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
-		return f, "" // the conditions are not about a member's export
+		return f, ""
 	}
 	f = report.Finding{Severity: report.Info, Owner: imp, Field: "status.conditions"}
 	ours := func(c upstream.ImportController) bool { return v1alpha1.OfPenstock(string(c.Name)) }
@@ -264,8 +261,8 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return few(out)
 }
 
-// few returns the first findings about elements of a list, and a finding that counts the others: a
-// member of the cluster set controls their number.
+// A member of the cluster set controls the number of findings. The result has the first findings,
+// and one that counts the others.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -280,9 +277,7 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable returns the addresses of remote Services, at each Service's first port. It does not mark
-// names as used (see useNames). cleartext reports whether an appProtocol means cleartext. field is
-// the path of the list.
+// dialable does not mark names as used (see useNames).
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
 	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {

@@ -28,7 +28,7 @@ type exporter struct {
 	r             store.Reader
 	imp           *model.Import
 	policy        *v1alpha1.PoolPolicy
-	field         string // path of the ImportedCluster
+	field         string
 	fixes         exporterFixes
 	names         hostNames
 	allowed, pods ranges
@@ -113,8 +113,8 @@ func (e *exporter) expose(
 	e.imp.Exposed = append(e.imp.Exposed, exposure)
 }
 
-// throughPeers decides on a cluster with peer listeners. If the ClusterSet has its certificates,
-// only the peer listeners are used. handled is false if the ordinary gateways decide.
+// If the ClusterSet has the cluster's certificates, only its peer listeners are used. handled is
+// false if the ordinary gateways decide.
 func (e *exporter) throughPeers() (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(e.Parents, isPeer) {
@@ -148,8 +148,7 @@ func (e *exporter) throughPeers() (handled bool) {
 	return true
 }
 
-// untrusted records that the ClusterSet has no certificates of the cluster. A cluster that is not
-// ready gets no finding: it may have left the set, and its export drains.
+// A cluster that is not ready gets no finding: it may have left the set, and its export drains.
 func (e *exporter) untrusted(sub, problem string) {
 	if e.m.NotReady != "" {
 		e.m.Problem, e.m.Reason = problem, reasonNotSupported
@@ -168,7 +167,7 @@ func (e *exporter) throughGateways() {
 	}
 	waiting, cleartext := "", cleartextAllowed(e.r, e.m.Cluster)
 	var denied []outside
-	var protocols []string // appProtocols
+	var protocols []string
 	for i, parent := range e.Parents {
 		if parent.Peer {
 			continue
@@ -321,8 +320,8 @@ func (e *exporter) remotePool() *model.Pool {
 	return p
 }
 
-// declaredEndpoints applies if the exporter declares its pods: Envoy calls the remote picker
-// directly. It returns why no pod is allowed; "" if a pod is allowed, or there are no pods.
+// If the exporter declares its pods, Envoy calls the remote picker directly. denied is why no pod
+// is allowed.
 func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	p.External, p.Remote = true, make([]netip.AddrPort, 0, len(e.Endpoints))
 	policy := addresses.Of(e.r)
@@ -363,9 +362,8 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	return denied
 }
 
-// relayed applies if the pods are unknown here: our picker calls the remote picker, checks its
-// picks and adds them to the cluster before it answers. relayed returns why no pick can be allowed;
-// "" if some can.
+// If the pods are unknown here, our picker calls the remote picker, checks its picks and adds them
+// to the cluster before it answers. denied is why no pick can be allowed.
 func (e *exporter) relayed(p *model.Pool, pickers []model.RemoteAddress) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name,
 		RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}

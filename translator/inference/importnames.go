@@ -14,12 +14,12 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// mostNames limits the lookups of host names: the exporter controls their number.
+// The exporter controls the number of host names.
 const mostNames = 32
 
 type hostNames struct {
-	used  map[string]bool // in lower case
-	first string          // first name that is not looked up
+	used  map[string]bool
+	first string
 	all   int
 }
 
@@ -29,7 +29,7 @@ func namesOf(c *inferenceapi.ImportedCluster) hostNames {
 		for _, s := range list {
 			for _, a := range s.Addresses {
 				if _, err := netip.ParseAddr(a); err == nil || addresses.Neither(a) != "" {
-					continue // services.Lookup ignores it
+					continue
 				}
 				name := strings.ToLower(a)
 				if seen[name] {

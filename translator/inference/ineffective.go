@@ -98,8 +98,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening reports a policy in which model servers connect to publish KV events. Processes
-// without an address for these need the report.
+// NotListening reports a policy in which model servers connect to publish KV events, for processes
+// without an address for these.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
@@ -144,8 +144,6 @@ func readsPages(s *model.PickerSettings) bool {
 	return false
 }
 
-// ineffectiveOn returns the findings about policy fields without effect on an import, or on the
-// members that the policy governs. whole is set for the policy of the whole import.
 func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy,
 	whole bool) (out []report.Finding) {
 	if policy == nil {
@@ -153,7 +151,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	if len(members) == 0 {
 		if policy.Spec.Selection != nil || len(policy.Spec.RetryOn) > 0 {
-			return nil // it applies to the whole import
+			return nil
 		}
 		return []report.Finding{
 			warningOn(store.PoolPolicies.Ref(policy), "spec",
@@ -163,10 +161,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
-		spec.Session = nil // the session applies between the clusters
+		spec.Session = nil // applies between the clusters
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // this, too, applies between the clusters
+		spec.ResponseAffinity = false // applies between the clusters
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),
@@ -199,8 +197,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	return drop(out)
 }
 
-// pickerFields lists the fields of spec.picker that a user set; default values may come from the
-// API server.
+// pickerFields omits default values, which an API server may have set.
 func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	for _, f := range []struct {
 		name string

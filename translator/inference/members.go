@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Selection reads the pods that an InferencePool selects, only so that the read is recorded.
+// Selection only records the read of the pods that an InferencePool selects.
 func Selection(r store.Reader, key string) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok {
@@ -25,8 +25,7 @@ func Selection(r store.Reader, key string) {
 }
 
 // Members lists the model servers of a pool, sorted by address: matching Pods and ModelServers, or
-// an import's declared or learned endpoints. Each target port counts as a server (InferencePool,
-// targetPorts).
+// an import's endpoints. Each target port counts as a server.
 func Members(r store.Reader, p *model.Pool) []model.Member {
 	var out []model.Member
 	switch {

@@ -168,8 +168,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	return p
 }
 
-// elsewhere reports whether this process does not serve an existing InferencePool: a stand-alone
-// picker has one pool.
+// A stand-alone picker has one pool, so this process may not serve an existing InferencePool.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there

@@ -16,7 +16,7 @@ import (
 )
 
 // Models returns the effects of a pool's InferenceModels, InferenceModelRewrites and
-// InferenceObjectives; nil if it has none of them.
+// InferenceObjectives.
 func Models(r store.Reader, id objectid.Target) *model.Models {
 	if id.Imported() { // the exporting cluster's picker applies them
 		return nil
@@ -85,8 +85,7 @@ func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	return reads, rewrites
 }
 
-// claims holds the objects that name one model of a pool, "" for all models. The lists may have
-// duplicates.
+// The name "" means all models. The lists may have duplicates.
 type claims struct {
 	name     string
 	models   []*inferenceapi.InferenceModel
@@ -99,7 +98,7 @@ func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// model returns the InferenceModel in force: the oldest valid object, then the first by name.
+// The oldest valid object is in force, then the first by name.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)
@@ -121,8 +120,8 @@ func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 		})
 }
 
-// targets decides between the two kinds: the older object wins, except that an InferenceModel
-// without targetModels leaves the name to a rewrite. At most one result is set.
+// The older of the two kinds wins, except that an InferenceModel without targetModels leaves the
+// name to a rewrite. At most one result is set.
 func (c *claims) targets() (*inferenceapi.InferenceModel, *llmd.InferenceModelRewrite, int) {
 	m := c.model()
 	rw, rule := c.rewrite()
@@ -164,7 +163,7 @@ func oldest[T interface {
 	return out
 }
 
-// older orders objects by age, then by name: a folder's objects have the same age.
+// older also compares names, because a folder's objects have the same age.
 func older(a, b metav1.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetName(), b.GetName())) < 0
@@ -192,7 +191,6 @@ func matches(rule *llmd.InferenceModelRewriteRule, name string) bool {
 	return slices.ContainsFunc(rule.Matches, func(m llmd.Match) bool { return m.Model != nil && m.Model.Value == name })
 }
 
-// invalidModel validates an InferenceModel; a cluster may have an older schema.
 func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	if problem, fix := invalidPoolRef(m.Spec.PoolRef.Group, m.Spec.PoolRef.Kind); problem != "" {
 		return problem, "spec.poolRef", fix
@@ -249,7 +247,6 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 
 const maxWeight = 1_000_000
 
-// invalidPoolRef accepts both groups of InferencePools.
 func invalidPoolRef(group, kind string) (problem, fix string) {
 	fix = "name an InferencePool of the same namespace"
 	switch {

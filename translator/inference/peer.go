@@ -16,8 +16,6 @@ func trusted(r store.Reader, member string) bool {
 	return ok && slices.ContainsFunc(m.Members, func(o store.Member) bool { return o.Name == member })
 }
 
-// unusableHostname sets the Host of requests to a member's ordinary gateways, or returns why a
-// gateway is not usable. others is set if the member already has a gateway.
 func unusableHostname(m *model.ImportMember, hostname string, others bool) string {
 	_, notIP := netip.ParseAddr(hostname)
 	switch {

@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// pickerHealth is the gRPC health service of pickers: followers answer NOT_SERVING.
+// Pickers that follow a leader answer NOT_SERVING.
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// PickerCluster returns the cluster of an external picker; false if its object is gone.
+// PickerCluster returns the cluster of an external picker.
 func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	if id.Kind == model.ImportPickerKind {
 		obj, i, ok := ImportedCluster(r, id)
@@ -33,7 +33,7 @@ func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	c := pickerCluster(id)
 	c.Owners = []report.Ref{svc.Ref}
 	port := services.Port(svc.Service, id.Port, services.Transport(id))
-	if port == nil { // there are no endpoints either
+	if port == nil {
 		c.HealthService, c.Protocol = "", model.HTTP1
 		return c, true
 	}
@@ -68,8 +68,6 @@ func importPicker(
 	return c
 }
 
-// configured returns the cluster's ID with a hash of its configuration, without ServesHealth, which
-// the variant states.
 func configured(c *model.Cluster) model.ClusterID {
 	id, config := c.Name, *c
 	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false

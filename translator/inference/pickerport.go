@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The entries of a Secret in a secretRef; a client certificate has the standard entries.
 const (
 	tokenKey    = "token"
 	usernameKey = corev1.BasicAuthUsernameKey
@@ -24,7 +23,7 @@ const (
 // PickerPort returns how a port of an exporting cluster's picker is called: in cleartext, or, with
 // a secretRef, over TLS verified by the picker's BackendTLSPolicy, with the Secret's credential.
 // Otherwise problem and fix describe why it is not called. Without a grant they disclose nothing
-// about a Secret in another namespace.
+// about the Secret.
 func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort,
 	problem, fix string) {
 	switch {

@@ -24,8 +24,7 @@ const (
 	fieldConfigRef = "spec.picker.configRef"
 )
 
-// plugins sets the profile of a pool with strategy plugins. Without a profile, the picker keeps the
-// last valid profile.
+// Without a profile, the picker keeps the last valid profile.
 func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
@@ -129,7 +128,7 @@ func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string
 			case i >= mostErrors:
 				continue
 			}
-			if where != "" { // the field is in the document
+			if where != "" {
 				f.Problem = where + ": " + strings.TrimPrefix(problem.Field+": "+problem.Problem, ": ")
 			} else if problem.Field != "" {
 				f.Field += "." + problem.Field
@@ -168,7 +167,6 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 	return out
 }
 
-// scorerProblem is the prefix of problems with a scorer's Service: only the scorer is ignored.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
@@ -238,8 +236,8 @@ func invalidConfigRef(findings []report.Finding) bool {
 	})
 }
 
-// cleartextPages reports a document that requests TLS for metrics pages: for pools of our Envoys,
-// pages are read as requests are sent.
+// For pools of Penstock's Envoys, metrics pages are read over the transport of requests. A
+// document's TLS for these pages has no effect.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil

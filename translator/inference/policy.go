@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// policyFor returns the policy of a pool: the oldest, then the first by name. Findings report the
-// pool's other policies.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
@@ -106,9 +104,9 @@ func readsBodies(s v1alpha1.Strategy) bool {
 }
 
 const (
-	// the port of vLLM's PUB socket
+	// defaultKVEvents is the port of vLLM's PUB socket.
 	defaultKVEvents = 5557
-	// in milliseconds
+	// defaultRender is in milliseconds.
 	defaultRender = 20
 )
 
@@ -119,16 +117,15 @@ func or[T int32 | int64](v *T, otherwise T) T {
 	return *v
 }
 
-// ourPicker configures Penstock's own picker. By default it fails open, because a pool that
-// requests no picker should not stop with ours. If the picker changes bodies, the pool fails
-// closed: servers could not process the originals.
+// By default Penstock's own picker fails open, because a pool that requests no picker should not
+// stop with ours. If the picker changes bodies, the pool fails closed: servers could not process
+// the originals.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = !p.Settings.ChangesBodies()
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
 	if readsBody(&p.Settings) {
 		p.Picker.Body = model.BodyBuffered
 	}
-	// Served is for the session token in the response
 	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage
 	p.Picker.ResponseIDs = p.Settings.ResponseAffinity
 	if policy == nil || policy.Spec.Picker.FailureMode == "" {

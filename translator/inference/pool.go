@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Pool returns the decisions about an InferencePool; false if it does not exist.
+// Pool returns the decisions about an InferencePool.
 func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok {
@@ -34,8 +34,8 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	return p, true
 }
 
-// basePool is Pool without the spill targets. Hops use it, which ends the recursion between pools
-// that spill to each other.
+// Hops use basePool, without spill targets, which ends the recursion between pools that spill to
+// each other.
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := describe(obj, policy, ignored)
@@ -87,8 +87,7 @@ func protocolOf[S ~string](appProtocol S) model.Protocol {
 	return model.HTTP1
 }
 
-// externalPicker configures the picker in an endpointPickerRef. If it is unusable, the pool has
-// only its fallback.
+// If the picker is unusable, the pool has only its fallback.
 func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
 	p.External = true
 	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
@@ -155,8 +154,8 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	return "", ""
 }
 
-// askExternal makes Envoy call an external picker by the endpoint picker protocol, or in the mode
-// that the picker supports (picker/probe). field names the picker, mode its failure mode.
+// askExternal makes Envoy call an external picker in the mode that the picker supports
+// (picker/probe). field names the picker, mode its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool,
 		Body: model.BodyDuplex, Served: true, Open: p.FailOpen}
@@ -189,8 +188,8 @@ func unverified(owner report.Ref, field, what, cleartext string) report.Finding 
 		"for a picker without TLS "+cleartext)
 }
 
-// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol,
-// not the transport: pickers serve TLS unless the port has appProtocol kubernetes.io/h2c.
+// Cleartext reports whether a picker's port speaks gRPC without TLS. Pickers serve TLS unless the
+// port has appProtocol kubernetes.io/h2c.
 func Cleartext(appProtocol *string) bool {
 	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
 }

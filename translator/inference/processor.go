@@ -45,7 +45,6 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	checkProcessor(r, p, policy)
 }
 
-// processorAt reads a URL that cmd has validated.
 func processorAt(by *store.ProcessorDefault) *model.Processor {
 	at, err := url.Parse(by.URL)
 	if by.URL == "" || err != nil {

@@ -15,16 +15,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ranges restricts an exporting cluster's addresses to the ClusterSet's ranges for the member
-// (prefixes), and to a PoolPolicy's ranges. Without either, everything that the operator allows is
-// allowed.
+// ranges restricts an exporting cluster's addresses to the ClusterSet's ranges for the member, and
+// to a PoolPolicy's ranges.
 type ranges struct {
 	member   string
 	prefixes []netip.Prefix
-	policy   *v1alpha1.PoolPolicy // its field narrows the ranges; nil for none
+	policy   *v1alpha1.PoolPolicy
 	field    string
 	narrow   []netip.Prefix
-	exporter []netip.Prefix // the exporter's podCIDRs, which also narrow the ranges
+	exporter []netip.Prefix
 }
 
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
@@ -32,7 +31,7 @@ func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods 
 	if !ok {
 		return ranges{}, ranges{}
 	}
-	at, _ := parseRanges(o.Allowed) // validated before
+	at, _ := parseRanges(o.Allowed)
 	podRanges, _ := parseRanges(o.Pods)
 	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: podRanges}
 }
@@ -58,7 +57,6 @@ const (
 	fieldAddresses = "spec.remote.addresses"
 )
 
-// fieldMaxGateways ends loops of gateways.
 const (
 	fieldMaxGateways   = "spec.remote.maxGateways"
 	defaultMaxGateways = 4
@@ -73,8 +71,8 @@ func checkedRanges(owner report.Ref, field string, cidrs []string) (list []netip
 	return list, findings
 }
 
-// lists returns the lists of ranges; one range of each list must contain an address. If all of a
-// policy's ranges are invalid, its list is empty and allows nothing.
+// One range of each list must contain an address. If all of a policy's ranges are invalid, its list
+// is empty and allows nothing.
 func (a ranges) lists() (out [][]netip.Prefix) {
 	if a.policy != nil {
 		out = append(out, a.narrow)
@@ -160,8 +158,8 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 
 const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
 
-// cleartextAllowed reports whether requests may reach an exporting cluster's gateways without TLS.
-// For a member the ClusterSet decides, unless a BackendTLSPolicy makes all requests use TLS.
+// For a member the ClusterSet decides about cleartext, unless a BackendTLSPolicy makes all requests
+// use TLS.
 func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
 	o, member := store.Offers.Get(r, objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member)))
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool for each Gateway whose routes name it. gateways are
-// sorted; spilledTo is set if another pool spills to this one.
+// PoolReport reports on an InferencePool for each Gateway whose routes name it. spilledTo is set if
+// another pool spills to this one.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -44,8 +44,7 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 }
 
 // ImportReport reports whether an InferencePoolImport is usable, for each Gateway whose routes name
-// it. ports are the findings about its pickers' ports, gateways are sorted; spilledTo is set if a
-// pool spills to it.
+// it. ports are the findings about its pickers' ports; spilledTo is set if a pool spills to it.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
@@ -109,7 +108,7 @@ func targetFindings(r store.Reader, tables Tables, policy *v1alpha1.PoolPolicy) 
 		return imp.Findings, true
 	}
 	if target.Name == "" {
-		return nil, true // routes name the policy
+		return nil, true
 	}
 	p, found := tables.Pool(r, objectid.Join(policy.Namespace, target.Name))
 	if !found {
@@ -174,10 +173,9 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 	return out
 }
 
-// mostErrors is for conditions: a message may have 32,768 characters.
 const mostErrors = 16
 
-// resolved lists findings in a condition, because users do not see findings on Kubernetes.
+// Kubernetes does not show findings to users, so resolved lists them in a condition.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
@@ -212,7 +210,7 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	rep := report.Report{Owner: store.ModelServers.Ref(ms)}
 	const notFoundReason, notAllowedReason = "AddressNotFound", "AddressNotAllowed"
 	reason, found := notFoundReason, 0
-	var severity report.Severity // the highest severity
+	var severity report.Severity
 	for i, s := range ms.Spec.Servers {
 		host := services.Mention(r, s.Address)
 		f := report.Finding{Severity: report.Error, Owner: rep.Owner, Field: fmt.Sprintf("spec.servers[%d].address", i)}

@@ -45,8 +45,8 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	} else {
 		b.together(&res, r, imp)
 	}
-	// If all clusters of an import have weight 0, it counts as a backendRef of weight 0; if the
-	// clusters with a weight are unusable, it does not.
+	// If all clusters of an import have weight 0, the import counts as a backendRef of weight 0.
+	// If the clusters with a weight are unusable, the import does not.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
 	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Problem != "" && m.Share > 0
@@ -66,7 +66,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 		case m.Problem != "" && m.Share > 0:
 			continue
 		case m.Problem != "":
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // gets no requests: see Resolve
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster})
 		case m.Pool != nil:
 			addPool(res, m.Pool, m.Share)
 			useSpillNames(r, m.Pool)
@@ -80,7 +80,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 				Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer,
 				Hostname: m.Hostname,
 			})
-			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // our picker lists the rule's models
+			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker)
 		}
 		for j := range res.Targets[before:] {
 			res.Targets[before+j].Hop = imp.Hop(m)
@@ -106,7 +106,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 		if !m.Local {
 			t.Cluster = t.Cluster.As(model.LastVariant)
 		}
-		asked := model.OurPicker // lists the rule's models
+		asked := model.OurPicker
 		p := m.Pool
 		if m.Local {
 			p, _ = b.Tables.Pool(r, imp.Ref.Key())
@@ -116,7 +116,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
 			asked = p.Picker.Cluster
 		}
-		// a cluster without new requests is included, because it has requests in flight
+		// A cluster that gets no new requests may have requests in flight.
 		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m))
 		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
 			res.Clusters = append(res.Clusters, asked)
@@ -134,7 +134,6 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 	}
 }
 
-// missingImport is like missing, and also reports a cluster that the import's policy excludes.
 func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
 	if !known || cluster == "" {
@@ -149,8 +148,7 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// missing suggests a similar name, which requires a read of the whole namespace while the mistake
-// exists.
+// While the mistake exists, the suggestion of a similar name reads the whole namespace.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
 		"create it, or name another one"
@@ -168,7 +166,7 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	if !p.Picker.Cluster.IsZero() {
 		res.Clusters = append(res.Clusters, p.Picker.Cluster)
 	}
-	if t.Hops { // the picker is called behind the pool's own hop
+	if t.Hops {
 		res.Hops = append(res.Hops, p.OwnHop())
 		res.Clusters = append(res.Clusters, p.Last)
 	} else if !p.Picker.Cluster.IsZero() {

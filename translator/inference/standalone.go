@@ -23,9 +23,9 @@ type StandAlone struct {
 	Source endpointpicker.PageSource
 }
 
-// StandAlonePool returns the decisions about an InferencePool for a stand-alone picker. It ignores
-// endpointPickerRef, which names this process. The process's EndpointPickerConfig replaces the
-// policy's strategy. Nothing spills, because hops need Envoys that Penstock configures.
+// StandAlonePool returns the decisions about an InferencePool for a stand-alone picker, which its
+// endpointPickerRef names. The process's EndpointPickerConfig replaces the policy's strategy.
+// Nothing spills, because hops need Envoys that Penstock configures.
 func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok || !only.Pool.IsZero() && only.Pool != objectid.PoolOf(obj) {
@@ -51,7 +51,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address
 	}
 	p.Last = p.Cluster
-	if policy != written { // the document has its own problems
+	if policy != written {
 		for i := range p.Findings {
 			if f := &p.Findings[i]; f.Field == fieldConfigRef && f.Owner == store.PoolPolicies.Ref(policy) {
 				f.Owner, f.Field = p.Ref, store.OwnPickerConfig

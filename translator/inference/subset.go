@@ -15,14 +15,12 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// nothing is a selector that matches no endpoint.
+	// No endpoint matches this selector.
 	nothing = "penstock.dev/none,!penstock.dev/none"
 	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
-// subsetSelector returns a policy's subset as text. If the subset is invalid, text matches nothing,
-// and problem is set.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
@@ -55,7 +53,7 @@ func withSubset(r store.Reader, p *model.Pool, text string) {
 		return
 	}
 	selector, err := labels.Parse(text)
-	if err != nil { // the combination is invalid
+	if err != nil {
 		selector = labels.Nothing()
 	}
 	p.Picker.Subset.Addresses = []string{}

@@ -30,9 +30,8 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 	return out
 }
 
-// together gives an import with several exporting clusters one cluster of hops. Behind its hop each
-// exporting cluster fails closed, because another one serves. After all have failed, a hop to the
-// whole import serves if a cluster fails open.
+// Behind its hop each exporting cluster fails closed, because another cluster serves. After all
+// have failed, a hop to the whole import serves if a cluster fails open.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
 	if takers == nil {
@@ -46,7 +45,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	for _, s := range whole.Spill {
 		if !slices.ContainsFunc(s.Ends(), func(b model.WeightedBackend) bool {
 			return slices.Contains(takers, b.Cluster.As(model.LastVariant)) || slices.Contains(takers, b.Cluster)
-		}) { // the clusters' requests go there anyway
+		}) {
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
@@ -68,9 +67,8 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// failingOpen returns the hop to the whole import for requests that all exporting clusters have
-// failed, if a cluster fails open. There is no hop if the policy retries servers' answers: a server
-// that answered would get the request again.
+// If the policy retries servers' answers, there is no hop for requests that all clusters have
+// failed: a server that answered would get the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
@@ -96,9 +94,8 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	}
 }
 
-// SpilledTo returns an import with several exporting clusters as a spill target. It excludes this
-// cluster, whose pool of the same name may be the source, and the import's spill targets, so that
-// no request loops. False if fewer than two clusters remain.
+// SpilledTo returns an import with several exporting clusters as a spill target, without this
+// cluster and the import's spill targets, so that no request loops.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {
@@ -131,7 +128,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	} else {
 		call.Body = model.BodyBuffered
 	}
-	call.Served = keepsSessions(policy) // for the session token in the response
+	call.Served = keepsSessions(policy)
 	blind := call.Body == model.BodyNone
 	if policy.Spec.Picker.ResponseAffinity {
 		call.ResponseIDs, call.Body = true, model.BodyBuffered

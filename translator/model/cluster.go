@@ -15,70 +15,65 @@ type Fallback string
 
 const (
 	PlainLB       Fallback = ""            // no picker: least request among all endpoints
-	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's own pods
+	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's pods
 	FallbackSpill Fallback = "role: spill" // fail open: least request among the spill endpoints
 	FallbackAgain Fallback = "again"       // Pool.PicksAgain: the hop to the pool itself
 	FallbackNone  Fallback = "none"        // fail close: 503
-	// FallbackHops is for a cluster of hops only, which an edge tries by Priority: the pool's own
-	// hop, then its spill targets. It serves pools that cannot share a cluster with hops: with an
-	// external picker (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED) or with
-	// h2c pods. The edge asks no picker; an answer of 429 or 503 moves the request to the next hop.
+	// FallbackHops is for a cluster of hops only: the pool's own hop, then its spill targets. An
+	// answer of 429 or 503 moves the request to the next hop. FallbackHops serves pools with h2c
+	// pods, and pools with an external picker: Envoy cannot ignore an immediate response in
+	// FULL_DUPLEX_STREAMED.
 	FallbackHops Fallback = "hops"
-	// FallbackMembers is for a cluster of hops to the exporting clusters of an import, by weight. A
-	// member marks its answer to a request that it declines. Envoy then tries another member, and
-	// at last a spill target.
+	// FallbackMembers is for a cluster of hops to the exporting clusters of an import. A member
+	// marks its answer to a request that it declines. Envoy then tries another member, and at last
+	// a spill target.
 	FallbackMembers Fallback = "members"
 )
 
-// Protocol is the protocol of a cluster's endpoints.
 type Protocol string
 
 const (
 	HTTP1 Protocol = "http"
-	H2C   Protocol = "h2c"  // with prior knowledge
-	TCP   Protocol = "tcp"  // opaque bytes
-	UDP   Protocol = "udp"  // opaque datagrams
-	GRPC  Protocol = "grpc" // for control plane services: keepalive, raised limits
+	H2C   Protocol = "h2c"
+	TCP   Protocol = "tcp"
+	UDP   Protocol = "udp"
+	GRPC  Protocol = "grpc" // keepalive, raised limits
 )
 
-// Cluster is one Envoy cluster; its endpoints come by EDS under the same name.
+// Cluster is an Envoy cluster. Its endpoints come by EDS under the same name.
 type Cluster struct {
-	Name     ClusterID
-	Protocol Protocol
-	TLS      *UpstreamTLS // nil for cleartext
-	// Cleartext is set if some endpoints have no TLS (Endpoint.Cleartext).
+	Name      ClusterID
+	Protocol  Protocol
+	TLS       *UpstreamTLS
 	Cleartext bool
 	Fallback  Fallback
-	Names     *PickerNames // nil: names of the endpoint picker protocol
-	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and TLS is
-	// only for endpoints that are no hops.
+	Names     *PickerNames // nil for the endpoint picker protocol
+	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and hops
+	// have no TLS.
 	Hops bool
-	// HealthService is the gRPC service of active health checks; "" for no check. An external
-	// picker without ServesHealth is healthy if it answers at all (envoy's healthCheck).
+	// HealthService is the gRPC service of active health checks, or "". An external picker without
+	// ServesHealth is healthy if it answers at all.
 	HealthService string
 	ServesHealth  bool
 	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
 	// another one.
-	Own bool
-	// Peer is set for peer listeners of a member's gateways.
+	Own  bool
 	Peer bool
-	// Ejects makes Envoy eject an unreachable endpoint for a while: another cluster serves
-	// meanwhile.
+	// Ejects makes Envoy eject an unreachable endpoint for a while.
 	Ejects bool
-	// Key is the SDS name of a bearer token that each request carries; "" for none.
+	// Key is the SDS name of a bearer token for each request.
 	Key    string
 	Owners []report.Ref
 }
 
 // UpstreamTLS configures TLS to endpoints.
 type UpstreamTLS struct {
-	Insecure bool // no verification: self-signed external pickers
+	Insecure bool // self-signed external pickers
 	SNI      string
-	AutoSNI  bool   // the SNI is the request's host name
-	Trust    string // SDS name of the CAs; "" with Insecure or for the system's CAs
-	// a certificate must have one of these names; wildcards only in the first label of DNS names
-	SANs, URIs []string
-	// Certificate is the SDS name of the Gateway's client certificate; "" for none.
+	AutoSNI  bool
+	Trust    string // SDS name of the CAs; "" for the system's CAs
+	// A certificate must have one of these names.
+	SANs, URIs  []string
 	Certificate string
 }
 
@@ -87,28 +82,23 @@ type Assignment struct {
 	Cluster   ClusterID
 	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
-	// Outside holds the store keys of EndpointSlices with disallowed addresses.
-	Outside []string
+	Outside   []string
 }
 
-// DropAddress stands for unusable backends in a cluster of datagrams: Envoy's sockets cannot
-// connect to a broadcast address, so it drops each datagram.
+// DropAddress stands for unusable backends in a cluster of datagrams. Envoy's sockets cannot
+// connect to a broadcast address.
 var DropAddress = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 9)
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
-	Address netip.AddrPort // invalid for a hop and for Socket
-	// Socket is the path of a Unix socket, in place of Address; "" for none.
-	Socket string
-	// Cleartext marks an address without TLS in a cluster with TLS.
+	Address   netip.AddrPort
+	Socket    string
 	Cleartext bool
-	Hop       HopID // zero for an address
-	Later     bool  // only a picker selects the hop, a fallback does not
-	// Priority orders hops with FallbackHops or FallbackMembers; 0 is first, and numbers are
-	// contiguous.
-	Priority uint32
-	Weight   uint32 // 0 means 1
-	// Unhealthy marks an address that Envoy must not use.
+	Hop       HopID
+	Later     bool // only a picker selects the hop
+	// Priority orders hops with FallbackHops or FallbackMembers. Numbers are contiguous from 0.
+	Priority  uint32
+	Weight    uint32
 	Unhealthy bool
 }
 
@@ -117,30 +107,27 @@ type Endpoint struct {
 type Pool struct {
 	Name     objectid.Target
 	Ref      report.Ref
-	Cluster  ClusterID // with spill endpoints if it spills
-	Last     ClusterID // the cluster of a hop to this pool, without spill endpoints
+	Cluster  ClusterID
+	Last     ClusterID // for a hop to this pool: without spill endpoints
 	Ports    []uint16
 	Protocol Protocol
 	FailOpen bool
-	Selector map[string]string // of pods and ModelServers in the pool's namespace; nil for an import
-	Picker   PickerCall        // on an edge
-	External bool              // the picker is not ours
-	Spill    []Spill           // in order of preference
-	// SpillImports lists the imports ("namespace/name") of its policy, even unusable imports,
-	// because their host names must be resolved.
+	Selector map[string]string // nil for an import
+	Picker   PickerCall
+	External bool
+	Spill    []Spill
+	// SpillImports lists all imports of its policy, because their host names must be resolved.
 	SpillImports []string
 	Settings     PickerSettings
-	Relay        *Relay           // set if our picker asks a remote picker
-	Remote       []netip.AddrPort // an import's declared endpoints
-	Owners       []report.Ref     // the pool, its policy
-	// If Resolved is False, the pool has no picker.
-	Resolved report.Condition
-	Findings []report.Finding
+	Relay        *Relay
+	Remote       []netip.AddrPort
+	Owners       []report.Ref
+	Resolved     report.Condition
+	Findings     []report.Finding
 }
 
-// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). The
-// hop to the pool itself limits the picker's changes: the next pool's picker receives the client's
-// original request.
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). Each
+// pool's picker then receives the client's original request.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
@@ -151,14 +138,11 @@ func (s *PickerSettings) ChangesBodies() bool {
 }
 
 // PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the
-// pool itself. It does if the pool has no other fallback, and its picker is ours and reads bodies.
-// Envoy does not retry a call that the picker has partly answered, so a picker that is killed loses
-// its picks.
+// pool itself: Envoy does not retry a call that a killed picker has partly answered.
 func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
 
-// OwnHop returns the hop to the pool itself, or to its subset.
 func (p *Pool) OwnHop() HopID {
 	hop := HopTo(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 	hop.Member = cmp.Or(p.Name.Member, p.Cluster.Member)
@@ -167,37 +151,32 @@ func (p *Pool) OwnHop() HopID {
 
 // ExternalPicker describes an external picker that this process calls itself.
 type ExternalPicker struct {
-	Cluster   ClusterID // PickerCluster or ImportPickerCluster
+	Cluster   ClusterID
 	Addresses []RemoteAddress
-	TLS       UpstreamTLS // for addresses without Cleartext
-	// CA is the bundle of TLS.Trust, in PEM.
-	CA []byte
-	// Chain and Key are the client certificate (spec.tls.backend), in PEM, of the first Gateway
-	// that has one and whose routes lead to the picker.
+	TLS       UpstreamTLS
+	CA        []byte
+	// Chain and Key are a client certificate in PEM: of the first Gateway that has one and whose
+	// routes lead to the picker.
 	Chain, Key []byte
 	// Relayed is set if only our picker calls this picker.
 	Relayed bool
-	// Health and Metrics are ports on each address; zero if unknown.
 	Health  PickerPort
 	Metrics PickerPort
 	// Pool is the pool's name in the exporting cluster; "" for the import's name.
-	Pool string
-	// Field is the picker's place in the import: "status.clusters[0].endpointPicker".
+	Pool  string
 	Field string
 }
 
-// PickerPort is a port of an exporting cluster's picker other than the port for picks; zero if
-// unused.
+// PickerPort is a port of an exporting cluster's picker other than the port for picks. The zero
+// value means none.
 type PickerPort struct {
 	Port uint16
-	// TLS is nil for cleartext, without a credential.
+	// Without TLS, no credential is sent.
 	TLS *UpstreamTLS
-	// CA is the bundle of TLS.Trust, in PEM.
-	CA []byte
+	CA  []byte
 	// Authorization is the header with the credential. Only a verified picker gets it.
 	Authorization string
-	// Chain and Key are the client certificate, in PEM.
-	Chain, Key []byte
+	Chain, Key    []byte
 }
 
 // RemoteAddress is an address of a picker or a gateway.
@@ -209,83 +188,73 @@ type RemoteAddress struct {
 // Import holds the decisions about an InferencePoolImport.
 type Import struct {
 	Ref     report.Ref
-	Members []ImportMember // sorted by name
-	// Cluster is the target of routes if several of Members take requests: it has a hop to each of
-	// them and to each spill target. If it is zero, routes lead to the only member.
+	Members []ImportMember
+	// Cluster is the target of routes if several Members take requests. If it is zero, routes lead
+	// to the only member.
 	Cluster ClusterID
-	Order   HopOrder // of Cluster
+	Order   HopOrder
 	// Ordered is set if only the first member that takes requests serves. A member that failed
 	// recently comes last for a while (store.Failback).
 	Ordered bool
-	// Choice makes our picker choose a hop for each request; nil: weights and priorities choose.
+	// Choice makes our picker choose a hop for each request. If it is nil, weights and priorities
+	// choose.
 	Choice       *Choice
-	RetryOn      RetryOn // of Cluster
-	Spill        []Spill // of Cluster: for requests that all members have declined
+	RetryOn      RetryOn
+	Spill        []Spill
 	SpillImports []string
 	Findings     []report.Finding
-	// Exposed lists how requests reach other clusters' servers; unsafe ways are reported once a
-	// route sends requests there.
-	Exposed  []Exposure
-	Accepted report.Condition
-	Ready    report.Condition
-	// Credentials is set if the ports of some picker need a Secret.
+	// Exposed lists how requests reach other clusters' servers.
+	Exposed     []Exposure
+	Accepted    report.Condition
+	Ready       report.Condition
 	Credentials bool
 }
 
 // Exposure describes how requests reach some servers of an exporting cluster.
 type Exposure struct {
 	Cluster ClusterID
-	Who     string // the servers, in words: "its picker"
-	Field   string // in the import
-	// Cleartext: some servers are reached without TLS. TLS: some are reached with TLS. Policy: a
-	// BackendTLSPolicy is in force.
+	Who     string // in words: "its picker"
+	Field   string
+	// Cleartext and TLS report whether some servers are reached without and with TLS. Policy
+	// reports whether a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	// Member is set if a member of the cluster set exports the pool: no user of this cluster writes
-	// Field.
-	Member bool
+	Member                 bool
 }
 
 // Choice configures how our picker chooses among an import's exporting clusters.
 type Choice struct {
-	Picker PickerCall // on an edge
-	Margin time.Duration
-	// Latency chooses by response times, not by load.
+	Picker  PickerCall
+	Margin  time.Duration
 	Latency bool
 	// Blind ignores prompts, even if bodies are read for PickerCall.ResponseIDs.
-	Blind bool
-	// Sessions sends a session's requests to the cluster of its first request. The next two fields
-	// are as in PickerSettings.
+	Blind         bool
 	Sessions      bool
 	SessionTTL    int32
 	SessionCookie string
 }
 
-// ImportMember is one exporting cluster of an import.
+// ImportMember is an exporting cluster of an import.
 type ImportMember struct {
 	Name         string
 	Region, Zone string
 	Cluster      ClusterID
 	Share        uint32
-	// Priority of its hop; 0 is first.
-	Priority uint32
-	Pool     *Pool           // EndpointMode
-	Parents  []RemoteAddress // ParentMode
-	// Peer is the authority at peer listeners; "" if Parents are other gateways.
-	Peer string
-	// Hostname is the Host header for other gateways; "" for the client's.
+	Priority     uint32
+	Pool         *Pool
+	Parents      []RemoteAddress
+	// Peer is the authority at peer listeners, or "" for other gateways.
+	Peer     string
 	Hostname string
-	// Protocol is the protocol of gateways at Parents or, for peer listeners, of the model servers
-	// behind them.
+	// Protocol is the protocol of gateways at Parents or, behind peer listeners, of the model
+	// servers.
 	Protocol Protocol
 	// MaxGateways limits, in ParentMode, how many gateways a request may have passed through.
 	MaxGateways uint32
-	Local       bool   // this cluster: the InferencePool of the import's name
-	Problem     string // why the member cannot be used
-	// Reason is the reason in conditions: NotAllowed, NotSupported, or "" if resolving a host name
-	// may end Problem.
+	Local       bool
+	Problem     string
+	// Reason is NotAllowed, NotSupported, or "" if resolving a host name may end Problem.
 	Reason string
-	// NotReady is the reason of the member's condition Ready=False: the member takes no new
-	// requests, and Share is 0.
+	// NotReady is the reason of the member's condition Ready=False: Share is then 0.
 	NotReady string
 }
 
@@ -300,14 +269,13 @@ func (i *Import) Hop(m *ImportMember) HopID {
 // Spill is a target for requests that a pool cannot take.
 type Spill struct {
 	Hop      HopID
-	Target   string // store.TargetKey
+	Target   string
 	Owner    report.Ref
 	Backends []WeightedBackend
-	// Behind lists the hops of an import with several exporting clusters.
-	Behind []Spill
+	Behind   []Spill
 }
 
-// Ends returns the final backends of the hop's requests, behind all further hops.
+// Ends returns the backends behind the last hops.
 func (s *Spill) Ends() []WeightedBackend {
 	if len(s.Behind) == 0 {
 		return s.Backends
@@ -319,81 +287,80 @@ func (s *Spill) Ends() []WeightedBackend {
 	return out
 }
 
-// Relay configures calls from our picker to a remote one whose pods are unknown here.
+// Relay configures calls from our picker to a remote picker whose pods are unknown here.
 type Relay struct {
 	Pickers []RemoteAddress
-	// Within restricts the remote pods: a range of each list must contain a pod's address. Empty:
-	// any address that the operator allows, except loopback.
+	// Within restricts the remote pods: a range of each list must contain a pod's address. Without
+	// lists, any address that the operator allows may be a pod, except loopback.
 	Within [][]netip.Prefix
-	Import string // "namespace/name"
-	Member string // the exporting cluster
-	Field  string // in the import: "status.clusters[0]"
+	Import string
+	Member string
+	Field  string
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults applied.
 type PickerSettings struct {
-	Strategy          string
-	Shadow            string                  // evaluated without effect; "" for none
-	Plugins           *endpointpicker.Profile // of strategy plugins; nil if the configuration is invalid
-	Criticality       string
-	ShedAfter         time.Duration // 0: off
-	FlowControl       FlowControl
-	VirtualNodes      int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
-	LoadFactorPercent int32
-	UserMessages      int32
-	SessionTTL        int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
-	SessionCookie     string
-	Prefix            bool // the strategy reads prompts
-	EveryBody         bool // every request's body is read
-	// InferenceModels or InferenceModelRewrites apply: bodies are read for the model
+	Strategy           string
+	Shadow             string
+	Plugins            *endpointpicker.Profile // nil if the configuration is invalid
+	Criticality        string
+	ShedAfter          time.Duration
+	FlowControl        FlowControl
+	VirtualNodes       int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
+	LoadFactorPercent  int32
+	UserMessages       int32
+	SessionTTL         int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
+	SessionCookie      string
+	Prefix             bool
+	EveryBody          bool
 	ReadsModels        bool
-	RewritesModels     bool  // some of them replace the model
-	TrustHeaders       bool  // clients' headers may set the priority
+	RewritesModels     bool
+	TrustHeaders       bool
 	FullQueue          int32 // 0: never full
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full
 	Fallbacks          int32
-	NoHeadersTimeout   bool   // streams wait for headers without limit
-	Engine             string // selects metric names; "": vLLM
+	NoHeadersTimeout   bool
+	Engine             string // "": vLLM
 	MetricsPath        string
-	UnverifiedTLS      bool   // without a BackendTLSPolicy, metrics are read over unverified TLS
-	MetricsPort        int32  // 0: the engine's default, or the server's port
-	MaxMetricsPage     int32  // in bytes; 0: endpoint.Metrics' default
-	LoadStatPort       int32  // 0: loads are not published
-	QueueName          string // "" for the default series
+	UnverifiedTLS      bool
+	MetricsPort        int32 // 0: the engine's default, or the server's port
+	MaxMetricsPage     int32 // in bytes; 0: endpoint.Metrics' default
+	LoadStatPort       int32
+	QueueName          string
 	RunningName        string
 	KVCacheName        string
-	TokenUsage         bool // Envoy reads the usage of responses
-	ResponseAffinity   bool // requests that reference a response go to the server that stores it
+	TokenUsage         bool
+	ResponseAffinity   bool
 	KVEvents           KVEvents
-	Processor          *Processor // nil: none
+	Processor          *Processor
 }
 
 // Processor is a service that prepares a pool's requests: a Service or a Host.
 type Processor struct {
-	Service string // in the pool's namespace
-	Host    string // or IP address; "" with a Service
-	TLS     bool   // of a Host
-	Path    string // of a Host
+	Service string
+	Host    string // or an IP address; "" with a Service
+	TLS     bool
+	Path    string
 	Port    int32
 	Timeout time.Duration
 	Headers []string
-	Route   bool // it may choose endpoints
+	Route   bool
 }
 
-// FlowControl queues requests while the pool is saturated. The zero value is off; single zero
-// fields mean the defaults of picker/flow.
+// FlowControl queues requests while the pool is saturated. The zero value is off. A zero field
+// means the default of picker/flow.
 type FlowControl struct {
 	On        bool
-	Deadlines bool // the earliest deadline goes first
+	Deadlines bool
 	Requests  int32
 	Bytes     int64
 	TTL       time.Duration
-	EmptyTTL  time.Duration // while the pool has no endpoint
-	Queue     float64       // waiting requests that saturate a server
-	KVCache   float64       // use of the KV cache, 0 to 1, that saturates a server
-	InFlight  int64         // requests in flight that saturate a server; 0: unlimited
-	TTLs      []BandTTL     // of single priorities
+	EmptyTTL  time.Duration
+	Queue     float64 // waiting requests that saturate a server
+	KVCache   float64 // use of the KV cache, 0 to 1, that saturates a server
+	InFlight  int64
+	TTLs      []BandTTL
 }
 
 // BandTTL limits the wait of a priority's requests. With Negative it is for every priority below 0
@@ -406,12 +373,12 @@ type BandTTL struct {
 
 // KVEvents configures how model servers publish KV events. The zero value is off.
 type KVEvents struct {
-	Dial       bool  // servers listen
-	Listen     bool  // servers dial
-	Port       int32 // of listening servers
-	ReplayPort int32 // 0: none
+	Dial       bool
+	Listen     bool
+	Port       int32
+	ReplayPort int32
 	Topic      string
-	Render     time.Duration // a pick's wait for token IDs; 0: none are fetched
+	Render     time.Duration // 0: none are fetched
 }
 
 // Hop is a virtual host of HopListener: a spilled request reaches the next pool's own picker there.
@@ -427,21 +394,19 @@ type Hop struct {
 // Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string // or the name of a ModelServers object
+	Pod      string
 	Labels   map[string]string
 	Draining bool // absent from Envoy's assignment
 }
 
 // Secret holds a certificate with its key, or trusted CAs, or trust domains, or a token.
 type Secret struct {
-	Name  string // SecretName
-	Chain []byte // PEM
-	Key   []byte // PEM
-	CA    []byte // PEM
-	Token []byte
-	// SPIFFE trust domains
+	Name    string
+	Chain   []byte
+	Key     []byte
+	CA      []byte
+	Token   []byte
 	Domains []TrustDomain
-	// Owners receive the report of a NACK: the secret's sources, and the objects whose traffic
-	// needs it.
+	// Owners receive the report of a NACK.
 	Owners []report.Ref
 }

@@ -10,67 +10,54 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ClusterID identifies an Envoy cluster. The zero ID is no cluster. IDs are keys of many maps, so
-// the struct is small and shares its strings with the objects.
+// ClusterID identifies an Envoy cluster. The zero ID is no cluster. The struct is small, because it
+// is the key of many maps.
 type ClusterID struct {
-	Namespace, Name string // of the object
-	// exporting cluster of an import, or SubsetMember; "" for others
+	Namespace, Name string
+	// Member is the exporting cluster of an import, or a SubsetMember.
 	Member  string
-	Port    int32 // of a Service; 0 for other kinds
+	Port    int32
 	Kind    ClusterKind
 	Variant ClusterVariant
-	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
-	// certificate; 0 for other kinds, and in IDs that mean any configuration. Envoy ends all calls
-	// in flight when a cluster changes, and such a call lasts as long as its request. So a new
-	// configuration gets a new cluster, for new requests.
+	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's
+	// certificate. For other kinds it is 0. Envoy ends all calls in flight when a cluster changes,
+	// and such a call lasts as long as its request. So a new configuration gets a new cluster.
 	Config uint16
 }
 
 // PickerEncoding is part of the hash in Config. It must increase with each change to how package
-// envoy encodes external pickers' clusters; a test detects a missing increase.
+// envoy encodes external pickers' clusters; a test checks this.
 const PickerEncoding = 2
 
 // ClusterKind is the kind of object that a cluster belongs to, and for a Service the protocol.
 type ClusterKind uint8
 
 const (
-	// FixedKind is for OurPicker, OurGate and Collector, whose IDs have only a Name.
+	// FixedKind is for IDs that have only a Name.
 	FixedKind ClusterKind = iota
-	// ServiceKind is a Service's port, with the protocol of its appProtocol.
 	ServiceKind
-	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
 	GRPCKind
-	// TCPKind is a Service's port for connections without TLS, or whose TLS ended at the listener.
-	// A BackendTLSPolicy can add TLS.
+	// TCPKind is for connections without TLS, or whose TLS ended at the listener. A
+	// BackendTLSPolicy can add TLS.
 	TCPKind
-	// PassthroughKind is a Service's port for connections that are TLS already; no policy changes
-	// them.
+	// PassthroughKind is for connections that are TLS already; no policy changes them.
 	PassthroughKind
-	// PickerKind is a port of an external picker's Service.
 	PickerKind
-	// PoolKind is an InferencePool.
 	PoolKind
-	// ImportKind holds the pods of one exporting cluster of an import in EndpointMode.
+	// ImportKind holds an exporting cluster's pods, in EndpointMode.
 	ImportKind
 	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
-	// so that a change of the mode affects only new routes: old routes would pick among gateways,
-	// or would not pick among pods.
+	// so that a change of the mode affects only new routes.
 	ParentKind
-	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
-	// PeerKind holds the peer listeners of an exporting cluster's gateways. Its requests have
-	// another authority.
 	PeerKind
-	// MembersKind holds a hop to each exporting cluster of an import.
 	MembersKind
-	// UDPKind is a Service's port for datagrams; a cluster of DatagramKind contains its endpoints.
 	UDPKind
 	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
 	// Gateway, and Port is the listener's port.
 	DatagramKind
 )
 
-// FixedKind has no name.
 var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent",
 	"import-picker", "peer", "members", "udp",
 	"datagrams"}
@@ -80,27 +67,25 @@ type ClusterVariant uint8
 
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is a pool's cluster that spills no further. For an exporting cluster's gateways
-	// it is the cluster behind a hop: another exporting cluster serves while they are unreachable.
+	// LastVariant is a pool's cluster that spills no further, or an exporting cluster's gateways
+	// behind a hop.
 	LastVariant
-	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). It has no picker, so a route
-	// for one of the pool's two clusters must never meet the other one.
+	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops), without a picker.
 	HopsVariant
-	// HealthVariant is the cluster of an external picker that has a health service, which selects
-	// the replica. The picker's first answer shows whether it has one.
+	// HealthVariant is the cluster of an external picker with a health service. The picker's first
+	// answer shows whether it has the service.
 	HealthVariant
-	// ImportedVariant is the cluster of a ServiceImport's port, with the kind for a Service.
+	// ImportedVariant is the cluster of a ServiceImport's port.
 	ImportedVariant
 )
 
-// Plain has no name.
 var variants = [...]string{"", "last", "hops", "health", "imported"}
 
 // OurPicker is Penstock's own picker, which also receives access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}
 
-// OurGate is Penstock's authorization service, on the picker's port. It is a cluster of its own,
-// because gates have other timeouts than picks.
+// OurGate is Penstock's authorization service, on the picker's port. Gates have other timeouts than
+// picks.
 var OurGate = ClusterID{Name: "penstock-gate"}
 
 // Collector is the OpenTelemetry collector.
@@ -190,13 +175,13 @@ func (id ClusterID) WithKind(k ClusterKind) ClusterID {
 // IsZero reports whether id is the zero ID.
 func (id ClusterID) IsZero() bool { return id == ClusterID{} }
 
-// Key returns the object's key in the store: "namespace/name".
+// Key returns the object's key in the store.
 func (id ClusterID) Key() string { return id.Namespace + "/" + id.Name }
 
 // External reports whether the cluster belongs to an external picker.
 func (id ClusterID) External() bool { return id.Kind == PickerKind || id.Kind == ImportPickerKind }
 
-// Imported returns the pool of an exporting cluster's pods; false for other clusters.
+// Imported returns the pool of an exporting cluster's pods, or false for other clusters.
 func (id ClusterID) Imported() (objectid.Target, bool) {
 	if id.Kind != ImportKind || id.Variant == HopsVariant {
 		return objectid.Target{}, false
@@ -222,7 +207,7 @@ func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind 
 
 // String returns the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
 // "import/NAMESPACE/NAME/CLUSTER" or "members/NAMESPACE/NAME". A variant precedes it
-// ("last/pool/NAMESPACE/NAME"); a subset's member ("hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY") and
+// ("last/pool/NAMESPACE/NAME"). A subset's member ("hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY") and
 // Config ("picker/NAMESPACE/NAME/PORT/0f3c") follow it.
 func (id ClusterID) String() string {
 	var room [96]byte
@@ -295,7 +280,7 @@ func ParseClusterID(name string) (ClusterID, bool) {
 	return id, true
 }
 
-// MarshalText implements encoding.TextMarshaler: the cluster's name.
+// MarshalText implements encoding.TextMarshaler.
 func (id ClusterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.

@@ -1,12 +1,9 @@
-// Package model defines the plain structs between Gateway API and Envoy.
+// Package model defines the plain structs between Gateway API and Envoy. translator/gatewayapi and
+// translator/inference make them from objects, and translator/envoy makes protos from them. Values
+// are immutable once returned: two values that mean the same are equal.
 //
-// translator/gatewayapi and translator/inference make them from objects, translator/envoy makes
-// protos from them, and translator connects these packages. Values are immutable once returned and
-// do not depend on the order of arrival: two values that mean the same are equal.
-//
-// Names derive from identity, never from a position. ClusterID and HopID each have String and a
-// parser; names of chains, listeners and secrets are in names.go, names of pools in
-// discovery/objectid. No other package joins or splits a name.
+// Names derive from identity, never from a position. Only this package joins or splits names,
+// except names of pools (discovery/objectid).
 //
 // Tests: go test ./translator/...
 package model

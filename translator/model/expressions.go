@@ -27,11 +27,11 @@ func (e Expressions) Within(o Expressions) bool { return e.Number <= o.Number &&
 // IsZero reports whether there are no expressions.
 func (e Expressions) IsZero() bool { return e.Number == 0 }
 
-// Overrun is a rule whose regular expressions exceed a budget on a Gateway. Requests that the rule
-// might match get 500.
+// Overrun is a rule whose regular expressions exceed a budget on a Gateway. Requests that it might
+// match get 500.
 type Overrun struct {
-	Gateway string // "namespace/name"
-	Route   string // store.TargetKey
-	Rule    int    // Rule.Index
-	Budget  string // for messages
+	Gateway string
+	Route   string
+	Rule    int
+	Budget  string
 }

@@ -7,18 +7,16 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Gateway is a Gateway of ours with the decisions about each listener.
+// Gateway is a Gateway that Penstock configures, with the decisions about each listener.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has addresses
-	// Listeners holds the Gateway's own listeners in order, then its ListenerSets' listeners by
-	// descending precedence.
+	Addresses []string // to bind; ["0.0.0.0"] by default
+	// Listeners holds the Gateway's own listeners, then its ListenerSets' listeners by descending
+	// precedence.
 	Listeners []*Listener
-	Sets      []ListenerSet // accepted or not, by descending precedence
-	// Fleet configures its proxies. It is nil if the Gateway is not accepted: running proxies stay
-	// as they are.
-	Fleet *v1alpha1.EnvoyFleetSpec
-	// Certificate is the SecretName of the client certificate for backends; "" for none.
+	Sets      []ListenerSet
+	// Fleet is nil if the Gateway is not accepted: running proxies stay as they are.
+	Fleet       *v1alpha1.EnvoyFleetSpec
 	Certificate string
 	Conditions  []report.Condition
 	Findings    []report.Finding
@@ -27,10 +25,9 @@ type Gateway struct {
 // ParentGateway is a Gateway as other clusters reach it.
 type ParentGateway struct {
 	Ref       report.Ref
-	Addresses []string     // that it binds
-	Ports     []ParentPort // HTTPS first
-	// PeerPort is the port of its peer listener; 0 for none.
-	PeerPort uint16
+	Addresses []string
+	Ports     []ParentPort
+	PeerPort  uint16
 }
 
 // ParentPort is a port of a Gateway that takes requests.
@@ -42,34 +39,33 @@ type ParentPort struct {
 // ListenerSet holds the decisions about a ListenerSet. Its listeners are in the Gateway.
 type ListenerSet struct {
 	Ref        report.Ref
-	Accepted   bool // counts as attached
+	Accepted   bool
 	Conditions []report.Condition
 	Findings   []report.Finding
 }
 
 // Listener is a listener of a Gateway or ListenerSet.
 type Listener struct {
-	Owner       report.Ref // the Gateway or ListenerSet
-	Name        string     // unique in its owner
-	Key         string     // ListenerKey: unique in the Gateway
+	Owner       report.Ref
+	Name        string
+	Key         string
 	Port        uint16
-	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have conditions but no chain
+	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
-	// ChainName, StreamName or DatagramName; "" if it takes no traffic
+	// Chain is "" if the listener takes no traffic.
 	Chain          string
-	Secrets        []string // SecretName of each certificate, in order
+	Secrets        []string
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
-	SupportedKinds []report.Ref // Group and Kind only
+	SupportedKinds []report.Ref
 	Conditions     []report.Condition
 }
 
-// ClientValidation configures how an HTTPS listener verifies clients; nil: no certificate is
-// requested.
+// ClientValidation configures how an HTTPS listener verifies clients.
 type ClientValidation struct {
-	Trust    string // GatewayTrust
-	Optional bool   // a missing or invalid certificate passes
+	Trust    string
+	Optional bool
 }
 
 // Stream reports whether a listener forwards connections or datagrams.
@@ -86,21 +82,21 @@ func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol ==
 
 // AllowedRoutes restricts which routes may attach to a listener.
 type AllowedRoutes struct {
-	Kinds    []report.Ref // Group and Kind only
-	From     string       // All, Same, Selector or None
-	Selector string       // labels.Selector as text
+	Kinds    []report.Ref
+	From     string // All, Same, Selector or None
+	Selector string
 }
 
-// Port is a socket that Envoy binds, for all listeners of a Gateway on a TCP port, or the listener
-// on a UDP port.
+// Port is a socket that Envoy binds, for all listeners on a TCP port, or for the listener on a UDP
+// port.
 type Port struct {
-	Gateway   string // "namespace/name"
+	Gateway   string
 	Number    uint16
-	Datagrams ClusterID // of a UDP port; zero for TCP
+	Datagrams ClusterID // zero for TCP
 	Addresses []string
 	Edge      Edge
-	Chains    []Chain  // sorted by name
-	Streams   []Stream // sorted by name
+	Chains    []Chain
+	Streams   []Stream
 	Owners    []report.Ref
 }
 
@@ -108,7 +104,7 @@ type Port struct {
 // v1alpha1.FleetClients.
 type Edge struct {
 	RequestTimeout time.Duration // 0: no timeout
-	Streams        uint32        // of an HTTP/2 connection; 0: the default
+	Streams        uint32
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
 	HTTP10         v1alpha1.HTTP10
@@ -118,12 +114,11 @@ type Edge struct {
 	Uploads        int64 // total bytes of large request bodies in one Envoy
 }
 
-// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes. Envoy's heap limit
-// is nine tenths of the memory. Uploads may fill half of the heap; the other half is for the copies
-// of bodies that scripts and pickers need, and for everything else.
+// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes: half of Envoy's
+// heap limit, which is nine tenths of the memory.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
-// DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets one.
+// DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets a limit.
 const DefaultMemory = 1 << 30
 
 // DefaultRequestTimeout is the default of Edge.RequestTimeout, and applies to hops.
@@ -132,42 +127,41 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream forwards connections or datagrams: a filter chain of a TCP listener or of one server name
-// of a TLS listener, or a UDP listener.
+// Stream is a filter chain of a TCP listener or of one server name of a TLS listener, or a UDP
+// listener.
 type Stream struct {
-	Name       string // StreamName or DatagramName
-	TLS        bool   // matched by server name
+	Name       string
+	TLS        bool
 	ServerName string // "" for any
 	Secrets    []string
 	// Backends share the connections or datagrams. Envoy closes or drops the share of a backend
-	// without a Cluster, and everything if there is no backend.
+	// without a Cluster.
 	Backends []WeightedBackend
-	Owners   []report.Ref // the route
+	Owners   []report.Ref
 }
 
 // Chain is a filter chain and its route configuration.
 type Chain struct {
-	Name       string // ChainName
+	Name       string
 	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
-	Secrets    []string // SDS names, for TLS
+	Secrets    []string
 	Clients    *ClientValidation
 	// Misdirected lists hostnames of other HTTPS and TLS listeners on the port. Requests for them
-	// over this chain get 421 (Gateway API, "Listener isolation and connection coalescing").
+	// get 421 (Gateway API, "Listener isolation and connection coalescing").
 	Misdirected []string
 }
 
 // Place is a route's attachment to one listener.
 type Place struct {
-	Gateway  string // "namespace/name"
-	Listener string // ListenerKey
-	// Listener.Chain; "" for a listener without traffic
+	Gateway      string
+	Listener     string
 	Chain        string
-	Stream       bool // Listener.Stream
-	Passthrough  bool // the TLS is not terminated
+	Stream       bool
+	Passthrough  bool
 	ListenerHost string
 	Narrow       bool // virtual hosts of narrower hostnames do not repeat the route
-	// sorted intersection of the listener's and the route's hostnames
+	// Hosts are sorted.
 	Hosts []string
 }
 
@@ -175,55 +169,52 @@ type Place struct {
 // routes.
 type Candidate struct {
 	Route report.Ref
-	// Unix seconds, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
+	// Created is in Unix seconds, 0 from files. Older routes win ties (HTTPRouteRule).
 	Created int64
-	// Hostnames in lower case, sorted; "*" if it has none. They order routes that meet at one host.
+	// Hostnames are in lower case, sorted; "*" if the route has none.
 	Hostnames []string
 	Parents   []CandidateParent
 	Findings  []report.Finding
 }
 
-// CandidateParent is a parentRef to a Gateway of ours.
+// CandidateParent is a parentRef to a Gateway that Penstock configures.
 type CandidateParent struct {
-	Field       string // JSON path
+	Field       string
 	Ref         report.ParentRef
-	Places      []Place           // sorted; none if NotAccepted
-	NotAccepted *report.Condition // nil if the route attaches
+	Places      []Place // sorted; none if NotAccepted
+	NotAccepted *report.Condition
 }
 
-// Loss records why a route lacks a listener or chain: another route has the listener, or its
-// namespace's routes exceed a budget on the chain.
+// Loss records why a route lacks a listener or chain.
 type Loss struct {
 	Route    report.Ref
-	Gateway  string // "namespace/name"
-	Listener string // ListenerKey; "" for all of Chain
-	Chain    string // if Over is set
+	Gateway  string
+	Listener string // "" for all of Chain
+	Chain    string
 	Host     string // "" for the whole listener
 	Winner   report.Ref
-	Over     string // the budget and the route's cost
-	Gate     string // the AccessPolicy that gates Listener, if no gate can read the route's connections
-	Copies   bool   // only virtual hosts of narrower hostnames lack the route
+	Over     string
+	Gate     string // the AccessPolicy, if no gate can read the route's connections
+	Copies   bool   // only narrower hostnames lack the route
 }
 
 // Attachment is a route with all decisions about it.
 type Attachment struct {
 	Route     report.Ref
-	Created   int64    // Candidate.Created
-	Hostnames []string // Candidate.Hostnames
+	Created   int64
+	Hostnames []string
 	Places    []Place
 	Rules     []Rule
 	Parents   []report.Parent
 	Findings  []report.Finding
-	// Backends lists the objects in its rules as store.TargetKey.
-	Backends []string
-	// Clusters and Hops are all that its rules need, sorted.
-	Clusters []ClusterID
-	Hops     []HopID
+	Backends  []string
+	Clusters  []ClusterID
+	Hops      []HopID
 }
 
 // Rule is one rule of a route: alternative matches with one action.
 type Rule struct {
-	Name    string  // "" if it has no name
+	Name    string
 	Index   int     // position, for messages; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
@@ -234,35 +225,32 @@ type Rule struct {
 
 // VirtualHost is a host of a chain, with its routes in Envoy's order.
 type VirtualHost struct {
-	Gateway string
-	Chain   string
-	Host    string // "*", "example.com" or "*.example.com"
-	// Listener is the model.ListenerKey of the listener that has the host.
+	Gateway  string
+	Chain    string
+	Host     string // "*", "example.com" or "*.example.com"
 	Listener string
 	Routes   []Route
-	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
-	// Gates are the AccessPolicies that are in Gates of all routes. They also gate the host's
-	// answers to requests that no route takes.
+	Owners   []report.Ref
+	// Gates are common to all routes. They also gate the host's answers to requests that no route
+	// takes.
 	Gates []string
-	// ByModel is set if a route has it: all scans of bodies are then strict.
+	// ByModel makes all scans of bodies strict.
 	ByModel bool
 }
 
 // Route is one match of a rule in a virtual host.
 type Route struct {
-	Name     string // RouteName: unique in its virtual host
+	Name     string
 	Owner    report.Ref
-	Rule     int // position, for explanations
+	Rule     int
 	RuleName string
 	Match    Match
 	Action   *Action
-	// Gates are the AccessPolicies that must let a request in ("namespace/name"), the outermost
-	// first.
-	Gates []string
-	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
+	// Gates are the AccessPolicies that must let a request in, the outermost first.
+	Gates      []string
 	ExactUsage bool
-	// Reaches lists, for a route with gates, all that its requests may reach, sorted:
-	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
+	// Reaches lists, for a route with gates, all that its requests may reach: InferencePools
+	// ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string
 	// ByModel is set if one of Gates decides by the model: the body is read for it.
 	ByModel bool

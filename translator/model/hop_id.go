@@ -9,13 +9,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// HopListener is the name of the internal listener of all hops of a Gateway, and of its route
-// configuration.
+// HopListener names the internal listener of all hops of a Gateway, and its route configuration.
 const HopListener = "hops"
 
 // HopID identifies a hop: the virtual host in front of a pool or an import. The zero ID is no hop.
 type HopID struct {
-	Import          bool // else an InferencePool
+	Import          bool
 	Namespace, Name string
 	Member          string // exporting cluster, or SubsetMember; "" for all
 }
@@ -23,7 +22,7 @@ type HopID struct {
 // SubsetMember returns the Member of hops and clusters for the subset of a PoolPolicy.
 func SubsetMember(namespace, policy string) string { return namespace + "." + policy }
 
-// SubsetPolicy returns the store key of the policy in a SubsetMember; "" for none.
+// SubsetPolicy returns the store key of the policy in a SubsetMember, or "".
 func SubsetPolicy(member string) string {
 	namespace, name, ok := strings.Cut(member, ".") // namespaces have no dot, names may
 	if !ok {
@@ -44,7 +43,7 @@ const AnyMember = "*"
 // IsZero reports whether id is the zero ID.
 func (id HopID) IsZero() bool { return id == HopID{} }
 
-// Key returns the object's key in the store: "namespace/name".
+// Key returns the object's key in the store.
 func (id HopID) Key() string { return objectid.Join(id.Namespace, id.Name) }
 
 // Target returns the pool or import behind the hop, even for a subset.
@@ -59,7 +58,7 @@ func (id HopID) Target() objectid.Target {
 	return to
 }
 
-// Compare orders IDs by their fields in order; hops of pools come first.
+// Compare orders IDs by their fields; hops of pools come first.
 func (id HopID) Compare(o HopID) int {
 	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace),
 		strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
@@ -76,9 +75,9 @@ func compareBool(a, b bool) int {
 }
 
 // String returns the name of the virtual host and the ID of endpoints that lead to it:
-// "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". Exporting
-// clusters may have any name: other bytes than those in DNS names become "_" and two hex digits,
-// because Envoy ignores case here and pickers separate hops with commas.
+// "hop.NAMESPACE.pool.NAME" or "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". Bytes
+// of a Member that DNS names lack become "_" and two hex digits, because Envoy ignores case here
+// and pickers separate hops with commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -108,7 +107,6 @@ func escape(member string) string {
 	return string(out)
 }
 
-// unescape accepts only the output of escape.
 func unescape(text string) (member string, ok bool) {
 	var out []byte
 	for i := 0; i < len(text); i++ {
@@ -146,7 +144,7 @@ func ParseHopID(name string) (HopID, bool) {
 	return id, valid && id.Name != "" && (!one || id.Member != "")
 }
 
-// MarshalText implements encoding.TextMarshaler: the hop's name.
+// MarshalText implements encoding.TextMarshaler.
 func (id HopID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.

@@ -21,7 +21,7 @@ const (
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
 	SchemeUDP   Scheme = "udp"
-	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
+	SchemePeer  Scheme = "peer"
 )
 
 // ChainName names a filter chain for requests and its route configuration: "http/80",
@@ -44,7 +44,7 @@ func StreamName(tls bool, port uint16, host string) string {
 // DatagramName names a UDP port's stream: "udp/53".
 func DatagramName(port uint16) string { return fmt.Sprintf("udp/%d", port) }
 
-// ParseChain returns scheme and port of a filter chain's name; false for any other name.
+// ParseChain returns scheme and port of a filter chain's name, or false for another text.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
@@ -105,10 +105,10 @@ func (s Socket) Listener() string {
 	return ListenerName(s.Port)
 }
 
-// ListenerName returns the name of the Envoy listener of a TCP port.
+// ListenerName names the Envoy listener of a TCP port.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName parses an Envoy listener's name; false for any other name.
+// ParseListenerName parses an Envoy listener's name, or returns false.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")
@@ -117,15 +117,11 @@ func ParseListenerName(name string) (s Socket, ok bool) {
 	return s, ok && valid
 }
 
-// SecretKind is the kind of an SDS secret's content.
 type SecretKind string
 
 const (
-	// CertificateSecret is a Kubernetes Secret's certificate and key.
-	CertificateSecret SecretKind = "secret"
-	// PolicyTrustSecret holds the CA certificates of a BackendTLSPolicy.
-	PolicyTrustSecret SecretKind = "trust/policy"
-	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients.
+	CertificateSecret  SecretKind = "secret"
+	PolicyTrustSecret  SecretKind = "trust/policy"
 	GatewayTrustSecret SecretKind = "trust/gateway"
 )
 
@@ -145,7 +141,7 @@ func (id SecretID) String() string {
 	return name
 }
 
-// ParseSecretID parses an SDS name; false for any other text.
+// ParseSecretID parses an SDS name, or returns false.
 func ParseSecretID(name string) (SecretID, bool) {
 	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret} {
 		rest, ok := strings.CutPrefix(name, string(kind)+"/")
@@ -177,8 +173,8 @@ func SecretName(namespace, name string) string {
 	return SecretID{Kind: CertificateSecret, Namespace: namespace, Name: name}.String()
 }
 
-// OwnTrust and OwnKey are the SDS names of the CA certificates for Penstock's services, and of the
-// key that proxies present to them.
+// OwnTrust and OwnKey are the SDS names of the CAs for Penstock's services, and of the key that
+// proxies present to them.
 const (
 	OwnTrust = "trust/own"
 	OwnKey   = "key/own"
@@ -189,8 +185,7 @@ func PolicyTrust(namespace, name string) string {
 	return SecretID{Kind: PolicyTrustSecret, Namespace: namespace, Name: name}.String()
 }
 
-// GatewayTrust returns the SDS name of the CA certificates for clients on a port; port 0 is for
-// ports that have no CA certificates of their own.
+// GatewayTrust returns the SDS name of the CAs for clients on a port (SecretID.Port).
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

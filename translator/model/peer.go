@@ -12,12 +12,12 @@ import (
 // PeerListener is a Gateway's listener for members of the cluster set.
 type PeerListener struct {
 	Port
-	Cluster string // this cluster
+	Cluster string
 }
 
 // PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
-	Host     string // PeerAuthority
+	Host     string
 	Members  []string
 	Backends []WeightedBackend
 	Owners   []report.Ref
@@ -26,12 +26,11 @@ type PeerHost struct {
 // PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
-// maxHost limits the length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
 // PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique: neither namespaces nor clusters have a dot.
-// If it is too long, a hash replaces the end of the pool's name.
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". If it is too long, a hash replaces the end of the pool's
+// name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -41,7 +40,7 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It is not the control plane's ID: a
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. The control plane has another ID, so a
 // proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
@@ -49,14 +48,13 @@ func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gatewa
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
-	// MemberCertificate is the SDS name of the Gateways' certificate for members.
 	MemberCertificate = "member/gateway"
 	memberTrust       = "trust/member/"
-	// MembersTrust is the SDS name of all members' trust domains.
-	MembersTrust = "trust/members"
+	MembersTrust      = "trust/members"
 )
 
-// MemberTrust returns the SDS name of a member's CA certificates, which verify its Gateways.
+// MemberTrust returns the SDS name of a member's CA certificates, which verify the member's
+// Gateways.
 func MemberTrust(member string) string { return memberTrust + member }
 
 // ParseMemberTrust returns the member of a MemberTrust.

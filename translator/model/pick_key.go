@@ -7,18 +7,16 @@ import (
 	"strings"
 )
 
-// keySeparator is in no Kubernetes name.
+// No Kubernetes name contains keySeparator.
 const keySeparator = "~"
 
 // PickKey returns the key with which a Gateway's proxies call our picker: the Gateway's name and a
-// code that is derived from it with the root key. Every process with the root key can verify the
-// code, and no proxy can make another Gateway's code.
+// code derived from it with the root key. No proxy can make another Gateway's code.
 func PickKey(root, gateway string) string {
 	return gateway + keySeparator + hex.EncodeToString(pickCode(root, gateway))
 }
 
-// PickKeyOwner returns the Gateway of a key that was made with one of the root keys; "" for any
-// other text.
+// PickKeyOwner returns the Gateway of a key that was made with one of the root keys, or "".
 func PickKeyOwner(roots []string, key string) string {
 	gateway, text, _ := strings.Cut(key, keySeparator)
 	code, err := hex.DecodeString(text)

@@ -9,31 +9,31 @@ import (
 // PathKind selects how a path is compared.
 type PathKind string
 
-// Kinds by descending rank. The specification leaves the rank of regular expressions open: after
-// prefixes, any rule for "/" would hide them.
+// The specification leaves the rank of regular expressions open: after prefixes, any rule for "/"
+// would hide them.
 const (
 	PathExact PathKind = "Exact"
 	PathRegex PathKind = "RegularExpression" // matches the whole path
-	// element-wise: /a matches /a and /a/b, not /ab. Only the path "/" ends with '/'.
+	// PathPrefix compares by elements: /a matches /a and /a/b, not /ab.
 	PathPrefix PathKind = "PathPrefix"
 )
 
-// PathBeginning matches paths that begin with a text, for an Overrun: the text before the first
-// operator of its regular expression. It has the expression's rank.
+// PathBeginning is for an Overrun. It matches paths that begin with the text before the first
+// operator of the regular expression.
 const PathBeginning PathKind = "RegularExpression, its beginning alone"
 
-// Match is one HTTPRouteMatch or GRPCRouteMatch; all parts must hold.
+// Match is an HTTPRouteMatch or GRPCRouteMatch; all parts must hold.
 type Match struct {
 	PathKind PathKind
 	Path     string
-	Method   string // of HTTP; "" any
-	// lower-case names in order; the first of equal names counts (specification)
+	Method   string
+	// Names are in lower case. Of equal names, the first counts (specification).
 	Headers []ValueMatch
 	Query   []ValueMatch
 	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path has the same names
 }
 
-// GRPCMethod is a GRPCMethodMatch: the lengths of the two texts order the matches of GRPCRoutes.
+// GRPCMethod is a GRPCMethodMatch.
 type GRPCMethod struct{ Service, Method string }
 
 // ValueMatch matches a header or query parameter.
@@ -42,7 +42,7 @@ type ValueMatch struct {
 	Regex   bool
 	Present bool // of an Overrun: any value
 	Value   string
-	Written string // the user's text, if Value is its form on the wire; else ""
+	Written string // the user's text, if Value is its form on the wire
 }
 
 // Action has exactly one of Redirect, Direct and Forward.
@@ -74,28 +74,28 @@ type PathChange struct {
 
 // Redirect answers with a Location.
 type Redirect struct {
-	Scheme string // "" keeps the request's scheme
-	Host   string // "" keeps the request's host
+	Scheme string
+	Host   string
 	Port   uint16 // 0: Scheme's well-known port, or else the listener's port
 	Path   PathChange
-	Code   uint32 // 301, 302, 303, 307, 308
+	Code   uint32
 }
 
 // Direct answers without a backend.
 type Direct struct {
 	Status uint32
-	Body   string // for the caller; may be empty
+	Body   string
 }
 
 // Forward sends the request to one of several backends.
 type Forward struct {
 	Backends []WeightedBackend
-	// Rule holds the whole rule's backends if Backends are only a share of them; else nil.
+	// Rule holds the whole rule's backends if Backends are only a share of them.
 	Rule           []WeightedBackend
 	RewriteHost    string
 	RewritePath    PathChange
-	Timeout        *time.Duration // nil: the default for the backends' kind; 0: no timeout
-	BackendTimeout *time.Duration // one attempt
+	Timeout        *time.Duration // 0: no timeout
+	BackendTimeout *time.Duration
 	Retry          *Retry
 	Mirrors        []Mirror
 	Session        *Session
@@ -105,53 +105,50 @@ type Forward struct {
 type Retry struct {
 	Attempts uint32
 	Codes    []uint32
-	Backoff  time.Duration // 0: our default
+	Backoff  time.Duration
 }
 
 // HopOrder is how Envoy tries the hops to an import's exporting clusters.
 type HopOrder struct {
-	// Priorities is the number of priorities, Largest the number of hops in the largest one.
+	// Largest is the number of hops in the largest priority.
 	Priorities, Largest uint32
-	// InOrder gives each hop its own priority, hops to spill targets included.
+	// InOrder gives each hop its own priority.
 	InOrder bool
 }
 
 // RetryOn lists failures after which a request is sent to another exporting cluster although a
-// model server may have begun it. Failures before any server can have begun it are always retried.
+// model server may have begun it.
 type RetryOn struct {
 	Full        bool // a server's answer 429
-	Unavailable bool // an answer 503, or a connection to a server that ends before its answer
+	Unavailable bool // 503, or a connection to a server that ends before its answer
 	LostGateway bool // a connection to a member's gateway that ends before the answer
 }
 
 // WeightedBackend is a share of a rule's requests.
 type WeightedBackend struct {
-	Cluster ClusterID   // zero answers 500: an unresolved backend keeps its share (specification)
-	Backend string      // store.TargetKey, for explanations
-	Weight  uint32      // exact; a rule's sum is at most 2^32-1
-	Picker  *PickerCall // nil: a Service
-	Hops    bool        // FallbackHops: 429 and 503 move a request to the next hop; Picker is nil
-	// Members are the targets of the hops in a cluster with FallbackMembers; Picker is nil unless
-	// it selects hops. Spills is the number of hops to spill targets.
+	Cluster ClusterID // zero: unresolved, its share gets 500 (specification)
+	Backend string
+	Weight  uint32      // a rule's sum is at most 2^32-1
+	Picker  *PickerCall // nil for a Service
+	Hops    bool        // for FallbackHops; Picker is then nil
+	// Members are the targets of the hops in a cluster with FallbackMembers. Picker is then nil
+	// unless it selects hops. Spills is the number of hops to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
-	Order   HopOrder // of Members
+	Order   HopOrder
 	RetryOn RetryOn
 	// External is set if Envoy asks an external picker, here or behind the first hop.
 	External bool
-	// MaxGateways limits how many gateways a request may have passed through; 0 unless Cluster has
-	// gateways (ParentMode).
+	// MaxGateways limits how many gateways a request may have passed through, in ParentMode.
 	MaxGateways uint32
-	// Peer replaces the client's authority at peer listeners.
-	Peer string
-	// Hop is the hop in front of an exporting cluster of an import, even if requests bypass it. It
-	// is zero for other backends, and for an import with Members.
+	Peer        string
+	// Hop is the hop in front of an exporting cluster of an import, even if requests bypass it.
 	Hop HopID
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
-	RewriteHost     string      // "": Forward.RewriteHost
-	Own             *OwnFilters // nil: none
+	RewriteHost     string
+	Own             *OwnFilters
 }
 
 // Imported reports whether the backend is an import or an exporting cluster of one.
@@ -161,9 +158,8 @@ func (w *WeightedBackend) Imported() bool { return !w.Hop.IsZero() || len(w.Memb
 type BodyMode string
 
 // None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external pickers.
-// Whole is for external pickers that do not send bodies back, which FULL_DUPLEX_STREAMED requires.
-// They receive the headers and the body in one piece, within their message limit (4 MiB by
-// default), and answer both.
+// Whole is for external pickers that do not send bodies back, which Duplex requires. They receive
+// the body in one piece, within their message limit (4 MiB by default).
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
@@ -171,15 +167,14 @@ const (
 	BodyWhole    BodyMode = "Whole"
 )
 
-// EndsStreams reports whether the picker ends its call when it does not need a request's body. Our
-// picker does, unless it must follow the response for another picker.
+// EndsStreams reports whether the picker ends its call when it does not need a request's body.
 func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Served }
 
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
 type PickerNames struct {
-	Destination string // key of the metadata, and header
-	Namespace   string // of the metadata, also for the endpoint that served
-	Subset      string // namespace of the list of endpoints to choose from
+	Destination string
+	Namespace   string
+	Subset      string
 }
 
 // ProtocolNames returns the names of the endpoint picker protocol.
@@ -189,9 +184,7 @@ func ProtocolNames() PickerNames {
 
 // Subset restricts the endpoints that a pool's picker may choose.
 type Subset struct {
-	// Selector is a label selector as text, for our picker (x-penstock-subset).
-	Selector string
-	// Addresses are the endpoints that match now, sorted, for external pickers; nil for our picker.
+	Selector  string
 	Addresses []string
 	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
 	// Such a hop serves no request of the subset.
@@ -201,35 +194,29 @@ type Subset struct {
 // PickerCall configures how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID
-	// Names is nil for the names of the endpoint picker protocol.
-	Names  *PickerNames
-	Subset *Subset // nil: all endpoints
-	// Pool is the pool's name at our picker. A pool with an external picker has it, too: our picker
-	// relays the requests whose bodies no picker receives (envoy's bodyless).
-	Pool objectid.Target
-	// RemotePool is the pool's name at another cluster's picker; "" is not sent.
+	Names   *PickerNames
+	Subset  *Subset
+	// A pool with an external picker has it, too: our picker relays the requests whose bodies no
+	// picker receives (envoy's bodyless).
+	Pool       objectid.Target
 	RemotePool string
 	Body       BodyMode
 	// Served makes Envoy send the picker the response headers, and the endpoint that served
-	// (endpoint picker protocol). External pickers receive both, even behind our picker. Our picker
-	// does if its strategy needs them.
+	// (endpoint picker protocol).
 	Served     bool
-	TokenUsage bool // Envoy reads responses' token usage, for metrics
-	// ResponseIDs makes Envoy read the IDs of responses that servers store, for later requests.
+	TokenUsage bool // for metrics
+	// ResponseIDs makes Envoy read the IDs of responses that servers store.
 	ResponseIDs bool
 	Spills      bool // immediate responses count as "no pick"
-	// Spill lists the HopID.Address values that our picker may return besides pods, in order
-	// (x-penstock-spill).
+	// Spill lists the HopID.Address values that our picker may return besides pods, in order.
 	Spill []string
 	// Open lets our picker return any endpoint if the picker that it relays to returns none. It has
 	// no effect with Closed or Subset.
 	Open bool
-	// Closed makes a request fail if the picker picks nothing, in every failure mode. The request
+	// Closed makes a request fail, in every failure mode, if the picker picks nothing. The request
 	// then moves on to another cluster.
 	Closed bool
-	// Again is set for a cluster with a hop to the pool itself (Pool.PicksAgain).
-	Again bool
-	// Last marks the call of a hop, which ends spilling. A pool that spills gets no other call
-	// without Spill, unless the route is outdated.
+	Again  bool
+	// Last marks the call of a hop, which ends spilling.
 	Last bool
 }

@@ -12,22 +12,20 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Endpoints returns the endpoints of a named port of our Service ("namespace/name"), sorted: ready
-// endpoints, or else terminating endpoints that still serve (KEP-1669).
+// Endpoints returns, sorted, the endpoints of a named port of the Service key ("namespace/name"):
+// ready endpoints, or else terminating endpoints that still serve (KEP-1669).
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })
 }
 
-// endpoints returns the allowed endpoints of a user's Service. outside has the keys of slices with
-// disallowed addresses or with host names.
 func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port *corev1.ServicePort) (
 	out []netip.AddrPort, outside []string) {
-	var policy *addresses.Policy // read lazily: most Services do not need it
+	var policy *addresses.Policy
 	out = collect(list, port, func(slice *discoveryv1.EndpointSlice) judge {
 		if slice.AddressType == discoveryv1.AddressTypeFQDN {
 			outside = append(outside, store.ID(slice))
-			return anywhere // host names are no addresses
+			return anywhere
 		}
 		if trusted(svc, slice) {
 			return anywhere
@@ -56,8 +54,8 @@ func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 	return store.Generated(slice) && len(svc.Spec.Selector) > 0
 }
 
-// Outside lists, for an EndpointSlice that Kubernetes did not generate, the addresses that may not
-// become endpoints: a sentence with the reason for each, without a period.
+// Outside returns a sentence, without a period, for each address of a slice (addresses.Slice) that
+// may not become an endpoint.
 func Outside(r store.Reader, slice *discoveryv1.EndpointSlice) (out []string) {
 	judged := addresses.Of(r).Slice(slice.Namespace, parsed(slice))
 	for _, e := range slice.Endpoints {

@@ -12,21 +12,21 @@ import (
 
 // Host is the result of resolving an IP address or host name.
 type Host struct {
-	Addresses []netip.Addr // allowed endpoints, sorted
-	// Outside describes an address that may not become an endpoint, and why, without a period.
+	Addresses []netip.Addr
+	// Outside describes an address that may not become an endpoint, and why.
 	Outside string
-	// Unresolved describes why a name has no addresses. Failed is set if a lookup failed.
+	// Unresolved describes why a name has no addresses. Failed reports whether a lookup failed.
 	Unresolved string
 	Failed     bool
 }
 
-// Lookup resolves an IP address or host name, and marks a name as used: discovery/hostname then
-// resolves it.
+// Lookup resolves an IP address or host name. discovery/hostname keeps resolving the names that
+// Lookup reads.
 func Lookup(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) { return store.Hosts.Get(r, name) })
 }
 
-// Mention is Lookup without marking a name as used.
+// Mention is Lookup, but does not mark the name as used.
 func Mention(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) {
 		if list := store.Hosts.By(r, store.ByMention, name); len(list) > 0 {

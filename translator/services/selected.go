@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// selected returns the endpoints of a port of a Service without EndpointSlices, as the
-// EndpointSlice controller would.
 func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (out []netip.AddrPort) {
 	for _, m := range choose(r, svc.Namespace, svc.Spec.Selector, target(svc, port)) {
 		if !m.Draining {
@@ -35,10 +33,9 @@ func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 }
 
 type targets struct {
-	numbers []uint16
-	name    string // of a container's port, in place of numbers
-	unready bool   // includes pods that are not ready
-	// transport is the protocol of a named port.
+	numbers   []uint16
+	name      string
+	unready   bool
 	transport corev1.Protocol
 }
 
@@ -56,7 +53,7 @@ func (t targets) of(pod *corev1.Pod) []uint16 {
 	return nil
 }
 
-// running lists the containers that run while the pod serves, including sidecars.
+// running includes sidecars: init containers that always restart.
 func running(pod *corev1.Pod) []corev1.Container {
 	out := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {
@@ -67,8 +64,8 @@ func running(pod *corev1.Pod) []corev1.Container {
 	return out
 }
 
-// Unnamed lists the ports, by index in spec.ports, whose targetPort is a name that no selected Pod
-// has. It is empty if the Service has EndpointSlices or selects no Pods.
+// Unnamed lists the ports, as indexes of spec.ports, whose targetPort is a name that no selected
+// Pod has. It is empty if the Service has EndpointSlices or selects no Pods.
 func Unnamed(r store.Reader, svc *corev1.Service) (out []int) {
 	if len(store.EndpointSlices.By(r, store.ByService, store.ID(svc))) > 0 {
 		return nil

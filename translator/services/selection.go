@@ -15,7 +15,7 @@ import (
 )
 
 // Select lists the Pods and ModelServers of a namespace that a selector matches, sorted by address.
-// Each port counts as a server (InferencePool, targetPorts). An empty selector selects nothing.
+// Each port counts as a server (InferencePool, targetPorts). An empty selector selects no server.
 func Select(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
 	return choose(r, namespace, selector, targets{numbers: ports})
 }
@@ -81,9 +81,8 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// podMembers returns a pod's servers, one for each port. A terminating pod takes no new requests
-// but stays a member, so that its requests in flight are counted. A pod from a file that has an
-// address and no conditions is ready.
+// A terminating pod takes no new requests but stays a member, so that its requests in flight are
+// counted. A pod from a file that has an address and no conditions is ready.
 func podMembers(pod *corev1.Pod, ports targets, never func(netip.Addr) bool) []model.Member {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || never(ip) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port returns the port of a Service with a number. Of several ports, it prefers one with the
-// transport protocol.
+// Port returns a Service's port by its number. Among several, it prefers a port with the transport
+// protocol.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -44,10 +44,9 @@ func TransportOf(kind string) corev1.Protocol {
 }
 
 // Protocol returns the protocol of a Service's port for a kind of route, by the port's appProtocol
-// (KEP-3726 and the names in common use). The default is HTTP/1.1, or h2c for a GRPCRoute; routes
-// of connections and datagrams forward any bytes. False means that the route cannot use the port:
-// the port has another transport protocol, its protocol is not for requests, or it requires TLS and
-// no BackendTLSPolicy names the CAs to trust (secured).
+// (KEP-3726 and the names in common use). The default is HTTP/1.1, or h2c for a GRPCRoute. False
+// means that the route cannot use the port. If the protocol requires TLS, secured must be set: a
+// BackendTLSPolicy names the CAs to trust.
 func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
 	if transportOf(p.Protocol) != TransportOf(kind) {
 		return "", false
@@ -89,8 +88,8 @@ func ProtocolText(p *corev1.ServicePort) string {
 	return string(transportOf(p.Protocol))
 }
 
-// External resolves a Service of type ExternalName by find, which is Lookup or Mention; false if
-// such Services have no endpoints here.
+// External resolves a Service of type ExternalName by find, which is Lookup or Mention. It returns
+// false if such Services have no endpoints here.
 func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, address string) Host) (Host, bool) {
 	if !addresses.Of(r).ExternalName {
 		return Host{}, false
@@ -98,10 +97,9 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 	return find(r, svc.Spec.ExternalName), true
 }
 
-// Addresses lists the endpoints of a Service's port, sorted, and the keys of its EndpointSlices
-// with addresses that were left out. Without EndpointSlices, as in a folder of files, the Service's
-// selector chooses Pods and ModelServers. With slicesOnly it does not, because Kubernetes makes
-// EndpointSlices soon.
+// Addresses lists the endpoints of a Service's port. outside has the keys of EndpointSlices from
+// which addresses were left out. Without EndpointSlices, the Service's selector chooses Pods and
+// ModelServers, unless slicesOnly is set.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	port := Port(svc, number, transport)

@@ -10,12 +10,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Backend is a Service, or a ServiceImport (GEP-1748), whose ports have the same meaning.
+// Backend is a Service or a ServiceImport (GEP-1748); their ports have the same meaning.
 type Backend struct {
 	Ref report.Ref
-	// for a ServiceImport, only metadata and ports
 	*corev1.Service
-	imported []string // addresses of a ServiceImport without EndpointSlices
+	imported []string
 }
 
 // IsServiceImport reports whether ref is a ServiceImport.
@@ -23,7 +22,7 @@ func IsServiceImport(ref report.Ref) bool {
 	return ref.Group == store.ServiceImports.Group() && ref.Kind == store.ServiceImports.Kind()
 }
 
-// Find returns a reference's backend; false if it does not exist, and for other kinds.
+// Find returns a reference's backend. It returns false for a missing object or another kind.
 func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	switch {
 	case ref.Group == "" && ref.Kind == store.Services.Kind():
@@ -47,7 +46,7 @@ func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	return nil, false
 }
 
-// Of returns a cluster's backend; false if it is gone.
+// Of returns a cluster's backend, or false.
 func Of(r store.Reader, id model.ClusterID) (*Backend, bool) { return Find(r, RefOf(id)) }
 
 // RefOf returns the Service or ServiceImport of a cluster.
@@ -58,9 +57,8 @@ func RefOf(id model.ClusterID) report.Ref {
 	return store.RefOf(store.Services, id.Key())
 }
 
-// Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport's
-// endpoints come from EndpointSlices, which a controller of the cluster set makes, or else from
-// addresses in the object that are within the operator's allowed ranges.
+// Addresses lists the endpoints of one port, like the function Addresses. Without EndpointSlices of
+// the cluster set's controller, a ServiceImport has the allowed addresses in the object.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {

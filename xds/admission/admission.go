@@ -21,26 +21,20 @@ import (
 type Config struct {
 	// PerAddress limits the connections of one address that are not admitted. Default: 64.
 	PerAddress int
-	// Timeout limits the handshake and the verification of the credential. Default: 30 s, because
-	// thousands of proxies may connect at once.
+	// Timeout limits the handshake and the verification of the credential. Default: 30 s.
 	Timeout time.Duration
-	// Bytes limits what a connection may send before it is admitted, handshakes and headers
-	// included. Default: 256 KiB.
+	// Bytes limits what a connection may send before it is admitted. Default: 256 KiB.
 	Bytes int64
-	// Every, if set, keeps connections that are not admitted, such as those of health checks: Bytes
-	// limits each interval of this length, and Timeout does not apply.
+	// Every keeps connections that are not admitted, such as health checks: Bytes limits each
+	// interval of this length, and Timeout does not apply.
 	Every time.Duration
-	// Trusting admits every connection at once, because there is no authentication. Budget applies.
+	// Trusting admits every connection at once, because there is no authentication.
 	Trusting bool
-	// Budget closes connections that send too much while too many messages are incomplete.
-	// Optional.
-	Budget *Budget
-	// Most limits all connections, so that file descriptors remain for other work; 0: no limit. One
-	// address may have half of them. At the limit, a new connection replaces the oldest one that is
-	// not admitted.
+	Budget   *Budget
+	// Most limits all connections; 0: no limit. One address may have half of them. At the limit, a
+	// new connection replaces the oldest one that is not admitted.
 	Most int
-	// Log may be nil.
-	Log *slog.Logger
+	Log  *slog.Logger
 }
 
 // Listener accepts connections. It is safe for concurrent use.
@@ -49,9 +43,9 @@ type Listener struct {
 	cfg Config
 
 	mu      sync.Mutex
-	waiting map[netip.Addr]int // connections that are not admitted
-	oldest  list.List          // of *conn that are not admitted, the oldest first
-	open    map[netip.Addr]int // all connections
+	waiting map[netip.Addr]int
+	oldest  list.List
+	open    map[netip.Addr]int
 	all     int
 }
 
@@ -82,14 +76,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			_ = crowded.Close()
 		}
 		if denied != "" {
-			c.left.Do(func() {}) // enter did not count the connection
+			c.left.Do(func() {})
 			c.counted.Do(func() {})
 			_ = raw.Close()
 			l.cfg.Log.Warn("connections closed: "+denied, "address", c.address.String(), "listener", l.Addr().String())
 			continue
 		}
 		if !l.cfg.Trusting && l.cfg.Every == 0 {
-			c.late.Reset(l.cfg.Timeout) // started only now, when c.late is set
+			c.late.Reset(l.cfg.Timeout)
 		}
 		if quick, ok := raw.(readsOnReady); ok && l.cfg.Trusting && l.cfg.Budget == nil {
 			return &readyConn{c, quick}, nil
@@ -98,7 +92,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// readsOnReady lets a gRPC server wait for data without holding a buffer.
 type readsOnReady interface {
 	ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
 }
@@ -117,8 +110,8 @@ func Address(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter counts a new connection, or returns why it is denied. At the limit it also returns crowded,
-// an older connection to close.
+// enter returns why a connection is denied. At the limit it also returns crowded, an older
+// connection to close.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,10 +168,10 @@ type conn struct {
 	address  netip.Addr
 	late     *time.Timer
 	received atomic.Int64
-	since    time.Time     // start of Config.Every; only Read uses it
-	counted  sync.Once     // settled was called
-	left     sync.Once     // leave was called
-	place    *list.Element // element of Listener.oldest, or nil; guarded by Listener.mu
+	since    time.Time
+	counted  sync.Once
+	left     sync.Once
+	place    *list.Element // in Listener.oldest; guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
 }
@@ -216,7 +209,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// RemoteAddr implements net.Conn. gRPC passes it to every call of the connection.
+// RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
 
 type remote struct {
@@ -245,8 +238,7 @@ func (c *conn) expire() {
 	}
 }
 
-// Admit lifts the limits of a call's connection once its client has authenticated. It ignores
-// connections of other listeners.
+// Admit lifts the limits of a call's connection once its client has authenticated.
 func Admit(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		c.admit()
@@ -256,8 +248,8 @@ func Admit(ctx context.Context) {
 // closeDelay lets a client read why its call was denied.
 const closeDelay = time.Second
 
-// CloseSoon closes the connection of a call whose certificate has expired. Envoy opens all its
-// streams on one connection, and presents a new certificate only on a new connection.
+// CloseSoon closes the connection of a call whose certificate has expired, because Envoy presents a
+// new certificate only on a new connection.
 func CloseSoon(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		time.AfterFunc(closeDelay, func() { _ = c.Close() })

@@ -7,28 +7,26 @@ import (
 	"time"
 )
 
-// Budget bounds the bytes of incomplete messages over all connections. A client with a valid
-// credential, or without authentication, could otherwise send the largest message on many streams.
-// Once the budget is used up, a connection above its share is closed. A Budget is safe for
-// concurrent use. A nil Budget has no bound.
+// Budget bounds the bytes of incomplete messages over all connections. Once the budget is used up,
+// a connection above its share is closed. A Budget is safe for concurrent use. A nil Budget has no
+// bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
 }
 
-// NewBudget returns a budget of some bytes.
+// NewBudget returns a budget of this many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// fairShare is the share of each connection when the budget is used up. A reconnecting proxy
-	// with 5,000 routes sends less.
+	// A reconnecting proxy with 5,000 routes sends less.
 	fairShare = 1 << 20
 	// lastShare replaces fairShare when more than manyTimes the budget is used. A thousand proxies
 	// that reconnect at once stay below it.
 	lastShare = 64 << 10
 	manyTimes = 8
 	// forgotten is how many counted bytes of a connection expire each second. Some bytes never
-	// reach a handler: pings, and messages of streams that end before.
+	// reach a handler, such as pings.
 	forgotten = 4 << 10
 	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB of a message, in bytes.
 	framing = 64
@@ -37,7 +35,7 @@ const (
 type pending struct {
 	mu     sync.Mutex
 	bytes  int64
-	at     time.Time // when bytes was computed
+	at     time.Time
 	closed bool
 }
 
@@ -79,8 +77,8 @@ func (b *Budget) closed(p *pending) {
 	p.bytes, p.closed = 0, true
 }
 
-// Received reports that a handler has received a message of n bytes. Without this call, the bytes
-// of the message stay counted until they expire.
+// Received reports that a handler has received a message of n bytes. Other counted bytes stay until
+// they expire.
 func Received(ctx context.Context, n int) {
 	if c := connOf(ctx); c != nil {
 		c.listener.cfg.Budget.received(&c.pending, n)

@@ -28,26 +28,24 @@ type Secrets interface {
 
 // Config configures an Authority.
 type Config struct {
-	Secrets Secrets // required
+	Secrets Secrets
 	// Names are the DNS names of the control plane, at least one.
 	Names []string
 	// ID is the SPIFFE ID in its certificates, for connections to other clusters. Optional.
 	ID *url.URL
-	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed. The
-	// first call is before Ready. Optional.
+	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed, first
+	// before Ready. Optional.
 	Changed func()
 	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
-	// certificate is in use (default: one day). Authority and certificate are valid for longer: see
-	// tolerance. Overlap is how long an authority is in the bundle before it signs (default: one
-	// day).
+	// certificate is in use (default: one day). Overlap is how long an authority is in the bundle
+	// before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
-	// Validity is how long a certificate is valid before and after it is signed; it must exceed
-	// CertificateLife. 0: it is valid as long as its authority.
+	// Validity is how long a certificate is valid before and after it is signed. It must exceed
+	// CertificateLife. With 0 a certificate is valid as long as its authority.
 	Validity time.Duration
-	// Interval is the time between reads of the Secret. Default: 10 s, which is less load than
-	// renewing the Lease.
+	// Interval is the time between reads of the Secret. Default: 10 s.
 	Interval time.Duration
-	// Now is the clock; time.Now if nil.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
@@ -59,20 +57,20 @@ type Authority struct {
 	mu     sync.RWMutex
 	state  state
 	cert   *tls.Certificate
-	given  *signer             // the authority whose keys are handed out
-	former []formerSigner      // replaced signers whose keys are still accepted
-	keys   map[string][]string // by purpose
-	ready  chan struct{}       // closed once there is a certificate
+	given  *signer
+	former []formerSigner
+	keys   map[string][]string
+	ready  chan struct{}
 
 	// Only Run's goroutine uses these fields.
-	issued  signed    // when cert was signed
-	damaged time.Time // when the Secret was first found to be damaged; zero: intact
+	issued  signed
+	damaged time.Time // zero: intact
 }
 
-// formerSigner is a replaced authority whose keys proxies may still have.
+// Proxies may still have the keys of a replaced signer.
 type formerSigner struct {
 	*signer
-	until time.Time // monotonic
+	until time.Time
 }
 
 const maxFormer = 4
@@ -123,7 +121,7 @@ func (a *Authority) renew(ctx context.Context) error {
 	data, version, err := a.cfg.Secrets.Read(ctx)
 	if err != nil {
 		err = fmt.Errorf("read the authority: %w", err)
-		if held := a.held(); held.current != nil { // the API server may be unreachable for days
+		if held := a.held(); held.current != nil {
 			err = errors.Join(err, a.take(held, a.cfg.Now()))
 		}
 		return err
@@ -141,13 +139,11 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause gives other processes, which may hold the authority, time to restore a damaged
-// Secret.
+// Other processes may restore a damaged Secret meanwhile.
 const damagePause = 20 * time.Second
 
-// next returns the state that follows from the Secret's data, and whether to write it. If the
-// Secret is missing or damaged, next returns the state that this process holds, so that proxies and
-// processes keep trusting each other.
+// If the Secret is missing or damaged, next returns the state that this process holds, so that
+// proxies and processes keep trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
 		if s, err = read(data); err == nil {
@@ -202,8 +198,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	// Proxies may have the key of either authority: a process with a slow clock hands out the
-	// current authority's key for longer.
+	// A process with a slow clock hands out the current authority's key for longer.
 	if !first {
 		for _, former := range []*signer{a.given, old.current} {
 			a.retire(former, s, now)
@@ -222,8 +217,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	return nil
 }
 
-// retire makes Keys include a signer's keys for Config.Overlap after the signer is replaced. mu is
-// held.
+// mu is held.
 func (a *Authority) retire(former *signer, s state, now time.Time) {
 	for _, signs := range []*signer{s.current, s.next} {
 		if signs != nil && bytes.Equal(former.certPEM, signs.certPEM) {
@@ -234,7 +228,7 @@ func (a *Authority) retire(former *signer, s state, now time.Time) {
 		return
 	}
 	hold := a.cfg.Overlap
-	if !s.rotation.ends.IsZero() { // the key may be compromised
+	if !s.rotation.ends.IsZero() {
 		hold = min(hold, s.rotation.ends.Sub(now))
 	}
 	a.former = append([]formerSigner{{former, time.Now().Add(hold)}}, a.former...)
@@ -251,7 +245,7 @@ func (a *Authority) Ready(ctx context.Context) error {
 	}
 }
 
-// Bundle returns the certificates that proxies trust, in PEM; empty before Ready.
+// Bundle returns the certificates that proxies trust, in PEM. It is empty before Ready.
 func (a *Authority) Bundle() []byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -261,10 +255,9 @@ func (a *Authority) Bundle() []byte {
 	return a.state.bundle()
 }
 
-// Keys returns the keys that all replicas derive from the authorities for a purpose. It is empty
-// before Ready. Proxies get the first key, and replicas accept all of them. A replaced key is
-// accepted for Config.Overlap. Proxies get the next authority's key after half of Overlap: by then
-// all replicas have it, and all proxies have it before that authority signs.
+// Keys returns the keys that all replicas derive from the authorities for a purpose. Proxies get
+// the first key, and replicas accept all of them. A replaced key is accepted for Config.Overlap.
+// After half of Overlap, when all replicas have it, proxies get the next authority's key.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -285,12 +278,11 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// signed is when a certificate was signed, by two clocks: the monotonic clock, which stops while
-// the machine sleeps, and Config.Now, which may be set.
+// The monotonic clock stops while the machine sleeps; Config.Now may be set.
 type signed struct{ monotonic, wall time.Time }
 
-// due reports whether a certificate must be replaced: after two thirds of CertificateLife by either
-// clock, or if Config.Now was set back.
+// A certificate is due after two thirds of CertificateLife by either clock, or if Config.Now was
+// set back.
 func (a *Authority) due(s signed) bool {
 	after, age := a.cfg.CertificateLife*2/3, a.cfg.Now().Round(0).Sub(s.wall.Round(0))
 	return time.Since(s.monotonic) > after || age > after || age < -skew
@@ -303,8 +295,7 @@ type Certificate struct {
 	signed signed
 }
 
-// Certify makes a key and signs a server and client certificate for it. Current reports whether it
-// must be replaced.
+// Certify makes a key and signs a server and client certificate for it.
 func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	a.mu.RLock()
 	current := a.state.current
@@ -321,8 +312,7 @@ func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	return Certificate{pair, current.certPEM, signed{time.Now(), now}}, err
 }
 
-// Current reports whether a result of Certify may stay in use: its authority still signs, and the
-// certificate is not due for replacement.
+// Current reports whether a result of Certify may stay in use.
 func (a *Authority) Current(c Certificate) bool {
 	a.mu.RLock()
 	current := a.state.current

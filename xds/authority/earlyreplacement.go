@@ -8,11 +8,9 @@ import (
 	"time"
 )
 
-// These keys are in the Secret's data during an early replacement. Their values are times (RFC
-// 3339).
 const (
-	rotationSigns = "rotation.signs" // when the next authority signs
-	rotationEnds  = "rotation.ends"  // when trust in the previous one ends
+	rotationSigns = "rotation.signs"
+	rotationEnds  = "rotation.ends"
 )
 
 type rotation struct {
@@ -21,7 +19,6 @@ type rotation struct {
 }
 
 func readRotation(data map[string][]byte) (r rotation) {
-	// An invalid time is ignored: then the next authority signs as if there were no rotation.
 	r.signs, _ = time.Parse(time.RFC3339, string(data[rotationSigns]))
 	r.ends, _ = time.Parse(time.RFC3339, string(data[rotationEnds]))
 	return r
@@ -41,8 +38,7 @@ func (r rotation) over(now time.Time) bool {
 	return r.signs.IsZero() && !r.ends.IsZero() && !now.Before(r.ends)
 }
 
-// signing returns the rotation after the next authority begins to sign. If no process ran in time,
-// the previous authority still stays trusted for the planned duration.
+// If no process ran in time, the previous authority still stays trusted for the planned duration.
 func (r rotation) signing(now time.Time) rotation {
 	if r.signs.IsZero() {
 		return rotation{}
@@ -53,7 +49,7 @@ func (r rotation) signing(now time.Time) rotation {
 // Rotated has the times of a rotation that has begun.
 type Rotated struct {
 	Signs time.Time // when the new authority signs; it is published before
-	Ends  time.Time // when trust in the previous one ends
+	Ends  time.Time
 }
 
 var errNone = errors.New("there is no authority: penstock makes it when it first runs")
@@ -63,10 +59,9 @@ func ErrNone(err error) bool { return errors.Is(err, errNone) }
 
 const rotateAttempts = 10
 
-// Rotate replaces an authority early, because its key may be compromised. Processes publish the new
-// authority after their next read, within seconds. It signs after overlap, and trust in the
-// previous authority ends after another overlap. If the Secret already has a next authority, that
-// one never signs: its key may be compromised, too.
+// Rotate replaces an authority early, because its key may be compromised. The new authority signs
+// after overlap, and trust in the previous authority ends after another overlap. A next authority
+// that the Secret already has never signs: its key may be compromised, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {
@@ -86,7 +81,7 @@ func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Du
 			return Rotated{}, fmt.Errorf("the authority is damaged: %w", err)
 		}
 		if s.next != nil && bytes.Equal(s.next.certPEM, next.certPEM) {
-			return out, nil // an earlier attempt has written it
+			return out, nil
 		}
 		s.next, s.rotation = next, rotation{out.Signs, out.Ends}
 		if err := secrets.Write(ctx, s.write(), version); err != nil && !errors.Is(err, ErrChanged) {

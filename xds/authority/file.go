@@ -12,13 +12,10 @@ import (
 	"os"
 )
 
-// File implements Secrets by a file in a private folder, for a process without Kubernetes. Only one
-// process writes the file.
+// File implements Secrets by a file in a private folder. Only one process writes the file.
 type File struct {
-	Path string
-	// ReadAll reads the file; os.ReadFile if nil.
+	Path    string
 	ReadAll func(path string) ([]byte, error)
-	// Replace writes the file atomically.
 	Replace func(path string, raw []byte) error
 }
 
@@ -36,7 +33,7 @@ func (f File) Read(context.Context) (data map[string][]byte, version string, err
 		return nil, "", err
 	}
 	if err := json.Unmarshal(raw, &data); err != nil {
-		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil // so that the file is written again
+		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil
 	}
 	return data, fileVersion(raw), nil
 }

@@ -24,19 +24,17 @@ const (
 )
 
 const (
-	// skew bounds the clock skew between nodes.
 	skew = time.Hour
-	// tolerance is the largest clock error at which certificates are still valid. A certificate is
-	// valid from tolerance before its authority is made until tolerance after the authority is
-	// replaced. This covers two clocks that are a year wrong: the clock of the verifier, and the
-	// clock of the process that made the authority.
+	// tolerance is the largest clock error at which certificates are still valid: from tolerance
+	// before the authority is made until tolerance after it is replaced. This covers two clocks
+	// that are a year wrong.
 	tolerance = 800 * 24 * time.Hour
 	// retention is how long an expired authority stays in the bundle after its replacement. A
 	// process that cannot read the Secret still presents certificates of that authority.
 	retention = 7 * 24 * time.Hour
 )
 
-// signer is one authority. The previous authority has no key.
+// The previous authority has no key.
 type signer struct {
 	cert    *x509.Certificate
 	certPEM []byte
@@ -49,7 +47,6 @@ type state struct {
 	rotation                rotation
 }
 
-// read decodes the Secret's data. If s.current is nil, s is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -68,8 +65,7 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement returns the state for data without a usable current authority. An intact authority's
-// certificate stays trusted, because other processes may present certificates that it signed.
+// Other processes may present certificates that an intact authority signed, so it stays trusted.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -89,7 +85,6 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Drops further certificates in certPEM, which proxies would trust, too.
 	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
 		keyPEM: keyPEM}
 	if !withKey {
@@ -139,8 +134,7 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.rotation.over(now) {
 		s.previous, s.rotation, changed = nil, rotation{}, true
 	}
-	// If no signer is valid, there is no time for the overlap: proxies trust the new authority once
-	// they have the new bundle.
+	// If no signer is valid, the new authority signs without the overlap.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
 		if s.next, err = newOwn(now, life); err != nil {
@@ -151,8 +145,8 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 		s.previous, s.current, s.next, changed = s.current.withoutKey(), s.next, nil, true
 		s.rotation = s.rotation.signing(now)
 	}
-	// The first condition is for authorities that expire at the end of their life, which earlier
-	// releases made.
+	// The first condition is for authorities of earlier releases, which expire at the end of their
+	// life.
 	if s.next == nil && (s.current.cert.NotAfter.Sub(now) < life/3 || now.Sub(s.current.created()) > life-life/3) {
 		if s.next, err = newOwn(now, life); err != nil {
 			return s, false, err
@@ -181,8 +175,7 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		// The name is unique: of two authorities with one name, a verifier may try only the wrong
-		// authority.
+		// Of two authorities with one name, a verifier may try only the wrong one.
 		SerialNumber: serial,
 		Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]),
 			SerialNumber: now.UTC().Format(time.RFC3339)},
@@ -201,8 +194,8 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	return readSigner(pair.Cert, pair.Key, true)
 }
 
-// issue signs a certificate for a process. id may be nil. With validity 0 the certificate is valid
-// as long as the authority, whose key is in the same memory.
+// With validity 0 the certificate is valid as long as the authority, whose key is in the same
+// memory.
 func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	key, serial, err := newKey()
 	if err != nil {
@@ -211,8 +204,6 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore,
 		NotAfter: s.cert.NotAfter,
-		// Connections between processes of Penstock use it as a client certificate, too: see
-		// Mutual.
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{
 			x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
 		},
@@ -239,8 +230,7 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// given returns the authority whose keys proxies get: the current one, and after half of the
-// overlap the next one.
+// After half of the overlap, proxies get the keys of the next authority.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && !s.rotation.signs.IsZero() {
 		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))

@@ -27,7 +27,7 @@ import (
 
 const adsCluster = "xds"
 
-// YAML returns the bootstrap as a file with sorted keys. It fails if the Config is invalid.
+// YAML returns the bootstrap as a file with sorted keys.
 func YAML(c Config) ([]byte, error) {
 	msg, err := New(c)
 	if err != nil {
@@ -44,12 +44,10 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
-// callsLast is how long Envoy keeps a gRPC client without new calls. With the default of 50 s,
-// Envoy 1.40 crashes at the end of a longer call, for example to the picker. A client takes some
-// KiB.
+// With the default of 50 s, Envoy 1.40 crashes at the end of a longer call, such as a pick.
 const callsLast = 7 * 24 * time.Hour
 
-// New returns the bootstrap as a message. It fails if the Config is invalid.
+// New returns the bootstrap as a message.
 func New(c Config) (*bootstrapv3.Bootstrap, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -62,7 +60,7 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 		DynamicResources: dynamicResources(),
 		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{b.adsCluster(c)}},
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
-			// Hops need this registry of internal listeners, and it cannot be added later.
+			// Hops need this registry of internal listeners, which cannot be added later.
 			Name:        "envoy.bootstrap.internal_listener",
 			TypedConfig: b.any(&internallistenerv3.InternalListener{}),
 		}},
@@ -104,7 +102,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 			ResourceApiVersion:    corev3.ApiVersion_V3,
-			// Otherwise a proxy that starts without a control plane answers 404 after the timeout.
+			// By default, a proxy without a control plane answers 404 after a timeout.
 			InitialFetchTimeout: durationpb.New(0),
 		}
 	}
@@ -122,9 +120,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 					// restarted control plane.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The back-off is random up to this value. Connecting may take another half
-						// second.
-						MaxInterval: durationpb.New(500 * time.Millisecond),
+						MaxInterval:  durationpb.New(500 * time.Millisecond),
 					}},
 				}},
 			}},
@@ -139,7 +135,7 @@ func runtime() *bootstrapv3.LayeredRuntime {
 			// The default of 100 rejects common regular expressions, such as a{1,1000}.
 			"re2.max_program_size.error_level": structpb.NewNumberValue(100_000),
 			"re2.max_program_size.warn_level":  structpb.NewNumberValue(100_000),
-			// Otherwise the connection to a picker behind a connection manager ends every ~1,050
+			// By default, the connection to a picker behind a connection manager ends every ~1,050
 			// streams.
 			"envoy.reloadable_features.ext_proc_graceful_grpc_close": structpb.NewBoolValue(true),
 		}}},
@@ -184,9 +180,9 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// Detects within 14 s that a connected control plane is frozen. These pings
-						// are most of the load of an idle control plane (1,000 proxies with a ping
-						// each 5 s take 1 % of a core).
+						// These pings detect a frozen control plane within 14 s. They are most of
+						// the load of an idle control plane: 1,000 proxies with a ping each 5 s
+						// take 1 % of a core.
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},
@@ -209,7 +205,6 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
-		// Envoy's default maximum for clients is 1.2, so a minimum of 1.3 alone leaves no version.
 		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},
@@ -255,8 +250,7 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload protects a proxy that buffers requests for pickers: near the memory limit, Envoy resets
-// the largest requests.
+// Near the memory limit, Envoy resets the largest requests that it buffers for pickers.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {
@@ -285,13 +279,13 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			monitor(heap, &fixedheapv3.FixedHeapConfig{MaxHeapSizeBytes: c.MaxHeapBytes}),
 		},
 		Actions: []*overloadv3.OverloadAction{
-			// HTTP/2 only: Envoy does not track the memory of an HTTP/1.1 stream.
+			// Envoy does not track the memory of an HTTP/1.1 stream.
 			scaled("envoy.overload_actions.reset_high_memory_stream", 0.75, 0.9),
 			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
-		// Envoy resets streams by classes of memory, the largest first: from 32 MiB, the maximum of
-		// a buffered body, down to 256 KiB.
+		// Envoy resets streams by classes of memory: from 32 MiB, the maximum of a buffered body,
+		// down to 256 KiB.
 		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }

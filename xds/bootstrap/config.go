@@ -16,70 +16,59 @@ const ProfileKey = "penstock.dev/profile"
 
 // Config has the settings that differ between Envoys.
 type Config struct {
-	// Gateway is the "namespace/name" of the proxy's Gateway; it becomes node.cluster. Required.
+	// Gateway is the "namespace/name" of the proxy's Gateway. Required.
 	Gateway string
 	// NodeID identifies the proxy within its gateway. Default: Gateway.
 	NodeID string
-	// Zone is the proxy's zone, for zone-aware load balancing. Optional.
-	Zone string
-	// Profile identifies the capabilities of this bootstrap (see xds/cache). Default:
-	// DefaultProfile.
+	Zone   string
+	// Profile identifies the capabilities of this bootstrap. Default: DefaultProfile.
 	Profile string
 
-	// ADS are the addresses of control planes: "host:port", or "unix:PATH". With several addresses,
-	// a proxy fails over within milliseconds. Required.
+	// ADS are the addresses of control planes: "host:port", or "unix:PATH". Required.
 	ADS []string
-	// TLS secures the connection to the control plane; nil: cleartext, for loopback and Unix
-	// sockets.
+	// TLS secures the connection to the control plane. Without it the connection is cleartext.
 	TLS *TLS
 
-	// Token is the file of the bearer token that authenticates the proxy to the control plane.
-	// Envoy reads the file again when it is replaced. Token requires TLS and Secrets.
+	// Token is the file of the proxy's bearer token. Envoy reads the file again when it is
+	// replaced. Token requires TLS and Secrets.
 	Token string
 	// Secrets is the path at the proxy of the folder with the files of SecretFiles. With it, Envoy
-	// loads a new CA, certificate or token without a restart. Optional.
+	// loads a new CA, certificate or token without a restart.
 	Secrets string
 
-	// Ready is the "ip:port" where ReadyPath reports readiness. Optional.
+	// Ready is the "ip:port" where ReadyPath reports readiness.
 	Ready string
-	// Extra is a bootstrap in JSON that is merged over this one. Optional.
+	// Extra is a bootstrap in JSON that is merged over this one.
 	Extra []byte
-	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default:
+	// Admin is the admin interface: "ip:port" (port 0: any free port) or "unix:PATH". Default:
 	// 127.0.0.1:0.
 	Admin string
-	// MaxHeapBytes is the maximum heap size. Above 97 % of it, Envoy answers new requests with 503.
-	// Default: 2 GiB.
-	MaxHeapBytes uint64
-	// MaxConnections limits downstream connections. Default: 50,000.
+	// MaxHeapBytes is the maximum heap size (default: 2 GiB). Above 97 % of it, Envoy answers new
+	// requests with 503. MaxConnections limits downstream connections (default: 50,000).
+	MaxHeapBytes   uint64
 	MaxConnections int64
 
-	// DrainTime is the drain time of the connections of a removed filter chain, set on the command
-	// line. Default: 10 minutes.
-	DrainTime time.Duration
-	// Concurrency is the number of worker threads, set on the command line. 0: one per core.
+	// DrainTime is the drain time of a removed filter chain. Default: 10 minutes.
+	DrainTime   time.Duration
 	Concurrency int
 }
 
 // TLS names files. Envoy watches them only with Config.Secrets.
 type TLS struct {
-	CA   string // PEM; verifies the control plane. Required.
-	Cert string // PEM; the proxy's certificate. Optional, with Key.
+	CA   string // PEM. Required.
+	Cert string // PEM. Optional, with Key.
 	Key  string // PEM
-	// ServerName is the SNI, and must be in the control plane's certificate. Default: the host of
-	// the first address.
+	// ServerName is the SNI. Default: the host of the first address.
 	ServerName string
 }
 
-// DefaultProfile identifies the requirements of this version's listeners: the fixed list of HTTP
-// filters and the bootstrap settings that they need. Raise it when the list gains, loses or moves a
-// filter, or when a listener needs a setting that older bootstraps lack. Then serve older profiles
-// their previous resources. Otherwise an upgrade of the control plane drains all streams at once,
-// or breaks older proxies.
+// DefaultProfile identifies the requirements of this version's listeners. Raise it when the list of
+// HTTP filters gains, loses or moves a filter, or when a listener needs a setting that older
+// bootstraps lack. Then serve older profiles their previous resources. Otherwise an upgrade of the
+// control plane drains all streams at once, or breaks older proxies.
 //
-// It is still 1, because a proxy with any earlier bootstrap accepts today's listeners. Since the
-// first version the list has gained one filter (uploads), and some fields have changed (timeouts,
-// escaped slashes, headers with underscores). These changes protect proxies, so older proxies get
-// them, too, and drain once.
+// It is still 1: the filter uploads, added since, protects proxies, so older proxies get it, too,
+// and drain once.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
@@ -90,7 +79,6 @@ func (c Config) Args() []string {
 	c = c.withDefaults()
 	args := []string{
 		"--drain-time-s", strconv.Itoa(int(c.DrainTime.Seconds())),
-		// A removed chain stops accepting requests at once, instead of gradually.
 		"--drain-strategy", "immediate",
 		"--disable-hot-restart",
 	}

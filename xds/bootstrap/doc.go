@@ -1,9 +1,5 @@
 // Package bootstrap creates the file with which an Envoy starts: the addresses of its control
-// plane, its node identity, and all settings that only a restart can change. All other
-// configuration arrives over ADS.
-//
-// `penstock bootstrap`, `penstock up` and the fleet on Kubernetes call it. It is pure: the same
-// Config gives the same bytes.
+// plane, its node identity, and all settings that only a restart can change.
 //
 // Invariants: an Envoy never serves without configuration; it waits for its control plane
 // indefinitely. It dials an unreachable control plane at least every half second, and detects a

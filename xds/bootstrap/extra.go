@@ -11,8 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges the user's bootstrap over the generated msg: it merges messages by field and appends
-// lists.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -48,8 +46,8 @@ var reserved = []string{"penstock-", "hop."}
 
 const hops = "hops"
 
-// delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).
-// If the bootstrap has this name, Envoy ignores the delivered resource.
+// Envoy ignores a delivered resource whose name is in the bootstrap. delivered reports the names
+// that ADS may deliver (translator/model).
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

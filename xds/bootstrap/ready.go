@@ -14,8 +14,8 @@ import (
 // ReadyPath is the path that a kubelet probes at Config.Ready.
 const ReadyPath = "/ready"
 
-// readyListener answers 200 once the proxy has its first complete configuration, and 503 while it
-// drains. Unlike the admin interface, it serves only this path.
+// readyListener answers 503 while the proxy drains. Unlike the admin interface, it serves only this
+// path.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "ready",

@@ -17,17 +17,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A proxy reads these secrets from files in Config.Secrets. A file has the name of its secret with
-// ".yaml".
 const (
 	secretCA          = "control-plane-ca"
 	secretCertificate = "own-certificate"
 	secretToken       = "own-token"
 )
 
-// SecretFiles returns the files for the folder Config.Secrets, by name. It returns nil if
-// Config.Secrets is empty. Envoy watches only files of secrets that it reads by SDS, and SDS needs
-// a file for each secret.
+// SecretFiles returns the files for the folder Config.Secrets, by name. Envoy watches only files of
+// secrets that it reads by SDS, and SDS needs a file for each secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil
@@ -80,8 +77,7 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// folderOf returns the folder to watch for changes of a file: the kubelet does not write the file,
-// but replaces a link in this folder.
+// The kubelet does not write the file, but replaces a link in this folder.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }

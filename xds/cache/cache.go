@@ -14,25 +14,22 @@ import (
 
 // Batch is the change of one revision to one gateway.
 type Batch struct {
-	// Gateway is "namespace/name". Profile is "" for the default profile.
 	Gateway, Profile string
-	// Revision is the revision of the store from which the batch was made, for logs and status
-	// only.
+	// Revision is the store's revision, for logs and status only.
 	Revision uint64
-	// Upserts are new or changed resources. Resources equal to the current version are ignored.
+	// Upserts equal to the current version are ignored.
 	Upserts []*resource.Resource
-	// Removes are names of removed resources. Unknown names are ignored.
+	// Removes may have unknown names.
 	Removes []resource.Ref
-	// Trace is the span of the change. Optional.
-	Trace trace.SpanContext
+	Trace   trace.SpanContext
 }
 
 // Config configures a Cache.
 type Config struct {
-	// Now is the clock; time.Now if nil.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// LogRecords bounds the changes in a log. LogBytes bounds the replaced bodies that a log keeps
-	// for lagging streams. Defaults: 4,096 and 16 MiB.
+	// LogRecords bounds the changes in a log, and LogBytes the replaced bodies that it keeps for
+	// lagging streams. Defaults: 4,096 and 16 MiB.
 	LogRecords, LogBytes int
 }
 
@@ -68,8 +65,8 @@ func (c *Cache) SetReady() {
 	}
 }
 
-// Commit appends batches to their gateways' logs and signals the cursors. A name in both lists of a
-// batch is an upsert. An empty batch registers the gateway.
+// Commit appends batches to their gateways' logs. A name in both lists of a batch is an upsert. An
+// empty batch registers the gateway.
 func (c *Cache) Commit(batches ...Batch) {
 	now := c.config.Now()
 	for _, b := range batches {
@@ -81,7 +78,7 @@ func (c *Cache) Commit(batches ...Batch) {
 	}
 }
 
-// Current returns the newest committed version of a resource in a gateway's default profile.
+// Current returns the newest version of a resource in a gateway's default profile.
 func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bool) {
 	if r := c.Resource(gateway, ref); r != nil {
 		return r.Version, true
@@ -142,8 +139,7 @@ func (c *Cache) log(k scope) *log {
 	return l
 }
 
-// Open returns a cursor at the end of a gateway's log. Pull returns changes after Open; Acquire and
-// Each find existing resources. The caller closes the cursor.
+// Open returns a cursor at the end of a gateway's log. The caller closes the cursor.
 func (c *Cache) Open(gateway, profile string) *Cursor {
 	k := scope{gateway, profile}
 	c.mu.Lock()

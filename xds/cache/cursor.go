@@ -12,7 +12,7 @@ import (
 // Change is the net change of one resource since a cursor's last Pull.
 type Change struct {
 	Slot  *Slot
-	Entry *Entry // nil: removed
+	Entry *Entry
 	// Prev is the version at the last Pull. It is nil if there was no version, and after a
 	// Delta.Reset.
 	Prev *Entry
@@ -20,8 +20,7 @@ type Change struct {
 
 // Delta is the part of the log that a cursor had not read.
 type Delta struct {
-	// Changes are in the order of each resource's first change. They are shared and must not be
-	// modified.
+	// Changes are shared and must not be modified.
 	Changes []Change
 	// Reset means that the log has dropped unread records. Changes then has every existing resource
 	// that has changed since the last Pull. A resource of the reader whose Slot.Current is nil was
@@ -32,7 +31,6 @@ type Delta struct {
 // Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method
 // allows it.
 type Cursor struct {
-	// Number is the cursor's number in its log, from 1.
 	Number uint64
 	log    *log
 	seq    atomic.Uint64
@@ -50,8 +48,7 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close ends the cursor and releases the acquired slots. The caller passes their IDs, because the
-// cursor has no list of them.
+// Close ends the cursor and releases the acquired slots.
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
@@ -70,15 +67,14 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	delete(l.cursors, c)
 }
 
-// Ready returns a channel that closes when the log may be read: see Cache.SetReady. Safe for
+// Ready returns a channel that closes when the log may be read (Cache.SetReady). Safe for
 // concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
 // Signal receives when a Pull may return changes, and after Poke. Safe for concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
-// Poke makes Signal receive for a reason of the caller, which so needs no other channel to select
-// from. Safe for concurrent use.
+// Poke makes Signal receive. Safe for concurrent use.
 func (c *Cursor) Poke() {
 	select {
 	case c.signal <- struct{}{}:
@@ -112,8 +108,7 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced returns the tail of the log with one change per resource. It caches its last result,
-// because most cursors are at the same place. mu is held for reading.
+// Most cursors are at the same place, so coalesced caches its last result. mu is held for reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -135,8 +130,6 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
-// since finds the changes after a sequence number that the log has dropped. It visits all
-// resources.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
@@ -150,8 +143,7 @@ func (l *log) since(from uint64) []Change {
 	return out
 }
 
-// Acquire finds or creates the slot of a name and keeps it until Release, whether or not the
-// resource exists. Each Acquire needs a Release. Safe for concurrent use.
+// Acquire finds or creates the slot of a name and keeps it until Release. Safe for concurrent use.
 func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -168,8 +160,7 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	return s
 }
 
-// AcquireAll acquires many names, in their order. It iterates over names at most twice. Safe for
-// concurrent use.
+// AcquireAll acquires many names. It iterates over names at most twice. Safe for concurrent use.
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
@@ -206,8 +197,8 @@ type Initial struct {
 }
 
 // AcquireInitial acquires the names of initial_resource_versions. current has the names listed with
-// their current version: nearly all. others has the rest, and resources that have changed since the
-// last Pull. Safe for concurrent use.
+// their current version. others has the rest, and resources that have changed since the last Pull.
+// Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log
@@ -291,17 +282,14 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f while mu is held for reading. If f panics, which may happen in reading a proxy's
-// message, mu is released.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	f()
 }
 
-// Each returns every existing resource of a type, sorted by name. The result is shared and must not
-// be modified. The log caches it, because a thousand reconnecting proxies request the same
-// resources.
+// Each returns every existing resource of a type, sorted by name. The result must not be modified:
+// the log caches it, because a thousand reconnecting proxies request the same resources.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()

@@ -1,20 +1,12 @@
 // Package cache holds the desired resources of every gateway's proxies: for each (gateway, profile)
 // the current resources and a log of their latest changes. The translator calls Commit. Each stream
-// of xds/server holds a Cursor: its place in the log.
+// of xds/server holds a Cursor: its place in the log. A profile without commits reads the gateway's
+// default profile, "".
 //
-// A profile identifies the capabilities of a bootstrap: an upgrade may treat old and new proxies
-// differently. A cursor for a profile without commits reads the gateway's default profile, "".
-//
-// Invariants:
-//   - The work for a change is proportional to the change. All resources are visited in two cases
-//     only: a cursor has fallen behind the log (Delta.Reset), or a proxy connects.
-//   - The log holds only records that some open cursor has not read, within a bound of records and
-//     bytes.
-//   - All streams share the encoding of a version, whose body the translator has encoded.
-//   - No cursor is ready before SetReady and the first commit to its gateway: a replica must not
-//     remove resources of sources that it has not read yet.
-//   - A Slot is one name, and stays the same pointer while the name is in use. So a stream keeps
-//     sets of bits instead of maps of strings.
+// Invariants: the work for a change is proportional to the change, except after a Delta.Reset and
+// when a proxy connects. No cursor is ready before SetReady and the first commit to its gateway: a
+// replica must not remove resources of sources that it has not read yet. A Slot stays the same
+// pointer while its name is in use.
 //
 // Tests: go test ./xds/cache
 package cache

@@ -20,13 +20,13 @@ import (
 // Slot is one name in one log, whether or not the resource exists.
 type Slot struct {
 	resource.Ref
-	// ID is unique in one log, and small: the index of the name in the bit sets of streams.
+	// ID is unique in one log, and small: an index in the bit sets of streams.
 	ID uint32
 
 	current atomic.Pointer[Entry]
-	named   atomic.Int32 // number of current entries that name the slot
-	users   atomic.Int32 // see Cursor.Acquire
-	last    uint64       // sequence number of the slot's last record in the log; guarded by log.mu
+	named   atomic.Int32
+	users   atomic.Int32
+	last    uint64 // sequence number of the last record; guarded by log.mu
 
 	variants shared
 }
@@ -40,26 +40,22 @@ func (s *Slot) Named() bool { return s.named.Load() > 0 }
 // Commit describes the batch of an entry.
 type Commit struct {
 	At    time.Time
-	Trace trace.SpanContext // span of the change
+	Trace trace.SpanContext
 }
 
-// Entry is one version of a resource as committed to one log. Immutable.
+// Entry is an immutable version of a resource as committed to one log.
 type Entry struct {
 	*resource.Resource
-	Slot *Slot
-	// Seq is the position in the log; 0 for a placeholder.
-	Seq uint64
-	// Names are the slots of Resource.Refs, in the same order.
+	Slot  *Slot
+	Seq   uint64
 	Names []*Slot
-	// Commit is shared by all entries of a batch; nil for a placeholder.
+	// Commit is shared by all entries of a batch.
 	Commit *Commit
 
-	head []byte // see Delta and StateOfTheWorld
-	any  int    // index in head at which the Any begins
+	head []byte
+	any  int
 }
 
-// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both
-// kinds of DiscoveryResponse.
 const (
 	fieldVersion   = 1
 	fieldResource  = 2
@@ -70,9 +66,8 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes the head: the fields before the body. An element of
-// DeltaDiscoveryResponse.resources is head and body; an element of DiscoveryResponse.resources is
-// head[any:] and body. The Any is last, and field 2 of both messages.
+// The head has the fields before the body. An element of DeltaDiscoveryResponse.resources is head
+// and body; an element of DiscoveryResponse.resources is head[any:] and body.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -100,16 +95,15 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
 }
 
-// Delta returns the encoded head of the resource as one element of
-// DeltaDiscoveryResponse.resources, tag included. The bodies of its parts follow.
+// Delta returns the encoded head of an element of DeltaDiscoveryResponse.resources, tag included.
+// The bodies of its parts follow.
 func (e *Entry) Delta() (head []byte) { return e.head }
 
 // StateOfTheWorld is like Delta, but for DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder returns an empty resource that answers a subscription to a missing name: an
-// assignment without endpoints, or a route configuration without routes. For these types a removal
-// does not end the proxy's wait. It returns nil for other types.
+// Placeholder answers a subscription to a missing assignment or route configuration: for these
+// types a removal does not end the proxy's wait. It returns nil for other types.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {
@@ -127,8 +121,8 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// Variant returns an entry with another body, which replaces e in one stream. It is in no log.
-// Streams share equal bodies, because the proxies of a fleet reject the same resources.
+// Variant returns an entry with another body, which replaces e in one stream. Streams share equal
+// bodies, because the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))
@@ -142,7 +136,7 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	return out
 }
 
-// Resent returns an entry with the version of e, but with other, equivalent bytes. It is in no log.
+// Resent returns an entry with the version of e, but with other, equivalent bytes.
 func Resent(e *Entry, body []byte) *Entry {
 	part := resource.NewPart(body, slices.Clone(e.Refs), slices.Clone(e.Owners()))
 	r := resource.FromParts(e.Type, e.Name, part)
@@ -152,7 +146,6 @@ func Resent(e *Entry, body []byte) *Entry {
 	return out
 }
 
-// shared finds equal parts while they are in use. It is safe for concurrent use.
 type shared struct {
 	mu    sync.Mutex
 	parts map[string]weak.Pointer[resource.Part] // by the version of the resource that has only this part

@@ -30,33 +30,32 @@ const types = resource.VirtualHost + 1
 
 type log struct {
 	config Config
-	opened bool          // guarded by Cache.mu
-	ready  chan struct{} // closed once opened
+	opened bool // guarded by Cache.mu
+	ready  chan struct{}
 
 	mu       sync.RWMutex
 	slots    [types]map[string]*Slot
 	byID     []*Slot // nil if the slot was reaped
 	revision uint64
-	born     bool // there was a commit
+	born     bool
 
-	tail    []record // the sequence numbers floor+1 to floor+len(tail)
+	tail    []record
 	floor   uint64
-	bytes   int // size of the replaced bodies in tail
+	bytes   int // of the replaced bodies in tail
 	cursors map[*Cursor]struct{}
-	numbers uint64 // number of cursors so far
-	memo    *memo  // the last coalesced delta; guarded by memoMu
+	numbers uint64
+	memo    *memo // the last coalesced delta; guarded by memoMu
 	// existing is the last result of Cursor.Each, by type. It retains removed slots until the next
-	// call. memoMu guards it.
+	// call; guarded by memoMu.
 	existing [types]existing
 	memoMu   sync.Mutex
 }
 
 type existing struct {
 	seq   uint64
-	slots []*Slot // nil: not computed
+	slots []*Slot
 }
 
-// memo is a delta that many cursors at the same place will read.
 type memo struct {
 	from, to uint64
 	changes  []Change
@@ -70,8 +69,7 @@ func newLog(c Config) *log {
 	return l
 }
 
-// open makes cursors ready once the whole cache is ready and the gateway has a commit. Cache.mu is
-// held.
+// Cache.mu is held.
 func (l *log) open(cacheReady bool) {
 	l.mu.RLock()
 	born := l.born
@@ -85,8 +83,7 @@ func (l *log) open(cacheReady bool) {
 // mu is held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch, then signals the cursors. It does so without the write lock, because a
-// thousand readers would wait for the lock.
+// commit signals the cursors without the write lock, because a thousand readers would wait for it.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -121,7 +118,6 @@ func (l *log) append(b Batch, now time.Time) bool {
 		e := newEntry(r, s, l.seq()+1)
 		e.Commit = commit
 		if old := s.Current(); old != nil && old.Version == r.Version {
-			// Only the owners have changed: nothing is sent, and later readers get the new owners.
 			e.Seq, e.Names, e.Commit = old.Seq, old.Names, old.Commit
 			s.current.Store(e)
 			continue
@@ -170,7 +166,6 @@ func (l *log) slot(ref resource.Ref) *Slot {
 	return s
 }
 
-// reap drops an unused name. A name with a record in the log is in use.
 func (l *log) reap(s *Slot) {
 	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 &&
 		(s.last == 0 || s.last <= l.floor) {
@@ -179,11 +174,9 @@ func (l *log) reap(s *Slot) {
 	}
 }
 
-// trimAt is the number of records from which trim reads the places of the cursors.
 const trimAt = 64
 
-// trim drops the records that every cursor has read, and the oldest records beyond the bounds. A
-// cursor that has not read a dropped record gets a Delta.Reset.
+// A cursor that has not read a dropped record gets a Delta.Reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

@@ -7,8 +7,7 @@ import (
 )
 
 // Resources lists the current resources of a gateway's default profile, sorted by type and name. It
-// returns false if the gateway never had a commit. It is for debug pages: it holds the log's read
-// lock for one pass over all names.
+// is for debug pages, because it holds the log's read lock for one pass over all names.
 func (c *Cache) Resources(gateway string) ([]*resource.Resource, bool) {
 	c.mu.Lock()
 	l := c.logs[scope{gateway: gateway}]

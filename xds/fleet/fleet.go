@@ -25,11 +25,10 @@ const Source = "supervisor"
 
 // Cluster reads and writes objects. *apply.Cluster implements it.
 type Cluster interface {
-	// Objects returns the objects of one fleet at the API server.
 	Objects(namespace, fleet string) []apply.Object
-	// Apply writes an object. applied is its hash. known reports whether Objects has returned it.
+	// Apply writes an object. known reports whether Objects has returned it.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
-	// Delete deletes an object; a missing one is not an error.
+	// Delete deletes an object. A missing object is not an error.
 	Delete(ctx context.Context, o apply.Object) error
 }
 
@@ -42,16 +41,12 @@ type Board interface {
 // Config configures Fleets.
 type Config struct {
 	Store *store.Store
-	// Cluster reads and writes the objects of fleets. Follow keeps Cluster up to date until ctx
-	// ends, and calls synced when all objects have been listed ((*apply.Cluster).Run). Only Run
-	// needs both.
-	Cluster Cluster
-	Follow  func(ctx context.Context, synced func()) error
-	// Settings returns the common settings of all fleets, which change with the certificate
-	// authority. Only Run needs it.
+	// Follow keeps Cluster up to date until ctx ends, and calls synced when all objects have been
+	// listed. Only Run needs Cluster, Follow, Settings and Board.
+	Cluster  Cluster
+	Follow   func(ctx context.Context, synced func()) error
 	Settings func() render.Settings
-	// Board receives addresses and problems. Only Run needs it.
-	Board Board
+	Board    Board
 	// ConflictInterval is how often Run checks whether an object without Penstock's label still has
 	// a name that Penstock needs. Default: 10 s.
 	ConflictInterval time.Duration
@@ -62,11 +57,11 @@ type Config struct {
 
 // Gateway is a Gateway of Penstock's classes, as translated.
 type Gateway struct {
-	Name string // "namespace/name"
+	Name string
 	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, also for ListenerSets and the peer listener. Ports
-	// of the Gateway's own listeners may be missing.
+	// Bound are the ports that the Gateway's proxies bind, also for ListenerSets and the peer
+	// listener.
 	Bound []render.Port
 }
 
@@ -75,12 +70,12 @@ type Fleets struct {
 	cfg Config
 
 	mu       sync.Mutex
-	queue    queue                 // nil while Run does not run
-	set      bool                  // Set was called
-	gateways map[key]*member       // by the fleet's name
-	marks    map[apply.Ref]string  // when last applied or found up to date
-	reports  map[key]report.Report // the latest report about each fleet
-	orphans  map[key]struct{}      // fleets with objects whose Gateway Set did not list
+	queue    queue
+	set      bool
+	gateways map[key]*member
+	marks    map[apply.Ref]string // when last applied or found up to date
+	reports  map[key]report.Report
+	orphans  map[key]struct{} // fleets with objects whose Gateway Set did not list
 }
 
 type queue = workqueue.TypedRateLimitingInterface[key]
@@ -90,8 +85,8 @@ type key struct{ namespace, fleet string }
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
-	// last is the latest Spec that was not nil: after an invalid change of the Gateway, its proxies
-	// must not be denied.
+	// After an invalid change of the Gateway, its proxies must not be denied, so last is the latest
+	// Spec that was not nil.
 	last *v1alpha1.EnvoyFleetSpec
 }
 
@@ -114,7 +109,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 	for _, g := range gateways {
 		gw, ok := store.Gateways.Get(view, g.Name)
 		if !ok {
-			continue // the Gateway was deleted meanwhile
+			continue
 		}
 		k := key{gw.Namespace, render.Name(gw.Name, string(gw.Spec.GatewayClassName))}
 		next[k] = &member{Gateway: g, object: gw, last: g.Spec}
@@ -126,8 +121,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Pointers are compared: objects of the store and rows of translation are replaced exactly
-		// when they change.
+		// Objects of the store and rows of translation are replaced exactly when they change.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}
@@ -137,7 +131,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 			f.add(k)
 		}
 	}
-	for k := range f.orphans { // the reason to keep their objects may have ended
+	for k := range f.orphans {
 		f.add(k)
 	}
 	f.gateways, f.set = next, true
@@ -176,8 +170,7 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 
 const workers = 4
 
-// Run reconciles the objects of all fleets until ctx ends. It may be called again, for example
-// after another replica has led.
+// Run reconciles the objects of all fleets until ctx ends. It may be called again.
 func (f *Fleets) Run(ctx context.Context) error {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second,
 		time.Minute))

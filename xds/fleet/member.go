@@ -40,8 +40,8 @@ func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err erro
 	return "", fmt.Errorf("%s is not a proxy of any Gateway", p)
 }
 
-// Recheck implements identity.Members. Proxies of a deleted Gateway drain: their streams stay open
-// without further responses.
+// Recheck implements identity.Members. Proxies of a deleted Gateway keep their streams, without
+// further responses.
 func (f *Fleets) Recheck(p identity.Proof, gateway string) error {
 	if now, err := f.Member(p, gateway); err == nil && now == gateway {
 		return nil

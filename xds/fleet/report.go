@@ -20,9 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut is a condition type of Gateways. It is False while new proxies do not become
-// ready, for example because of an invalid image, and otherwise absent. The old proxies keep
-// serving meanwhile, so the Gateway stays Programmed.
+// ConditionRolledOut is False while new proxies do not become ready, and otherwise absent. The old
+// proxies keep serving meanwhile, so the Gateway stays Programmed.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
@@ -41,8 +40,6 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports that proxies have no listeners because their Gateway's class was
-// deleted. It returns false if the class exists. The objects prove that the Gateway was Penstock's.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -99,10 +96,9 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	}
 	r.Addresses = addresses(service)
 	if m.Spec == nil && err == nil {
-		return r // translation reports why the Gateway is not accepted
+		return r
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	// A NodePort has the addresses of the nodes with ready proxies.
 	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
 	var invalidField *render.InvalidField
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object),
@@ -117,7 +113,7 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 			{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem,
 				Fix: "rename it, or the Gateway"},
 		}
-	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server rejects the address
+	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err):
 		message := err.Error()
 		if service != nil && invalid(err, "spec.clusterIP") {
 			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which is immutable; to get %s, %s",

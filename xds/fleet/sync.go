@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// sync reconciles one fleet. Run retries it after an error.
 func (f *Fleets) sync(ctx context.Context, k key) error {
 	m, ready := f.member(k)
 	if !ready {
@@ -83,8 +82,7 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// render builds a fleet's objects. A panic is a bug and returned as an error: the proxies of this
-// fleet stay, and other fleets are reconciled.
+// A panic is returned as an error: the proxies of this fleet stay, and other fleets are reconciled.
 func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -109,7 +107,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 	hash := hex.EncodeToString(sum[:])[:16]
 	i := slices.IndexFunc(there, func(o apply.Object) bool { return o.Ref == ref })
 	if i >= 0 && there[i].Deleting {
-		return nil // the deletion of the object enqueues the fleet
+		return nil
 	}
 	if i >= 0 && there[i].Applied == hash {
 		f.mu.Lock()
@@ -159,7 +157,6 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 
 // abandoned returns the objects of a fleet if its Gateway exists and now has another class, or a
 // class of another controller. If the class is missing, perhaps by mistake, the proxies stay.
-// Kubernetes collects the objects of a deleted Gateway.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -208,8 +205,7 @@ var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.UDPProtocolType: "udp",
 }
 
-// ports returns bound and the ports of a Gateway's listeners. A listener that serves nothing, for
-// example without a certificate, keeps its port, because load balancers are slow to change.
+// A listener that serves nothing keeps its port, because load balancers are slow to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
 		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Socket() == p.Socket() }) {
@@ -218,7 +214,6 @@ func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	}
 	for _, l := range gw.Spec.Listeners {
 		udp := l.Protocol == gatewayv1.UDPProtocolType
-		// The ready port is not for clients.
 		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) {
 			add(render.Port{Number: int32(l.Port), UDP: udp, Name: name})
 		}

@@ -18,20 +18,15 @@ import (
 // Callers configures calls by Gateways of the other clusters of a set. They connect by mTLS, with a
 // server name below Domain, to a port that has other clients, too.
 type Callers struct {
-	Domain string // such as "pool.penstock"
-	// Certificate returns this cluster's certificate for a server name. An error denies the
-	// connection.
+	Domain      string
 	Certificate func(serverName string) (*tls.Certificate, error)
-	// Verify verifies a client's certificates.
-	Verify func(chain []*x509.Certificate) error
+	Verify      func(chain []*x509.Certificate) error
 }
 
-// named reports whether a connection with this server name comes from a member. The handshake has
-// verified every such connection.
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
-// TLS returns a server's configuration that also serves members. Members cannot resume TLS
-// sessions, because a cluster may have left the set since.
+// TLS returns a server's configuration that also serves members. They cannot resume TLS sessions,
+// because a cluster may have left the set since.
 func (m Callers) TLS(server *tls.Config) *tls.Config {
 	out := server.Clone()
 	others := out.GetConfigForClient
@@ -59,8 +54,7 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls lets members call only one service, and the exempt ones. It passes calls of other clients
-// to next.
+// Calls lets members call only one service, and the exempt services.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)

@@ -9,13 +9,13 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// certificates verifies client certificates. While the API server is unreachable, it accepts
-// expired certificates that it has verified before.
+// While the API server is unreachable, certificates accepts expired certificates that it has
+// verified before.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time
 	unreachable func() bool
-	accepted    *lru.Cache // hash of a certificate -> struct{}
+	accepted    *lru.Cache
 }
 
 func newCertificates(c Config) *certificates {

@@ -21,19 +21,17 @@ import (
 )
 
 // Files name the credentials of a control plane whose proxies run outside of fleets. Each
-// connection reads them, so no restart is necessary after one is replaced.
+// connection reads them.
 type Files struct {
 	// Cert and Key are this process's certificate and its private key. Required.
 	Cert, Key string
-	// CA verifies Cert. Proxies verify the picker by it, too, which uses the same certificate.
-	// Default: ClientCA.
+	// CA verifies Cert, which the picker uses, too. Default: ClientCA.
 	CA string
 	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
 	ClientCA string
 	// Token is a file with a token of proxies in each line. Optional if there is a ClientCA.
 	Token string
-	// Disk reads the files.
-	Disk *filesystem.Disk
+	Disk  *filesystem.Disk
 }
 
 const tokenCheck = 10 * time.Second
@@ -51,8 +49,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key. So processes with
-// the same private key accept the same calls.
+// PickKey derives the key of calls to the picker from this process's private key, which several
+// processes may share.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
@@ -64,7 +62,7 @@ func (f Files) PickKey() (string, error) {
 }
 
 // TLS returns the configuration of a server. If verify is set, clients must have a certificate of
-// ClientCA, or may have one if there is a Token. lowest is the minimum version of TLS.
+// ClientCA, or may have one if there is a Token.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -130,7 +128,7 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	if f.Token == "" || len(given) == 0 {
 		return nil, errors.New("no certificate and no token of this control plane: see penstock bootstrap --help")
 	}
-	hash := sha256.Sum256([]byte(given[0])) // only the hash is kept
+	hash := sha256.Sum256([]byte(given[0]))
 	if err := f.accepts(hash); err != nil {
 		return nil, err
 	}
@@ -143,7 +141,7 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}, nil
 }
 
-// errUnreadable means that a token cannot be checked, and may be valid.
+// With errUnreadable, a token may be valid.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 func (f Files) accepts(hash [sha256.Size]byte) error {

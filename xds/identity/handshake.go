@@ -14,8 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// ServerCredentials returns the credentials of a gRPC server. They log the reason of failed
-// handshakes, which gRPC drops.
+// ServerCredentials returns credentials of a gRPC server that log the reason of failed handshakes.
 func ServerCredentials(config *tls.Config, log *slog.Logger) credentials.TransportCredentials {
 	return loggedHandshakes{credentials.NewTLS(config), log}
 }
@@ -45,8 +44,8 @@ func abandoned(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// handshakeReason returns the same text for each attempt of a client, so that retries are logged
-// once: x509 quotes the time and names that the client chose.
+// The text is the same for each attempt of a client, so that retries are logged once: x509 quotes
+// the time and names that the client chose.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

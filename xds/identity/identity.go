@@ -21,36 +21,33 @@ import (
 
 // Proof is the authenticated identity of a connection.
 type Proof struct {
-	// Namespace and Account identify the service account, if any.
 	Namespace, Account string
-	// Names are the DNS names and URIs of a verified certificate.
-	Names []string
+	Names              []string
 }
 
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
-	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its
-	// node.cluster. An error denies the proxy.
+	// Member returns the Gateway that a proxy may serve; wish is its node.cluster. An error denies
+	// the proxy.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if the proxy may no longer serve the Gateway. It returns no error
-	// for a deleted Gateway.
+	// Recheck returns an error if the proxy may no longer serve the Gateway, but none for a deleted
+	// Gateway.
 	Recheck(p Proof, gateway string) error
 }
 
 // Config configures a Guard.
 type Config struct {
-	Reviewer Reviewer // required
-	Members  Members  // required
-	// TrustDomain is the SPIFFE trust domain, such as "cluster.local", whose IDs name service
-	// accounts of this cluster. If it is empty, a SPIFFE ID is only a name.
+	Reviewer Reviewer
+	Members  Members
+	// TrustDomain is the SPIFFE trust domain whose IDs name service accounts of this cluster. If it
+	// is empty, a SPIFFE ID is only a name.
 	TrustDomain string
 	// Unreachable reports whether the API server is unreachable. Accepted credentials that expire
-	// meanwhile stay valid for a day, because they cannot be renewed. nil: always reachable.
+	// meanwhile stay valid for a day, because they cannot be renewed. Optional.
 	Unreachable func() bool
-	// ClientCAs verify client certificates; nil: only tokens are accepted. See Guard.TLS.
+	// ClientCAs verify client certificates. If nil, only tokens are accepted.
 	ClientCAs *x509.CertPool
-	// Now is the clock; time.Now if nil. Wall is the clock for comparisons with times in tokens;
-	// Now if nil.
+	// Now is the clock. Wall, by default Now, is the clock for comparisons with times in tokens.
 	Now, Wall func() time.Time
 }
 
@@ -82,7 +79,7 @@ func New(c Config) *Guard {
 type Client struct {
 	guard   *Guard
 	proof   Proof
-	expires time.Time // expiry of the credential; zero: never
+	expires time.Time
 }
 
 // Authenticate verifies the credential of a call without reading a message.
@@ -105,15 +102,11 @@ func (c *Client) Gateway(node *corev3.Node) (string, error) {
 }
 
 const (
-	// grace is how long a credential stays valid after its expiry while the API server is
-	// unreachable.
-	grace = 24 * time.Hour
-	// graceCheck is the interval at which a stream with an expired credential is checked.
+	grace      = 24 * time.Hour
 	graceCheck = 10 * time.Second
 )
 
-// Permitted implements server.Proxy. The permission ends when Members.Recheck fails or the
-// credential expires.
+// Permitted implements server.Proxy.
 func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	if err := c.guard.cfg.Members.Recheck(c.proof, gateway); err != nil {
 		return time.Time{}, err
@@ -121,8 +114,7 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	return c.valid()
 }
 
-// valid returns an error once the credential has expired, and before that the time of its next
-// call.
+// valid returns the time of its next call, or an error once the credential has expired.
 func (c *Client) valid() (next time.Time, err error) {
 	now := c.guard.cfg.Now()
 	switch {
@@ -155,7 +147,6 @@ func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err erro
 	if err != nil {
 		return p, expires, err
 	}
-	// system:serviceaccount:NAMESPACE:NAME
 	if parts := strings.Split(a.user, ":"); len(parts) == 4 && parts[0] == "system" && parts[1] == "serviceaccount" {
 		return Proof{Namespace: parts[2], Account: parts[3]}, a.expires, nil
 	}
@@ -174,7 +165,7 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	for _, u := range c.URIs {
 		p.Names = append(p.Names, u.String())
 	}
-	// X509-SVID, section 2: a certificate has one URI, which is the ID.
+	// A certificate has one URI, which is the ID (X509-SVID, section 2).
 	if trustDomain == "" || len(c.URIs) != 1 {
 		return p
 	}
@@ -182,7 +173,6 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	if err != nil || id.TrustDomain().Name() != trustDomain {
 		return p
 	}
-	// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME
 	if parts := strings.Split(id.Path(), "/"); len(parts) == 5 && parts[1] == "ns" && parts[3] == "sa" {
 		p.Namespace, p.Account = parts[2], parts[4]
 	}

@@ -9,13 +9,11 @@ import (
 )
 
 const (
-	// junkBurst is the number of places of an address. Each unknown token in review takes a place.
-	// An accepted token returns the place; a denied token keeps it for junkInterval. Clients behind
-	// one address share the places.
-	junkBurst = 16
-	// junkInterval is the time after which an address gets one place back.
-	junkInterval = 4 * time.Second
-	// junkAddresses bounds the tracked addresses.
+	// Each unknown token in review takes one of an address's junkBurst places. An accepted token
+	// returns the place; a denied token keeps it for junkInterval. Clients behind one address share
+	// the places.
+	junkBurst     = 16
+	junkInterval  = 4 * time.Second
 	junkAddresses = 8192
 )
 
@@ -23,7 +21,7 @@ type junk struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	buckets *lru.Cache // address -> *bucket
+	buckets *lru.Cache
 }
 
 type bucket struct {

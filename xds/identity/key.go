@@ -14,9 +14,7 @@ import (
 type gatewayKey struct{}
 
 // WithKey denies a call whose bearer token is not the key of a Gateway, before a message of it is
-// read. owner returns the Gateway of a token, or ""; it must not block. exempt are services that
-// need no key, such as health. A connection with a key is admitted (xds/admission). A server has
-// only one tap handle, so the picker's handle calls this one first.
+// read. owner must not block. exempt are services that need no key.
 func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {
@@ -34,7 +32,7 @@ func WithKey(owner func(token string) (gateway string), exempt ...string) tap.Se
 	}
 }
 
-// Gateway returns the Gateway whose key a call has, or "" if calls need no key.
+// Gateway returns the Gateway whose key a call has, or "".
 func Gateway(ctx context.Context) string {
 	gateway, _ := ctx.Value(gatewayKey{}).(string)
 	return gateway

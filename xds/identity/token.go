@@ -25,24 +25,20 @@ type Reviewer interface {
 }
 
 const (
-	// trusted bounds how long a review is valid. After its deletion, a pod can read for this time.
-	trusted = 5 * time.Minute
-	// denied is how long a denial is valid. It protects the API server from a proxy that retries.
-	denied = 10 * time.Second
-	// remembered bounds each cache: of accepted tokens, of denied tokens, and of certificates.
+	// For this time, a pod can read after its deletion.
+	trusted    = 5 * time.Minute
+	denied     = 10 * time.Second
 	remembered = 8192
-	// atOnce bounds the reviews in flight.
-	atOnce = 32
+	atOnce     = 32
 )
 
 type tokens struct {
-	reviewer Reviewer
-	now      func() time.Time
-	wall     func() time.Time
-	// see Config.Unreachable
+	reviewer    Reviewer
+	now         func() time.Time
+	wall        func() time.Time
 	unreachable func() bool
 	junk        *junk
-	slots       chan struct{} // an element for each review in flight
+	slots       chan struct{}
 	group       singleflight.Group
 	denials     *lru.Cache // hash -> end of the denial; separate, so that junk evicts no accepted token
 
@@ -52,8 +48,8 @@ type tokens struct {
 
 type answer struct {
 	user    string
-	until   time.Time // when the token must be reviewed again
-	expires time.Time // expiry of the token; zero: unknown
+	until   time.Time
+	expires time.Time
 }
 
 func (a answer) inGrace(now time.Time) bool {
@@ -138,8 +134,7 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room in accepted. Expired answers go first, then answers that are due for a review,
-// then any. mu is held.
+// Expired answers go first, then answers that are due for a review. mu is held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -159,18 +154,17 @@ func (t *tokens) evict(now time.Time) {
 	}
 }
 
-// claims are read from a JWT whose signature is not verified. They are a reason to deny it without
-// a review, never to accept it.
+// The signature of the JWT is not verified: claims are a reason to deny it without a review, never
+// to accept it.
 type claims struct {
-	expires, issued int64 // seconds since 1970; 0: unknown
+	expires, issued int64
 	audience        []string
 }
 
-// latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// parse reads the claims of a token (RFC 7519, section 4.1). ok is false if it is not a JWT. With a
-// struct, encoding/json would accept "AUD", too.
+// ok is false if the token is not a JWT (RFC 7519). With a struct, encoding/json would accept
+// "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -206,7 +200,6 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// plausible reports whether a token must be reviewed.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)

@@ -2,8 +2,8 @@ package publish
 
 import "math/bits"
 
-// bitSet is a set of cache.Slot IDs. It takes 1 KB for 8,000 names; a map of strings would take
-// half a megabyte for each stream.
+// bitSet is a set of cache.Slot IDs: 1 KB for 8,000 names. A map of strings would take half a
+// megabyte for each stream.
 type bitSet struct{ detail []uint64 }
 
 func (b *bitSet) has(id uint32) bool {

@@ -10,22 +10,20 @@ import (
 // Difference is a resource whose version at the proxy differs from the desired one.
 type Difference struct {
 	resource.Ref
-	// Served is the desired version; "" if the resource should not exist.
+	// Served is the desired version, or "" if the resource should not exist.
 	Served string
-	// Accepted is the last acknowledged version; "" if there was no version, or only an unknown
-	// version of an earlier stream.
+	// Accepted is the last acknowledged version, or "" if none is known.
 	Accepted string
 	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for the order of
 	// delivery, or for the proxy to subscribe or unsubscribe).
-	State string
-	// Detail is Envoy's message of a NACK.
+	State  string
 	Detail string
-	// Since is when the desired version became due; zero if it is not due.
+	// Since is when the desired version became due, or zero.
 	Since time.Time
 }
 
-// Differences lists, by type and name, the resources that the proxy lacks, has in another version,
-// or still has after their removal. It is empty if the proxy has accepted every desired resource.
+// Differences lists, by type and name, the resources whose version at the proxy differs from the
+// desired one.
 func (s *Stream) Differences() []Difference {
 	var out []Difference
 	for t := range s.items {

@@ -2,8 +2,8 @@ package publish
 
 import "time"
 
-// endpointsReady sends endpoints at once. Endpoints that begin to name a hop wait for the hop. This
-// wait is bounded, because the same change may remove pods.
+// Endpoints that begin to name a hop wait for the hop. The wait is bounded, because the same change
+// may remove pods.
 func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.now {
 		return true, time.Time{}

@@ -14,13 +14,12 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// clusterReady sends one response at a time, so that changes collapse. After the watchdog it sends
+// Changes collapse, because clusterReady sends one response at a time. After the watchdog it sends
 // the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	// At a proxy's start, clusters do not wait for hops: they would never become warm.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
-		// The hops of the cluster's endpoints come first, because a resource may name the cluster
-		// already.
+		// A resource may name the cluster already, so the hops of its endpoints come first.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
 			if e.Type == resource.Endpoints && !it.have.NamesSlot(e) && w.hopBehind(e) && w.before(it.since) {
@@ -37,8 +36,7 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// awaitsHop reports whether endpoints must wait because they begin to name a hop that is not in
-// force, and until when.
+// Endpoints wait if they begin to name a hop that is not in force.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -60,8 +58,7 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	return out
 }
 
-// routesReady sends route configurations and listeners after the clusters that they name, and after
-// the hops of these clusters. A listener also waits for the clusters that its routes name.
+// A listener also waits for the clusters that its routes name.
 func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.flight != nil {
 		return false, time.Time{}
@@ -77,17 +74,15 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 type waiting struct {
-	s    *Stream
-	now  time.Time
-	seen map[*cache.Slot]bool
-	// until is when the watchdog of the found resource ends; zero if the wait is unbounded.
+	s     *Stream
+	now   time.Time
+	seen  map[*cache.Slot]bool
 	until time.Time
 }
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// isCalm reports whether no item can have to wait for another one. This is nearly always true, and
-// saves the search.
+// Nearly always no item has to wait for another one. isCalm detects this without a search.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
 		len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
@@ -95,7 +90,7 @@ func (s *Stream) isCalm() bool {
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
 		if it.have == nil && !it.stale || it.want != nil && slices.ContainsFunc(it.want.Names, isHost) {
-			return false // may contain hops
+			return false
 		}
 	}
 	return true
@@ -114,7 +109,7 @@ func (w *waiting) any(e *cache.Entry) bool {
 			if w.cluster(n) {
 				return true
 			}
-		case resource.RouteConfiguration: // a listener waits for the clusters that its routes name
+		case resource.RouteConfiguration:
 			if w.enter(n) && n.Current() != nil && w.any(n.Current()) {
 				return true
 			}
@@ -131,8 +126,6 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether resources that name a cluster must wait for it. A rejected cluster delays
-// no routes.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -141,7 +134,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	if it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
 		if it.have == nil && !it.stale {
 			w.until = time.Time{}
-			return true // the cluster is new: without it these routes answer 503
+			return true // without the new cluster these routes answer 503
 		}
 		if w.before(it.since) {
 			return true
@@ -150,7 +143,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	if n.Current() == nil {
 		return false
 	}
-	for _, e := range n.Current().Names { // its hops
+	for _, e := range n.Current().Names {
 		if e.Type != resource.Endpoints || e.Current() == nil {
 			continue
 		}
@@ -218,7 +211,6 @@ func (w *waiting) before(since time.Time) bool {
 	return true
 }
 
-// lagCheck is how often a removal that waits because of Config.Lagging is checked again.
 const lagCheck = time.Second
 
 // unused allows a removal once no desired version, and no version that the proxy may have, names
@@ -305,8 +297,6 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	return now.Before(until), until
 }
 
-// keepsRejected reports whether the proxy keeps an old version of some resource because it rejects
-// the new one.
 func (s *Stream) keepsRejected() bool {
 	for t := range s.items {
 		for _, it := range s.items[t] {

@@ -13,11 +13,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints that lead to a hop name an internal listener and the hop's virtual host in the
-// listener's routes. Listener and virtual host are sent before the endpoints that name them, and
-// removed after these endpoints. All hops of a gateway share the listener and its route
-// configuration. Variants of that configuration keep a removed virtual host until no endpoints of
-// the proxy name it.
+// Endpoints that lead to a hop name an internal listener and the hop's virtual host. Both are sent
+// before the endpoints that name them, and removed after these endpoints. All hops of a gateway
+// share the listener and its route configuration, whose variants keep a removed virtual host until
+// no endpoints of the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
@@ -49,7 +48,6 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 		it := s.items[n.Type][n]
 		switch {
 		case s.first[resource.RouteConfiguration] && !s.resumedAt.IsZero() && n.Current().NamesSlot(host):
-			// A resumed proxy will soon report its routes.
 			if until := s.resumedAt.Add(s.config.Settle); w.now.Before(until) {
 				s.flushAt(until)
 				return s.resumedAt, true
@@ -98,7 +96,7 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	if err := proto.Unmarshal(e.Body(), &a); err != nil {
 		return e // Envoy rejects it and reports the cause
 	}
-	led := map[string]bool{} // the listeners of the remaining hops
+	led := map[string]bool{}
 	for _, group := range a.GetEndpoints() {
 		group.LbEndpoints = slices.DeleteFunc(group.LbEndpoints, func(lb *endpointv3.LbEndpoint) bool {
 			at := lb.GetEndpoint().GetAddress().GetEnvoyInternalAddress()
@@ -122,9 +120,9 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	return cache.Variant(e, body, names)
 }
 
-// withUsedHosts returns the desired route configuration, plus removed virtual hosts that endpoints
-// of the proxy still name, as they were sent last. If the proxy's version is unknown, none can be
-// added: requests then reach the virtual host that answers for removed hops.
+// withUsedHosts adds removed virtual hosts that endpoints of the proxy still name. If the proxy's
+// version is unknown, none can be added: requests then reach the virtual host that answers for
+// removed hops.
 func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	last := it.lastSent()
 	if it.want == nil || last == nil || last == it.want {
@@ -154,8 +152,7 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts returns the removed virtual hosts that endpoints name, if requests can reach these
-// endpoints. Two hops that only lead to each other are both removed.
+// Two hops that only lead to each other are both removed.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // named only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
@@ -222,9 +219,9 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// releaseHops removes the hops from endpoints that name a removed listener, if requests reach these
-// endpoints only through such hops. Otherwise clusters behind hops that lead to hops would stay
-// forever. It first waits for the drain time, for earlier requests.
+// Clusters behind hops that lead to hops would stay forever. So releaseHops removes the hops from
+// endpoints that name a removed listener, if requests reach these endpoints only through such hops.
+// It first waits for the drain time.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {

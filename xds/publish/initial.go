@@ -22,9 +22,7 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// take reports whether to use a name. It returns true once for a name to which the proxy
-	// subscribes. The proxy lists another name if a response with that name crossed its
-	// unsubscription.
+	// The proxy also lists a name if a response with that name crossed its unsubscription.
 	take := func(slot *cache.Slot) bool {
 		repeated := initial.has(slot.ID)
 		initial.set(slot.ID)
@@ -32,7 +30,7 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 			s.cursor.Release(slot)
 			return false
 		}
-		s.held.set(slot.ID) // the caller has acquired the slot
+		s.held.set(slot.ID)
 		return true
 	}
 	for _, slot := range current {
@@ -56,14 +54,13 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 		it.stale = true
 		s.setWant(it, current, now)
 		if slot.Type == resource.Cluster && current == nil && s.config.Linger > 0 {
-			s.drain[slot] = now.Add(s.linger(slot)) // its last route may have been removed a moment ago
+			s.drain[slot] = now.Add(s.linger(slot))
 		}
 	}
 	return initial
 }
 
-// resumedWith records that a proxy resumed with version e. If e is newer than the last pull, the
-// next pull would otherwise assume the version before e.
+// If e is newer than the last pull, the next pull would otherwise assume the version before e.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

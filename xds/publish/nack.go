@@ -10,11 +10,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// maxMessage bounds an error detail in bytes: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// nack applies a NACK. Rejected resources are withheld until they have another version. The other
-// resources are sent again, because only an ACK confirms that Envoy applied them.
+// nack also resends resources that the proxy does not reject, because only an ACK confirms that
+// Envoy applied them.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
@@ -33,13 +32,13 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	for _, p := range r.parts {
 		it := p.it
 		if s.items[it.slot.Type][it.slot] != it || it.flight != r {
-			continue // unsubscribed, or in a later response
+			continue
 		}
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// Removals cause no NACK. They are sent again, but only together with upserts: a
-			// response of removals alone would get another NACK.
+			// Removals cause no NACK. They are sent again only together with upserts: a response of
+			// removals alone would get another NACK.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
 		case it.quarantine != nil && it.quarantine.entry == p.entry:
 			s.continueQuarantine(it, false, shorten(message), now)
@@ -47,7 +46,7 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 			s.reject(it, p.entry.Version, message, now)
 		default:
 			it.alone = len(rejected) == 0
-			it.stale = true // the proxy may have applied the version
+			it.stale = true
 			if !it.alone {
 				s.noteAccepted(p.entry)
 			}
@@ -70,13 +69,11 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	}
 }
 
-// transient is in the error detail of a rejection that may end by itself: another process occupies
-// the port.
+// A rejection with this text may end by itself: another process occupies the port.
 const transient = "Address already in use"
 
 const retryAfter = 5 * time.Second
 
-// isolates has the types whose resources combine the input of several users.
 var isolates = [types]bool{resource.RouteConfiguration: true, resource.Secret: true}
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
@@ -171,10 +168,8 @@ func (r *Response) carries(name string) bool {
 	return slices.ContainsFunc(r.parts, func(p part) bool { return p.entry != nil && p.it.slot.Name == name })
 }
 
-// validationMarks precede the cause in the error detail of a failed validation.
 var validationMarks = []string{"Proto constraint validation failed", "caused by "}
 
-// shorten removes the quoted resource from a failed validation and bounds the rest.
 func shorten(message string) string {
 	if strings.HasPrefix(message, "goo.gle/debug") {
 		for _, mark := range validationMarks {

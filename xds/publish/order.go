@@ -13,12 +13,10 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of upserts and removals; nil: the stage sends none. With both
-	// gates it sends both in one response.
+	// With both gates a stage sends upserts and removals in one response.
 	upsert, remove gate
-	// single: a response has one resource, so that its nonce identifies the resource.
+	// A response has one resource, so that its nonce identifies the resource.
 	single bool
-	// window limits the unanswered responses of the type; 0: no limit.
 	window int
 }
 
@@ -36,8 +34,7 @@ var stages = []stage{
 	{t: resource.Cluster, remove: unused, window: 16},
 }
 
-// Flush returns all responses that may be sent now, in order. It never blocks: changes of an item
-// collapse while the item waits.
+// Flush returns all responses that may be sent now, in order. It never blocks.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.nextFlush = time.Time{}
@@ -70,8 +67,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A state-of-the-world response has all clusters. It would revert a cluster that is due
-			// again after a NACK.
+			// A state-of-the-world response has all clusters. The response would revert a cluster
+			// that is due again after a NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
@@ -82,7 +79,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	for _, it := range removals {
-		// A listener is removed only together with the listeners that may replace it.
+		// The removed listener may have the port of an added one.
 		if st.remove != nil && !held && s.passes(st.remove, it, now) {
 			together = append(together, it)
 		}
@@ -93,7 +90,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response has all resources, so the next would include this item
+			break // every response has all resources
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}
@@ -116,7 +113,6 @@ func (s *Stream) passes(g gate, it *item, now time.Time) bool {
 	return ok
 }
 
-// flushAt requests a Flush at time t, unless t is zero.
 func (s *Stream) flushAt(t time.Time) {
 	if !t.IsZero() && (s.nextFlush.IsZero() || t.Before(s.nextFlush)) {
 		s.nextFlush = t
@@ -163,9 +159,8 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of the clusters in a response. A modified cluster, and a new
-// cluster that shares its service_name, wait for endpoints without requesting them. A resumed proxy
-// first reports the endpoints that it has.
+// A modified cluster, and a new cluster that shares its service_name, wait for endpoints without
+// requesting them. A resumed proxy first reports the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {
@@ -197,7 +192,7 @@ func (s *Stream) resend(n *cache.Slot, now time.Time) {
 		it.want = cache.Placeholder(n)
 	}
 	if it.rejected != "" && it.want != nil && it.want.Version == it.rejected {
-		return // the proxy would reject this version again
+		return
 	}
 	it.now = true
 	s.dirty(it, true, now)

@@ -16,10 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// placeholder returns a replacement for a rejected secret that has no last good version. It returns
-// nil for kinds of secrets that need none. Envoy keeps the rejected bytes, and would reject each
-// later version of a listener or cluster that names the secret. The placeholder's certificate is
-// expired and has an unused name: no peer accepts it.
+// A rejected secret without a last good version needs a placeholder: Envoy keeps the rejected
+// bytes, and would reject each later version of a listener or cluster that names the secret. The
+// placeholder's certificate is expired and has an unused name: no peer accepts it.
 func placeholder(rejected *cache.Entry, x *secret) *cache.Entry {
 	if x == nil {
 		return nil

@@ -14,64 +14,62 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a
-// whole. It sends variants. The first has only the parts that have not changed since the last
-// accepted version, the next half of the changes, and so on down to a virtual host and its route.
-// Accepted variants are in force at once; undecided parts stay as they were. In the end a rejected
-// part answers 500, or stays as it was if Envoy rejects that, too (an invalid match).
+// Envoy accepts or rejects a route configuration as a whole, so quarantine sends variants. The
+// first has only the parts that have not changed since the last accepted version, the next half of
+// the changes, and so on down to a virtual host and its route. Accepted variants are in force at
+// once; undecided parts stay as they were. In the end a rejected part answers 500, or stays as it
+// was if Envoy rejects that, too (an invalid match).
 type quarantine struct {
-	target *cache.Entry // the rejected version
+	target *cache.Entry
 	names  []*cache.Slot
 	whole  piece
 	groups []*group
-	good   string // the version that the proxy accepted last
-	// secret is the rejected secret; nil for a route configuration.
+	good   string
+	// secret is nil for a route configuration.
 	secret *secret
-	placed bool // entry is a placeholder
+	placed bool
 	entry  *cache.Entry
 	then   func(ok bool, detail string)
 	found  []Fault
-	// unsplittable: the cause of the rejection is not in a virtual host.
+	// The cause of the rejection is not in a virtual host.
 	unsplittable bool
 }
 
 // Fault is a part of a resource that a proxy rejects.
 type Fault struct {
-	Host, Route string // names; Route is empty if the virtual host itself is rejected
-	Member      string // for a secret, the member of the cluster set
-	Message     string // Envoy's error detail
+	Host, Route string // Route is "" if the virtual host itself is rejected
+	Member      string // of the cluster set, for a secret
+	Message     string
 	Owners      []report.Ref
 }
 
 type piece struct {
 	level int
-	host  string // name of the virtual host that the piece is, or that contains the piece
+	host  string // the virtual host that the piece is, or that contains the piece
 	name  string
-	raw   []byte // as desired
-	old   []byte // as at the proxy; nil: absent
-	sends []byte // as in the next variant; nil: left out
-	open  bool   // encoded as head and inner
-	head  []byte // all other fields
+	raw   []byte
+	old   []byte // at the proxy; nil: absent
+	sends []byte // in the next variant; nil: left out
+	open  bool
+	head  []byte
 	inner []*piece
 }
 
 // group is a set of pieces that may contain rejected ones.
 type group struct {
 	pieces   []*piece
-	rejected bool   // at least one piece is rejected
+	rejected bool
 	other    *group // has a rejected piece if this group has none
-	detail   string // Envoy's error detail
+	detail   string
 }
 
-// Pieces have these levels. A virtual host can be split into routes; a member of a secret cannot be
-// split.
+// A virtual host can be split into routes; a member of a secret cannot be split.
 const (
 	levelHost   = 1
 	levelRoute  = 2
 	levelMember = 3
 )
 
-// fieldInner is the field of the inner pieces, and fieldName the field of the name, by level.
 var (
 	fieldInner = []protowire.Number{2, 3} // RouteConfiguration.virtual_hosts, VirtualHost.routes
 	fieldName  = []protowire.Number{1, 1, 14}
@@ -101,8 +99,7 @@ func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
-// isSearch reports whether the quarantine searches for rejected parts. Otherwise it resends the
-// last good version.
+// A quarantine without a search resends the last good version.
 func (q *quarantine) isSearch() bool { return q.target.Type != resource.Secret || q.secret != nil }
 
 func (q *quarantine) done() bool { return q.then == nil }
@@ -209,12 +206,12 @@ func (q *quarantine) disable(p *piece, detail string) {
 			return
 		}
 		p.sends = p.old
-		q.try(func(bool, string) { q.search() }) // the proxy has accepted this version before
+		q.try(func(bool, string) { q.search() })
 	})
 }
 
-// owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p, or
-// all owners if there is no such owner.
+// owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p.
+// Without such owners it returns all.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == levelHost {
@@ -245,7 +242,6 @@ func (p *piece) split() (changed []*piece) {
 	return p.splitInto(head, inner, before)
 }
 
-// splitParts splits the whole configuration without concatenating its parts first.
 func (p *piece) splitParts(parts, old []*resource.Part) (changed []*piece) {
 	split := func(parts []*resource.Part) (head []byte, inner [][]byte) {
 		for _, part := range parts {
@@ -327,7 +323,7 @@ func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)
 		if n < 0 {
-			return append(rest, b...), values // malformed; Envoy rejects it and reports the cause
+			return append(rest, b...), values
 		}
 		if num == field {
 			_, _, tag := protowire.ConsumeTag(b)

@@ -9,19 +9,18 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is a proxy's request for one type, with the fields of the delta protocol. Iterators may
-// be nil. The stream does not keep it.
+// Request is a proxy's request for one type, with the fields of the delta protocol. The stream does
+// not keep it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
 	Initial                iter.Seq2[string, string]
-	// Nonce identifies the Response that the request answers, if any. Error is the error detail of
-	// a NACK; "" for an ACK.
+	// Error is the error detail of a NACK.
 	Nonce string
 	Error string
 }
 
-// wildcardTypes has the types for which a first request without names subscribes to all resources.
+// For these types a first request without names subscribes to all resources.
 var wildcardTypes = [types]bool{resource.Cluster: true, resource.Listener: true}
 
 func (s *Stream) Handle(r Request, now time.Time) {
@@ -107,7 +106,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		return
 	}
 	if it.flight != nil && it.inFlight() == nil {
-		return // a removal is in flight
+		return
 	}
 	s.chainGone(it.have, p.entry, now)
 	s.routesLeft(it.have, p.entry, now)
@@ -115,7 +114,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it.have, it.stale = p.entry, false
 	s.noteAccepted(p.entry)
 	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
-		s.setWant(it, nil, now) // endpoints that were removed in flight: their hops may be missing
+		s.setWant(it, nil, now)
 	}
 	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
 	placed := it.quarantine != nil && it.quarantine.placed
@@ -132,8 +131,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes records the route configurations that the proxy will request for a new listener:
-// endpoints that name the listener wait for these.
+// Endpoints that name a new listener wait for the route configurations that the proxy will request
+// for it.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return
@@ -162,7 +161,6 @@ func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	}
 }
 
-// linger returns how long a cluster stays after the removal of its last route.
 func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	if s.config.Called != nil && s.config.Called(cluster.Name) {
 		return max(s.config.Linger, s.config.Drain)

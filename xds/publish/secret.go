@@ -16,10 +16,8 @@ import (
 )
 
 // Envoy stores the bytes of a secret before it uses them, and ACKs the same bytes without checking
-// them again. So a secret that the proxy may have rejected, on this or an earlier stream, is sent
-// with a unique mark.
-//
-// marked returns a secret as it is sent now.
+// them again. So marked adds a unique mark to a secret that the proxy may have rejected, on this or
+// an earlier stream.
 
 func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	if !s.resumed && !s.suspects.has(it.slot.ID) {
@@ -36,10 +34,9 @@ func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	return cache.Resent(it.want, body)
 }
 
-// secret is a decoded secret, with the trust domains of its SPIFFE validator.
 type secret struct {
 	*tlsv3.Secret
-	spiffe *tlsv3.SPIFFECertValidatorConfig // nil if the secret has no such validator
+	spiffe *tlsv3.SPIFFECertValidatorConfig
 }
 
 func decodeSecret(body []byte) (*secret, error) {
@@ -67,7 +64,7 @@ func (x *secret) encode() ([]byte, error) {
 	return resource.Marshal(x.Secret)
 }
 
-// mark inserts a line before the first PEM block. PEM parsers ignore such a line.
+// PEM parsers ignore a line before the first block.
 func (x *secret) mark(text string) bool {
 	at := x.GetTlsCertificate().GetCertificateChain()
 	if at == nil {
@@ -83,9 +80,9 @@ func (x *secret) mark(text string) bool {
 	return ok
 }
 
-// newSecretQuarantine finds the members of a cluster set whose certificates are rejected, and
-// leaves them out. For any other secret it sends the last good version or a placeholder, because
-// Envoy would use the rejected bytes for a new version of a listener.
+// newSecretQuarantine leaves out the certificates of rejected members. For any other secret it
+// sends the last good version or a placeholder, because Envoy would use the rejected bytes for a
+// new version of a listener.
 func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	x, err := decodeSecret(target.Body())
@@ -105,7 +102,7 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 		q.good = before.Version
 		if good, err := decodeSecret(before.Body()); err == nil {
 			for _, d := range good.spiffe.GetTrustDomains() {
-				old[d.GetName()], _ = resource.Marshal(d) // cannot fail: d was decoded
+				old[d.GetName()], _ = resource.Marshal(d)
 			}
 		}
 	}
@@ -153,8 +150,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// secret reports whether a listener waits for a secret in flight: the proxy may reject it, and
-// would still use its bytes for a new version of the listener.
+// A listener waits for a secret in flight: the proxy may reject it, and would still use its bytes
+// for a new version of the listener.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false
@@ -166,8 +163,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// retryUsers resends resources that the proxy may have rejected because of a secret whose bytes it
-// has now replaced or dropped.
+// The secret may have caused the rejection of these resources, and the proxy has now replaced or
+// dropped its bytes.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -178,11 +175,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// retryBeside resends rejected secrets if some resource names them together with a secret that the
-// proxy has accepted. Of the secrets of a resource, Envoy rejects the last one to arrive, whichever
-// is faulty. A resent last good version must not trigger this: two such secrets would resend each
-// other forever. A placeholder triggers it once for each version, also for the secret that it
-// replaces.
+// Of the secrets of a resource, Envoy rejects the last one to arrive, whichever is faulty. So once
+// the proxy accepts a secret, retryBeside resends rejected secrets of the same resource. A resent
+// last good version must not trigger this: two such secrets would resend each other forever. A
+// placeholder triggers it once for each version.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -210,9 +206,9 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 	})
 }
 
-// suspected looks for the cause of a rejection in the secrets of a resource, and reports whether to
-// resend the resource. It returns true if the proxy has dropped a secret that it may have rejected.
-// It resends secrets that the proxy stored on an earlier stream; the resource follows then.
+// suspected reports whether to resend a rejected resource: the proxy has dropped a secret that it
+// may have rejected. suspected also resends secrets that the proxy stored on an earlier stream; the
+// resource follows then.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

@@ -16,7 +16,8 @@ type StateRequest struct {
 	Type resource.Type
 	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version was accepted last: on this stream, or for a first request on an earlier one.
+	// Version is the last accepted version. Only a first request may have it from an earlier
+	// stream.
 	Version string
 	Nonce   string
 	Error   string
@@ -72,8 +73,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// resume compares the proxy's resources with the desired ones. It returns true if they are equal:
-// then nothing is sent. Otherwise all clusters or all listeners become due.
+// If the proxy's resources equal the desired ones, nothing is sent. Otherwise all clusters or all
+// listeners become due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -101,8 +102,6 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	return false
 }
 
-// noteAccepted records the accepted versions of clusters and listeners, which every
-// state-of-the-world response repeats.
 func (s *Stream) noteAccepted(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e
@@ -112,8 +111,7 @@ func (s *Stream) noteAccepted(e *cache.Entry) {
 	}
 }
 
-// completeState adds all other clusters or listeners to a state-of-the-world response, because the
-// proxy removes missing ones.
+// The proxy removes clusters and listeners that a state-of-the-world response lacks.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
 	if wildcardTypes[r.Type] {
@@ -145,8 +143,7 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// carry records a cluster that a response repeats. After a NACK Envoy may have applied a newer
-// version of the cluster, and this response reverts it.
+// After a NACK Envoy may have applied a newer version of the cluster, and this response reverts it.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version
@@ -154,12 +151,12 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// stateVersion returns the content hash of a whole response, which is equal on all replicas. A
-// response of endpoints or routes may be partial: then the proxy cannot resume with its version.
+// The hash is equal on all replicas. A response of endpoints or routes may be partial: then the
+// proxy cannot resume with its version.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest
 	d.Reset()
-	for _, e := range entries { // a Digest never returns an error
+	for _, e := range entries {
 		_, _ = d.WriteString(e.Name)
 		_, _ = d.WriteString("\x00" + e.Version + "\x00")
 	}

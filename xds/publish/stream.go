@@ -13,29 +13,24 @@ import (
 // Config configures a Stream.
 type Config struct {
 	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force,
-	// delays other resources. (Envoy withholds the ACK of clusters while any of them warms.)
-	// Resources that name a cluster wait indefinitely if the proxy has never accepted that cluster.
-	// Default: 300 ms.
+	// delays other resources: Envoy withholds the ACK of clusters while any of them warms. New
+	// clusters delay resources that name them indefinitely. Default: 300 ms.
 	Watchdog time.Duration
-	// Drain is the drain time of the clusters of a removed filter chain. It must be at least the
-	// proxy's --drain-time-s.
+	// Drain is the drain time of a removed filter chain, at least the proxy's --drain-time-s.
 	Drain time.Duration
-	// Linger is the linger timeout: how long a cluster stays after the removal of its last route.
-	// Without it, a request that has chosen the cluster and waits for its pick would fail with "no
-	// such cluster".
+	// Linger is how long a cluster stays after the removal of its last route: a request may have
+	// chosen the cluster and wait for its pick.
 	Linger time.Duration
 	// Called reports whether the proxy's calls to a cluster last as long as a client's request.
-	// Such a cluster stays for the longer of Drain and Linger, because its removal cuts calls in
-	// flight. nil: no calls last so long.
+	// Such a cluster stays for the longer of Drain and Linger.
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
-	// does not have. They wait until the proxy subscribes to its routes, and for listeners that its
-	// endpoints may name. Default: 3 s.
+	// does not have: until the proxy subscribes to its routes, and for listeners that its endpoints
+	// may name. Default: 3 s.
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because the process cannot
-	// read its sources. Meanwhile no listener and no cluster is removed. nil: never.
-	Lagging func() bool
-	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
+	// read its sources. Meanwhile no listener and no cluster is removed.
+	Lagging         func() bool
 	StateOfTheWorld bool
 }
 
@@ -45,27 +40,27 @@ type Stream struct {
 	cursor *cache.Cursor
 
 	wildcard   [types]bool
-	first      [types]bool // the type's first request has not arrived
+	first      [types]bool
 	unanswered [types]bool // the proxy waits for a first response, which may be empty
-	subscribed bitSet      // names that the proxy subscribes to
-	held       bitSet      // names of which the proxy may have a version
-	suspects   bitSet      // secrets whose stored bytes the proxy may have rejected; see marked
-	sent       bitSet      // secrets sent on this stream
+	subscribed bitSet
+	held       bitSet // names of which the proxy may have a version
+	suspects   bitSet // the proxy may have rejected their stored bytes; see marked
+	sent       bitSet
 	items      [types]map[*cache.Slot]*item
-	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted; empty in delta
-	carried    map[*cache.Slot]string       // version of each cluster in the last response; empty in delta
+	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted
+	carried    map[*cache.Slot]string       // version in the last response, in state of the world
 	// owed has the endpoints of clusters that were sent before the first request for endpoints.
 	owed  map[*cache.Slot]bool
-	drain map[*cache.Slot]time.Time // when a cluster's drain time or linger timeout ends
+	drain map[*cache.Slot]time.Time // end of a cluster's drain time or linger timeout
 
-	unacked       []*Response // oldest first
+	unacked       []*Response
 	nonce         uint64
-	resumed       bool      // the proxy had resources before this stream
-	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: it did not
+	resumed       bool
+	resumedAt     time.Time // zero: the proxy did not resume with versions that may be unknown here
 	nextFlush     time.Time
-	calm          bool   // result of isCalm for the current stage
-	retrying      bool   // some listener has a retry time
-	rejectionsSeq uint64 // counts changes of Rejections
+	calm          bool
+	retrying      bool
+	rejectionsSeq uint64
 	lastNack      [types]string
 }
 
@@ -77,25 +72,24 @@ type item struct {
 	have  *cache.Entry
 	stale bool
 	want  *cache.Entry
-	// dirty: want must be sent. An item that is not dirty is in flight, rejected, or waits for the
-	// proxy to unsubscribe.
+	// An item that is not dirty is in flight, rejected, or waits for the proxy to unsubscribe.
 	dirty bool
-	since time.Time // when the item became dirty
-	// idle is since when no request can reach a removed listener of hops; zero otherwise.
+	since time.Time
+	// idle is since when no request can reach a removed listener of hops.
 	idle time.Time
-	// now: the proxy waits for a response, so the order of delivery does not apply.
+	// If now is set, the proxy waits for a response, so the order of delivery does not apply.
 	now bool
-	// alone: the item is sent in a separate response, so that a NACK identifies it.
+	// A separate response lets a NACK identify the item.
 	alone  bool
 	flight *Response
 
-	rejected   string  // the version that was rejected
-	again      string  // the rejected version that was sent once more because of a placeholder
-	detail     string  // Envoy's error detail, until Envoy accepts a version
-	faults     []Fault // the rejected parts of a route configuration or a secret
-	reported   bool    // Rejections has reported a rejected version since the last accepted version
+	rejected   string
+	again      string // sent once more because of a placeholder
+	detail     string
+	faults     []Fault
+	reported   bool
 	quarantine *quarantine
-	retry      time.Time // when the same version may be sent again; zero: never
+	retry      time.Time
 }
 
 // Response is one message to send.
@@ -105,18 +99,18 @@ type Response struct {
 	// Version is system_version_info, or version_info in state of the world.
 	Version string
 	Upserts []*cache.Entry
-	Removed []string // names; empty in state of the world, where missing resources are removed
+	Removed []string // empty in state of the world, where missing resources are removed
 	At      time.Time
 
 	parts []part
-	// carried are clusters that a state-of-the-world response repeats, and that had another version
-	// in the previous response.
+	// carried are clusters that a state-of-the-world response repeats in another version than the
+	// previous response.
 	carried []*cache.Entry
 }
 
 type part struct {
 	it    *item
-	entry *cache.Entry // nil: removed
+	entry *cache.Entry
 }
 
 // New starts a stream on a cursor. Close closes the cursor.
@@ -185,8 +179,7 @@ func (s *Stream) newItem(slot *cache.Slot) *item {
 	return it
 }
 
-// itemOf returns the item of a slot. A new item of a held name is assumed to have the current
-// version.
+// A new item of a held name is assumed to have the current version.
 func (s *Stream) itemOf(slot *cache.Slot) *item {
 	it := s.items[slot.Type][slot]
 	if it == nil {
@@ -195,7 +188,7 @@ func (s *Stream) itemOf(slot *cache.Slot) *item {
 			if current == nil || current.Seq <= s.cursor.Seq() {
 				it.have = current
 			} else {
-				it.stale = true // the proxy has an older version
+				it.stale = true
 			}
 			it.want = current
 		}
@@ -223,7 +216,7 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	}
 	it.want, it.idle = want, time.Time{}
 	if it.quarantine != nil && want != nil && want.Version == it.rejected {
-		return // the quarantine continues
+		return
 	}
 	it.quarantine = nil
 	switch {
@@ -311,18 +304,16 @@ func (s *Stream) unhold(slot *cache.Slot) {
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	// Host and Route name the rejected virtual host and the rejected route in it, if the other
-	// parts of the route configuration are in force. Both are empty if the whole resource is
-	// withheld. Route is empty if the whole virtual host is rejected.
+	// Host and Route name the rejected virtual host and route, if the other parts of the route
+	// configuration are in force. Route is empty if the whole virtual host is rejected.
 	Host, Route string
-	// Member is the member of a cluster set whose certificates are rejected. The secret is in force
-	// without them.
+	// Member is a member of a cluster set: the secret is in force without its certificates.
 	Member  string
-	Message string // Envoy's error detail
+	Message string
 	Owners  []report.Ref
 }
 
-// Rejections lists the resources whose newest version the proxy rejects, sorted by type only. Their
+// Rejections lists the resources whose newest version the proxy rejects, sorted by type. Their
 // previous versions stay in force.
 func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
@@ -341,7 +332,7 @@ func (s *Stream) Rejections() []Rejection {
 			case it.want != nil:
 				r.Owners = it.want.Owners()
 				if e := it.slot.Current(); sameVersion(e, it.want) {
-					r.Owners = e.Owners() // the owners may have changed since
+					r.Owners = e.Owners()
 				}
 			}
 			out = append(out, r)
@@ -357,8 +348,7 @@ func (it *item) isSearched() bool {
 // RejectionsSeq changes whenever Rejections may have changed.
 func (s *Stream) RejectionsSeq() uint64 { return s.rejectionsSeq }
 
-// Rejected returns the rejected version of a resource and Envoy's error detail. Both are empty if
-// the proxy does not reject it.
+// Rejected returns the rejected version of a resource and Envoy's error detail.
 func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	if it := s.items[slot.Type][slot]; it != nil && it.detail != "" {
 		return it.rejected, it.detail
@@ -400,8 +390,7 @@ func (s *Stream) Settled() bool {
 	return true
 }
 
-// Accepted returns the version of a resource that the proxy accepted last and still has, or nil if
-// it is unknown.
+// Accepted returns the version that the proxy accepted last and still has, or nil.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {
 		return it.have
@@ -436,7 +425,7 @@ type Summary struct {
 // InSync reports whether the proxy has all desired resources of a type.
 func (s Summary) InSync() bool { return s.Pending == 0 && s.Rejected == 0 }
 
-// Summaries returns the summary of every type, in the order of resource.Types.
+// Summaries returns the summary of every type.
 func (s *Stream) Summaries() []Summary {
 	out := make([]Summary, types)
 	for id := range s.held.all {
@@ -469,7 +458,7 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 			s.chainGone(p.it.have, nil, now)
 			delete(s.accepted, p.it.slot)
 			delete(s.carried, p.it.slot)
-			p.it.have, p.it.stale = nil, false // from now on no other resource may rely on it
+			p.it.have, p.it.stale = nil, false // no other resource may rely on it from now on
 			s.clearRejection(p.it)             // a new resource of this name is not rejected
 			continue
 		}

@@ -8,15 +8,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// subscribe applies the subscription to an acquired slot. has reports whether the proxy resumed
-// with a version of the resource.
+// The slot must be acquired. has reports whether the proxy resumed with a version of the resource.
 func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
 	if s.subscribed.has(slot.ID) {
 		s.cursor.Release(slot)
 	}
 	s.subscribed.set(slot.ID)
 	if has && !s.owed[slot] {
-		return // the proxy does not wait: takeInitial has compared the versions
+		return // takeInitial has compared the versions
 	}
 	s.resend(slot, now)
 }

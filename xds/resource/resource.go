@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is a type of resources. The five types that Envoy gets are in make-before-break order.
+// Type is a type of resources. The served types are in make-before-break order.
 type Type uint8
 
 const (
@@ -28,9 +28,8 @@ const (
 	numTypes
 )
 
-// VirtualHost is the type of references to hops. No resource of this type is served: a hop is a
-// virtual host in the route configuration of an internal listener. Endpoints that lead to a hop
-// refer to it, and so does the route configuration that contains it.
+// VirtualHost is the type of references to hops. It is not served: a hop is a virtual host in the
+// route configuration of an internal listener.
 const VirtualHost = numTypes
 
 // Types lists every served type, in order.
@@ -71,14 +70,14 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Type, o.Type), strings.Compare(r.Name, o.Name))
 }
 
-// Part is a piece of an encoded message, with its references and owners. It is immutable.
+// Part is an immutable piece of an encoded message, with its references and owners.
 type Part struct {
-	// Body encodes some of the message's fields. Concatenated bodies encode all of them.
+	// Concatenated bodies of parts encode the whole message.
 	Body []byte
 	// Refs are the resources that the part names, also in per-filter configuration: sorted,
 	// distinct.
 	Refs []Ref
-	// Owners are the objects from which the part was made: sorted, distinct.
+	// Owners are sorted and distinct.
 	Owners []report.Ref
 }
 
@@ -95,21 +94,18 @@ func (p *Part) Equal(o *Part) bool {
 	return p == o || bytes.Equal(p.Body, o.Body) && slices.Equal(p.Refs, o.Refs) && slices.Equal(p.Owners, o.Owners)
 }
 
-// Resource is one encoded resource. It is immutable.
+// Resource is one encoded, immutable resource.
 type Resource struct {
 	Ref
 	// Version is the hash of Body. It is equal on every replica and after a restart.
 	Version string
-	// Parts make up the message. Most resources have one part. Versions of a large resource share
-	// equal parts: to encode, store and send the next version costs little more than the new part.
+	// Parts make up the message. Most resources have one part.
 	Parts []*Part
-	// Refs are the resources that the Resource names: sorted, distinct.
-	Refs []Ref
-	// Size is the length of Body in bytes.
-	Size int
+	Refs  []Ref
+	Size  int
 }
 
-// New encodes msg deterministically; nested Any values must have been marshalled the same way.
+// New encodes msg deterministically; nested Any values must be encoded in the same way.
 func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref) (*Resource, error) {
 	body, err := Marshal(msg)
 	if err != nil {
@@ -123,7 +119,7 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	r := &Resource{Ref: Ref{Type: t, Name: name}, Parts: parts, Refs: parts[0].Refs}
 	hash := xxhash.New()
 	for _, p := range parts {
-		_, _ = hash.Write(p.Body) // it never fails
+		_, _ = hash.Write(p.Body)
 		r.Size += len(p.Body)
 	}
 	r.Version = strconv.FormatUint(hash.Sum64(), 36)
@@ -133,8 +129,6 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// refsOf collects the references of several parts. Most parts have the same few references, so it
-// removes repetitions before it sorts.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {
@@ -145,8 +139,8 @@ func refsOf(parts []*Part) []Ref {
 	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
 }
 
-// Body returns the deterministic encoding of the proto message, without the Any around it. If there
-// are several parts, each call concatenates them.
+// Body returns the encoding of the proto message, without the Any around it. If there are several
+// parts, each call concatenates them.
 func (r *Resource) Body() []byte {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Body
@@ -158,10 +152,9 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners returns the objects from which the resource was made: sorted, distinct. A NACK is reported
-// on these objects. The NACK of a single route is reported only on owners whose
-// KIND/NAMESPACE/NAME/ is a prefix of the route's name. If there are several parts, each call
-// builds the list. The caller must not modify the result.
+// Owners returns the objects from which the resource was made, on which a NACK is reported. The
+// NACK of a single route is reported only on owners whose KIND/NAMESPACE/NAME/ is a prefix of the
+// route's name. The caller must not modify the result.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -180,7 +173,7 @@ func (r *Resource) Equal(o *Resource) bool {
 		slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
-// Marshal encodes a message deterministically. All resources are encoded so.
+// Marshal encodes a message deterministically.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(msg)
 }

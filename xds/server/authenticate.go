@@ -21,16 +21,15 @@ type Authenticate func(ctx context.Context) (Proxy, error)
 
 // Proxy is an authenticated client.
 type Proxy interface {
-	// Gateway returns the gateway ("namespace/name") that a node may read. An error denies the
-	// connection.
+	// Gateway returns the gateway that a node may read. An error denies the connection.
 	Gateway(node *corev3.Node) (string, error)
 	// Permitted returns an error, which ends the stream, if the proxy may no longer read a gateway.
-	// It is called after Server.Recheck and, unless next is zero, at next.
+	// It is called after Server.Recheck and at next, unless next is zero.
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster and requires no credential. It is for loopback and
-// Unix sockets only.
+// TrustNode takes the gateway from node.cluster and requires no credential, for loopback and Unix
+// sockets only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
 type trusted struct{}
@@ -85,7 +84,7 @@ func (s *Server) first(ctx context.Context, w wire) (request, error) {
 		err error
 	}
 	received := make(chan result, 1)
-	go func() { // ends when the stream ends
+	go func() {
 		defer func() {
 			if v := recover(); v != nil {
 				s.config.OnPanic(peerAddress(ctx), v, debug.Stack())

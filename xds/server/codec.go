@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the ordinary protobuf codec, except for two types: a *message is already encoded, and a
-// *deltaRequest stays encoded.
+// codec is the protobuf codec, except that a *message is already encoded and a *deltaRequest stays
+// encoded.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -39,13 +39,11 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// message is an encoded response. It shares immutable buffers with other streams.
 type message struct {
 	data mem.BufferSlice
 	size int
 }
 
-// The fields of DeltaDiscoveryResponse and DiscoveryResponse. xds/cache encodes `resources`.
 const (
 	fieldVersion = 1
 	fieldTypeURL = 4
@@ -67,7 +65,7 @@ func encode(r *publish.Response, head func(*cache.Entry) []byte, nonce protowire
 	own := appendString(nil, fieldVersion, r.Version)
 	own = appendString(own, fieldTypeURL, r.Type.URL())
 	own = appendString(own, nonce, r.Nonce)
-	for _, name := range r.Removed { // empty in state of the world
+	for _, name := range r.Removed {
 		own = appendString(own, deltaRemoved, name)
 	}
 	m.add(own)

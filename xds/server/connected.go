@@ -59,16 +59,14 @@ func (s *Server) streams() []*stream {
 	return out
 }
 
-// count passes a gateway's number of streams to Config.Count. mu is held, so that the last call has
-// the latest number.
+// mu is held, so that the last call of Config.Count has the latest number.
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
 		s.config.Count(name, len(g.streams))
 	}
 }
 
-// Recheck ends the streams whose proxies may no longer read their gateway. Call it when the result
-// of Proxy.Permitted may have changed.
+// Recheck ends the streams whose proxies may no longer read their gateway.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()
@@ -104,8 +102,7 @@ func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 		reason)
 }
 
-// peerAddress returns the IP address of a call's client, or "". With the port, each retry would
-// give a new line in the log.
+// With the port, each retry would give a new line in the log.
 func peerAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -25,7 +25,7 @@ type ProxyDifferences struct {
 }
 
 // Differences compares the served and the accepted resources of each connected proxy with a node
-// ID. The result may briefly have a reconnecting proxy twice.
+// ID. A reconnecting proxy may be listed twice.
 func (s *Server) Differences(node string) []ProxyDifferences {
 	var out []ProxyDifferences
 	for _, st := range s.streams() {

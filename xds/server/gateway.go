@@ -75,8 +75,7 @@ type ProxyStatus struct {
 	Version   string    `json:"version,omitempty"` // Envoy's
 	Connected time.Time `json:"connected"`
 	InSync    bool      `json:"inSync"` // the proxy has all desired resources
-	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not
-	// read yet.
+	// Waiting is set while there is no configuration for the gateway.
 	Waiting bool         `json:"waiting,omitempty"`
 	Types   []TypeStatus `json:"types"`
 }

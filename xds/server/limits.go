@@ -10,28 +10,24 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// These constants limit a client's input. gRPC reads the length of a message first, and the message
-// only when a handler reads it. Until then a stream holds at most its window.
+// gRPC reads the length of a message first, and the message only when a handler reads it. Until
+// then a stream holds at most its window.
 const (
-	// window is HTTP/2's flow control window of a stream, in bytes: the most that a stream may send
-	// before its credential is verified. A fixed window also keeps gRPC from enlarging it.
+	// window bounds what a stream may send before its credential is verified. A fixed window also
+	// keeps gRPC from enlarging it.
 	window = 64 << 10
-	// maxMessage bounds a message, before and after decompression. A reconnecting proxy names all
+	// maxMessage bounds a message before and after decompression. A reconnecting proxy names all
 	// its resources.
-	maxMessage = 16 << 20
-	// maxHeaders bounds a stream's headers. The largest header is a token.
-	maxHeaders = 32 << 10
-	// maxStreams bounds the streams of a connection. A proxy uses one.
-	maxStreams = 16
-	// verifyTimeout bounds the verification of a stream's credential.
+	maxMessage    = 16 << 20
+	maxHeaders    = 32 << 10
+	maxStreams    = 16
 	verifyTimeout = 5 * time.Second
-	// handshakeTimeout bounds the handshakes of a connection. It is generous: when thousands of
-	// proxies reconnect at once, their handshakes are slow, and a timeout would start them again.
+	// When thousands of proxies reconnect at once, their handshakes are slow, and a short timeout
+	// would start them again.
 	handshakeTimeout = 20 * time.Second
 	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
 	// characters.
-	maxName = 1 << 10
-	// maxDetail bounds the error detail of a NACK, in which Envoy quotes configuration.
+	maxName   = 1 << 10
 	maxDetail = 4 << 10
 )
 
@@ -45,8 +41,7 @@ func Options() []grpc.ServerOption {
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// The window is as small as possible: simultaneous requests of a thousand proxies wait on
-		// the wire, not in memory.
+		// Simultaneous requests of a thousand proxies wait on the wire, not in memory.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -63,14 +58,12 @@ func checkNames(r request) error {
 	return nil
 }
 
-// trim returns the fields of a node that a stream keeps. Envoy also sends a list of all its
-// extensions.
+// Envoy also sends a list of all its extensions.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }
 
-// clip bounds a text for logs and reports. It copies a longer text, to release the message around
-// it.
+// clip copies a text, to release the message around it.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return strings.Clone(text)

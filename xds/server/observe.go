@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// metrics have at most the type of resources as label: there are too many gateways and nodes.
+// There are too many gateways and nodes for labels.
 type metrics struct {
 	streams   prometheus.Gauge
 	responses *prometheus.CounterVec
@@ -82,7 +82,7 @@ func (m *metrics) sent(r *publish.Response, size int) {
 }
 
 type sending struct {
-	committed time.Time // commit of its newest change; zero: before the proxy connected
+	committed time.Time // zero: before the proxy connected
 	span      trace.Span
 }
 
@@ -92,7 +92,7 @@ func (st *stream) begin(r *publish.Response) {
 	var links []trace.Link
 	for _, e := range r.Upserts {
 		if e.Commit == nil || e.Commit.At.Before(st.since) {
-			continue // the change is older than the connection
+			continue
 		}
 		if e.Commit.At.After(snd.committed) {
 			snd.committed = e.Commit.At

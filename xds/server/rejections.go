@@ -7,25 +7,23 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// rejections keeps the reported rejections of proxies over reconnections. A report is valid until
-// the proxy has reconnected and reported again, or was disconnected for Config.Absence.
+// A report is valid until the proxy has reconnected and reported again, or was disconnected for
+// Config.Absence.
 type rejections struct {
 	mu        sync.Mutex
 	reporters map[proxyName]reporter
-	wake      chan struct{} // receives after a stream with reported rejections has ended
+	wake      chan struct{}
 }
 
 type proxyName struct{ gateway, node string }
 
-// reporter is the stream that made the valid report of a proxy, and the report. Two streams of a
-// proxy may overlap.
+// Two streams of a proxy may overlap; stream made the valid report.
 type reporter struct {
-	stream *stream // nil: the stream has ended
+	stream *stream
 	list   []publish.Rejection
-	until  time.Time // when the report expires; zero while the stream lives
+	until  time.Time // zero while the stream lives
 }
 
-// record stores the report of a stream for its proxy. It stores no report without rejections.
 func (r *rejections) record(st *stream, list []publish.Rejection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +56,6 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	}
 }
 
-// due removes and returns the proxies whose reports have expired. next is the time of the next
-// expiry, or zero.
 func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,8 +72,8 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// expire clears expired reports. If a proxy has reconnected, its streams report again. The result
-// is the time of the next call; zero: after the end of another stream.
+// If a proxy has reconnected, its streams report again. The result is the time of the next call, or
+// zero.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
 	for _, p := range expired {

@@ -13,15 +13,15 @@ import (
 
 const nackReason = "Invalid"
 
-// reportChanged reports the proxy's rejections if they may have changed. mu is held.
+// mu is held.
 func (st *stream) reportChanged() {
 	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
 	}
 }
 
-// undecided returns the rejections of an earlier stream that stay valid until the proxy ACKs or
-// NACKs the resource on this stream.
+// undecided returns an earlier stream's rejections of resources that the proxy has neither ACKed
+// nor NACKed on this stream.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
 		if st.machine.Undecided(r.Ref) {
@@ -33,7 +33,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// report calls Reports, which must not call the Server, because mu is held.
+// Reports must not call the Server, because mu is held.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()

@@ -14,23 +14,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that stays encoded: for a thousand reconnecting proxies,
-// maps and strings of names would be most of the cost.
+// deltaRequest stays encoded: for a thousand reconnecting proxies, maps and strings of names would
+// be most of the cost.
 type deltaRequest struct {
-	text string // the whole message, validated; names are substrings of it
-	node *corev3.Node
-	url  string
-	// nonce is the nonce of the answered response. nack is set for a NACK, whose error detail is
-	// message.
+	text    string // validated; names are substrings of it
+	node    *corev3.Node
+	url     string
 	nonce   string
 	nack    bool
 	message string
-	// counts has, by field number, how often each field with names occurs.
-	counts [requestInitial + 1]int
+	counts  [requestInitial + 1]int
 }
 
-// These are fields of DeltaDiscoveryRequest and of a map's entry. Resource locators are ignored,
-// because ADS does not use them.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2
@@ -114,7 +109,6 @@ func (r *deltaRequest) take(f field) error {
 	return nil
 }
 
-// names returns the values of a repeated field, or nil if it is empty.
 func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	if r.counts[number] == 0 {
 		return nil
@@ -128,7 +122,6 @@ func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	}
 }
 
-// initial returns the names and versions in initial_resource_versions, or nil if it is empty.
 func (r *deltaRequest) initial() iter.Seq2[string, string] {
 	if r.counts[requestInitial] == 0 {
 		return nil
@@ -154,14 +147,12 @@ func (r *deltaRequest) entries(yield func(name, version string) bool) {
 	}
 }
 
-// field is a decoded field. Only strings, bytes and messages have a value.
 type field struct {
 	number protowire.Number
 	text   bool
 	value  string
 }
 
-// nextField reads a field and advances rest. After an error, rest is empty.
 func nextField(rest *string) (f field, err error) {
 	s := *rest
 	*rest = ""

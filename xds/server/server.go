@@ -21,17 +21,14 @@ import (
 
 // Reports receives the rejections of proxies, by owner of the resources.
 type Reports interface {
-	// Rejected replaces the rejections of one proxy. reports has one report for each owner, sorted.
-	// It is empty once the proxy rejects nothing, or has been disconnected for Config.Absence.
+	// Rejected replaces the rejections of one proxy: one report for each owner, sorted, or none.
 	Rejected(gateway, node string, reports []report.Report)
 }
 
 // Config configures a Server.
 type Config struct {
-	// Cache has the served resources. Required.
 	Cache *cache.Cache
-	// Authenticate is called once for each stream, before its first message is read. Default:
-	// TrustNode.
+	// Authenticate is called once for each stream. Default: TrustNode.
 	Authenticate Authenticate
 	// Reports, Log, Metrics and Tracing may be nil.
 	Reports Reports
@@ -39,20 +36,19 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
 	// Count is called with a gateway's number of streams whenever that number changes. It must not
-	// call the Server. Optional.
+	// call the Server.
 	Count func(gateway string, streams int)
 	// FirstMessage limits the wait for the first message of an authenticated proxy. Default: 1 min,
 	// because a thousand proxies may reconnect to a busy process at once.
 	FirstMessage time.Duration
-	// Publish configures the order of delivery. The server sets StateOfTheWorld for each stream.
+	// The server sets Publish.StateOfTheWorld for each stream.
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
 	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which
-	// ends the stream. Optional. A panic of the stream's other goroutine is a panic of a gRPC
-	// handler.
+	// ends the stream.
 	OnPanic func(proxy string, value any, stack []byte)
-	// Now is the clock; time.Now if nil.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -66,7 +62,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	gateways map[string]*gateway
-	stopped  bool // Run has ended
+	stopped  bool
 }
 
 // New returns an unregistered server. It fails if one of its metrics is registered already.
@@ -107,7 +103,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 
 // Run ends all streams when the context ends, because a graceful stop of the gRPC server would wait
 // for them forever. Until then it clears the rejections of proxies that do not reconnect. It may be
-// called once. The server serves without Run, too.
+// called once.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

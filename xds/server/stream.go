@@ -20,23 +20,23 @@ import (
 type stream struct {
 	server  *Server
 	wire    wire
-	peer    string // the proxy's address
+	peer    string
 	proxy   Proxy
 	gateway string
 	profile string
 	node    *corev3.Node
 	since   time.Time
 	cursor  *cache.Cursor
-	end     context.CancelCauseFunc // ends the stream; the first cause is used
+	end     context.CancelCauseFunc
 
 	mu        sync.Mutex
 	machine   *publish.Stream
 	closed    bool
-	inherited []publish.Rejection // reported by an earlier stream of this proxy and still undecided
-	reported  uint64              // RejectionsSeq of the last report
-	sent      map[string]sending  // responses whose delay is measured, by nonce
+	inherited []publish.Rejection
+	reported  uint64
+	sent      map[string]sending // by nonce; their delay is measured
 	waits     []target
-	checkAt   time.Time // when to check the permission again; zero: at the next Recheck
+	checkAt   time.Time
 }
 
 func (s *Server) serve(ctx context.Context, w wire) error {
@@ -60,13 +60,11 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// After the wait for the first sync, a proxy is served as if it connected now: changes before
-	// are not sent separately.
+	// A proxy is served as if it connected now: changes before are not sent separately.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 
-// ready waits until there is a configuration for the gateway. Meanwhile it checks the permission.
 func (st *stream) ready(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -95,8 +93,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run sends responses until the stream ends. It selects from few channels, which no other stream
-// uses: a change for a thousand streams mostly costs the scheduling of their goroutines.
+// run selects from few channels, which no other stream uses: a change for a thousand streams mostly
+// costs the scheduling of their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -123,8 +121,7 @@ func (st *stream) run(ctx context.Context, first request) error {
 	}
 }
 
-// receive handles messages until the stream ends, when wire.receive fails. A panic ends only this
-// stream.
+// A panic in receive ends only this stream.
 func (st *stream) receive() {
 	defer func() {
 		if v := recover(); v != nil {
@@ -196,7 +193,7 @@ func (st *stream) next() (responses []*publish.Response, flushAt time.Time) {
 	for _, r := range responses {
 		st.begin(r)
 	}
-	st.reportChanged() // a new version may have ended a rejection
+	st.reportChanged()
 	return responses, flushAt
 }
 

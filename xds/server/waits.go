@@ -19,25 +19,24 @@ type wait struct {
 	version string
 
 	mu      sync.Mutex
-	left    int // streams that have not accepted the version yet, plus one until all streams are added
+	left    int // streams without the version, plus one until all streams are added
 	acked   int
 	settled bool
 	err     error
-	done    chan struct{} // closed when settled
+	done    chan struct{}
 }
 
 type target struct {
 	wait *wait
-	slot *cache.Slot // an acquired slot
-	// after is the position of the current version when the wait began. A proxy that has accepted a
-	// later version will never accept the awaited one.
+	slot *cache.Slot
+	// after is a position in the log. A proxy that has accepted a later version will never accept
+	// the awaited one.
 	after uint64
 }
 
-// WaitAcked returns when every connected proxy of a gateway, including proxies that connect
-// meanwhile, has accepted a version of a resource, or a later version. If no proxy is connected, it
-// waits for the first one. An empty version means the current version. It fails with ErrRejected if
-// a proxy rejects the version, and when ctx ends.
+// WaitAcked returns when every connected proxy of a gateway has accepted a version of a resource,
+// or a later version. If no proxy is connected, it waits for the first one. An empty version means
+// the current version. It fails with ErrRejected if a proxy rejects the version.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
 		version, _ = s.config.Cache.Current(gateway, ref)
@@ -131,7 +130,6 @@ func (st *stream) dropWait(w *wait) {
 	})
 }
 
-// close ends a stream. Waits continue without it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -16,12 +16,11 @@ type wire interface {
 }
 
 type request struct {
-	node *corev3.Node // only in the first request
-	// profile of the node's bootstrap; authenticate sets it in the first request
+	node    *corev3.Node
 	profile string
 	url     string
 	nonce   string
-	nack    string // Envoy's error detail; "" for an ACK
+	nack    string
 	delta   *deltaRequest
 	state   *discoveryv3.DiscoveryRequest
 }

@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// adminClient calls Envoy's admin interface over a Unix socket. It uses no TCP port, because every
-// user of the machine could connect, and the interface can end the process.
+// Every user of the machine could connect to a TCP port, and the admin interface can end the
+// process.
 type adminClient struct {
 	socket string
 	http   *http.Client
@@ -26,16 +26,13 @@ func newAdminClient(socket string) *adminClient {
 	}}}
 }
 
-// bootstrap returns the part of Envoy's configuration that opens the admin interface, for
-// --config-yaml.
 func (a *adminClient) bootstrap() string {
 	path, _ := json.Marshal(a.socket)
 	return fmt.Sprintf("admin: {address: {pipe: {path: %s, mode: 384}}}", path) // 384 = 0600
 }
 
-// Admin calls Envoy's admin interface, for example Admin(ctx, "GET", "/ready"), and returns the
-// body of the response. It fails if the status is not 200, with an error that quotes the body, or
-// if Envoy does not run.
+// Admin calls Envoy's admin interface and returns the body of the response. It fails if the status
+// is not 200, with an error that quotes the body.
 func (e *Envoy) Admin(ctx context.Context, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// openTimeout bounds the wait until an acknowledged address accepts connections. After the timeout
-// it is announced anyway: if another process has the port, a finding reports that.
+// After openTimeout an acknowledged address is announced anyway: if another process has the port, a
+// finding reports that.
 const openTimeout = 5 * time.Second
 
 func (s *Supervisor) announce(ctx context.Context, gateway string) {
@@ -17,11 +17,11 @@ func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	for ctx.Err() == nil {
 		urls, rev, err := s.cfg.ControlPlane.Serving(ctx, gateway)
 		if err != nil {
-			return // the context has ended
+			return
 		}
 		if now := strings.Join(urls, " "); now != announced {
 			if len(urls) == 0 && !s.wanted(gateway) {
-				return // the Gateway was deleted
+				return
 			}
 			for _, u := range urls {
 				waitOpen(ctx, u, openTimeout)
@@ -35,9 +35,7 @@ func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	}
 }
 
-// waitOpen waits until an address accepts connections, and reports whether it does. Envoy
-// acknowledges a listener before its workers listen. While Envoy starts, that takes noticeably
-// long.
+// Envoy acknowledges a listener before its workers listen.
 func waitOpen(ctx context.Context, address string, timeout time.Duration) bool {
 	u, err := url.Parse(address)
 	if err != nil {

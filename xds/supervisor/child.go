@@ -10,13 +10,13 @@ import (
 
 type child struct {
 	pid    int
-	ended  chan struct{} // closed when the process has ended and was reaped
-	reason string        // why the process ended; valid after ended
-	log    *logWriter    // writes the standard error
+	ended  chan struct{}
+	reason string
+	log    *logWriter
 }
 
-// start starts Envoy in a separate process group: an interrupt at the terminal reaches only the
-// parent process, which drains Envoy.
+// Envoy gets a separate process group: an interrupt at the terminal then reaches only the parent
+// process, which drains Envoy.
 func (e *Envoy) start() (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, append([]string{
 		"--config-path", e.config,

@@ -16,58 +16,46 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound the pause before a restart. The pause doubles after each
-	// process that has run for less than lastDelay. An Envoy that has crashed once is soon back,
-	// and an Envoy that cannot run costs next to nothing.
+	// The pause before a restart doubles after each process that has run for less than lastDelay.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
 
-	// reportFrom is the pause above which restarts are reported on the Gateway: from the fourth one
-	// in a row.
+	// reportFrom is the pause above which restarts are reported: from the fourth one in a row.
 	reportFrom = 500 * time.Millisecond
-	// runsAfter is how long a process must run until the report about its predecessor is dropped.
-	runsAfter = time.Second
+	runsAfter  = time.Second
 
-	// quiet is how long to wait for requests on idle connections, so that a request that is just
-	// being sent is not cut.
 	quiet = 200 * time.Millisecond
 
-	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
 	termGrace = 5 * time.Second
 
-	// longestSocket is the longest path of a Unix socket on all supported systems (macOS: 104 with
-	// the final zero).
+	// The limit is macOS's: 104 with the final zero.
 	longestSocket = 103
 )
 
 // EnvoyConfig configures an Envoy.
 type EnvoyConfig struct {
-	Envoy     string // path of the binary, as Find returns it
-	Gateway   string // "namespace/name" of the Gateway that it serves; for logs only
-	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Envoy.Admin
-	// Dir is the folder of this Envoy for the bootstrap and the admin socket. It is made if needed.
-	// Its path must be short.
+	Envoy     string
+	Gateway   string // for logs only
+	Bootstrap []byte // YAML or JSON; its admin section is replaced
+	// Dir is the folder of this Envoy for the bootstrap and the admin socket. Its path must be
+	// short.
 	Dir string
 
-	// Args are command-line arguments for settings that a bootstrap lacks: drain times,
-	// concurrency, and --disable-hot-restart, without which two Envoys on one machine collide. See
-	// bootstrap.Config.Args.
+	// Args are for settings that a bootstrap lacks (bootstrap.Config.Args).
 	Args []string
 
-	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 30
-	// seconds.
+	// Grace is how long Run waits for requests in flight once its context has ended, or until Now
+	// closes. Default: 30 seconds.
 	Grace time.Duration
 
-	// When Now closes, that wait ends. Optional.
 	Now <-chan struct{}
 
 	// Report is called with the reason when no process serves, and with "" once a process runs.
 	// Optional.
 	Report func(problem string)
 
-	LogLevel string // minimum level of Envoy's log to forward, as for --log-level; "" means "warning"
+	LogLevel string // of the forwarded log; "" means "warning"
 
-	// Log receives Envoy's log, and a record of each restart. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -76,11 +64,10 @@ type Envoy struct {
 	cfg    EnvoyConfig
 	log    *slog.Logger
 	admin  *adminClient
-	config string // path of the bootstrap file
+	config string
 }
 
-// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user only. It starts
-// no process.
+// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user only.
 func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if cfg.Envoy == "" || cfg.Dir == "" || len(cfg.Bootstrap) == 0 {
 		return nil, errors.New("supervisor: EnvoyConfig needs Envoy, Dir and Bootstrap")
@@ -110,7 +97,6 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
-	// Envoy derives the format from the extension; JSON is YAML too.
 	config := filepath.Join(dir, "bootstrap.yaml")
 	// An equal file is not written again: this works on a full disk.
 	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) {
@@ -122,13 +108,10 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 		nil
 }
 
-// errLongPath is an error that a retry does not resolve.
 var errLongPath = errors.New("is longer than the limit")
 
-// Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it
-// drains Envoy, which accepts no more connections of clients and closes each connection with its
-// next response. Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process.
-// It returns nil.
+// Run starts Envoy, and restarts it whenever it ends, until ctx ends. Then Run drains Envoy and
+// ends the process. It returns nil.
 func (e *Envoy) Run(ctx context.Context) error {
 	// The kernel kills the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
@@ -161,8 +144,6 @@ const (
 	died        = "Envoy died and will be restarted"
 )
 
-// runOnce runs one process until it ends. When ctx ends, it drains the process. It returns why the
-// process ended.
 func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 	child, err := e.start()
 	if err != nil {
@@ -212,7 +193,6 @@ func (e *Envoy) stop(child *child) {
 		e.log.Warn("Envoy did not drain before its end", "reason", err)
 	}
 	child.log.ending.Store(true)
-	// /quitquitquit first: Envoy logs a warning about a SIGTERM.
 	end, cancelEnd := context.WithTimeout(context.Background(), termGrace)
 	defer cancelEnd()
 	if _, err := e.Admin(end, http.MethodPost, "/quitquitquit"); err != nil {

@@ -3,16 +3,13 @@ package supervisor
 import "syscall"
 
 const (
-	mostConnections = 50_000
-	// reservedFiles are for datagrams, listeners, health checks, picks and logs.
-	reservedFiles = 4096
-	// leastConnections is the minimum result of connections.
+	mostConnections  = 50_000
+	reservedFiles    = 4096
 	leastConnections = 256
 )
 
-// connections returns the limit of connections for an Envoy with this limit of open files. Each
-// connection may need a second file, for its server. Without it, Envoy answers a request with 503,
-// and its TCP proxy crashes (seen with 1.40).
+// Each connection may need a second file, for its server. Without it, Envoy answers 503, and its
+// TCP proxy crashes (seen with 1.40).
 func connections(files uint64) int64 {
 	if files >= 2*mostConnections+reservedFiles {
 		return mostConnections
@@ -20,8 +17,7 @@ func connections(files uint64) int64 {
 	return max(leastConnections, (int64(files)-reservedFiles)/2)
 }
 
-// openFiles returns the hard limit of open files, or 0 if it cannot be read. Envoy raises its limit
-// to this number.
+// Envoy raises its limit of open files to this hard limit.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -21,8 +21,8 @@ const MinVersion = "1.40"
 
 // Binary is an Envoy binary that reports a supported version.
 type Binary struct {
-	Path    string // absolute
-	Version string // such as "1.40.0"
+	Path    string
+	Version string
 }
 
 // ErrNoEnvoy is the error of Find if there is no supported Envoy.
@@ -31,11 +31,8 @@ var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `pe
 
 // Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the
 // working folder or a folder above it, `envoy` beside this program, `.tools/bin/envoy` in a folder
-// above this program, and the Envoy that `penstock envoy install` has fetched.
-//
-// If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an
-// error. Other candidates that do not run or are too old are skipped. If none is left, the error is
-// an ErrNoEnvoy that lists them.
+// above this program, and the Envoy of `penstock envoy install`. If $ENVOY is set, Find tries no
+// other binary. If all binaries fail, the error is an ErrNoEnvoy that lists them.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -103,11 +100,9 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// versionLine matches the output of --version of every Envoy since 1.10: name, commit, version, and
-// build type.
+// Every Envoy since 1.10 prints name, commit, version, and build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
-// inspect runs the binary at path with --version. The timeout is ten seconds, for a cold disk.
 func inspect(ctx context.Context, path string) (Binary, error) {
 	path, err := exec.LookPath(path)
 	if err != nil {
@@ -132,8 +127,6 @@ func inspect(ctx context.Context, path string) (Binary, error) {
 	return Binary{Path: path, Version: match[1]}, nil
 }
 
-// supported reports whether a version is MinVersion or newer. Both arguments are digits, because
-// they match versionLine.
 func supported(major, minor string) bool {
 	var minMajor, minMinor int
 	if _, err := fmt.Sscanf(MinVersion, "%d.%d", &minMajor, &minMinor); err != nil {

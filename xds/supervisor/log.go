@@ -9,12 +9,10 @@ import (
 	"time"
 )
 
-// logFormat is Envoy's log format: level, logger and message. Level and logger contain no space.
-// With --log-format-escaped a message of several lines becomes one line.
+// Level and logger contain no space. With --log-format-escaped a message of several lines becomes
+// one line.
 const logFormat = "%l %n %v"
 
-// unescape reverses --log-format-escaped, except for non-ASCII characters, which stay in octal:
-// Envoy hardly logs any.
 var unescape = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r")
 
 var levels = map[string]slog.Level{
@@ -22,31 +20,27 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// tags is the beginning of a message about a stream or a connection: `[Tags:
-// "ConnectionId":"1","StreamId":"2"] text`. The tags differ for each request.
+// A message about a stream or a connection begins `[Tags: "ConnectionId":"1","StreamId":"2"] text`.
+// The tags differ for each request.
 const tags = "[Tags: "
 
-// repeatAfter is how long repetitions of a warning are demoted to debug.
 const repeatAfter = 10 * time.Second
 
-// workInProgress is part of a warning about a field whose definition may change in another release
-// of Envoy.
 const workInProgress = "' is marked as work-in-progress."
 
-// logWriter turns Envoy's standard error into log records. One goroutine writes to it.
 type logWriter struct {
 	log       *slog.Logger
-	rest      []byte // an incomplete line
-	lastError string // the last message of level error or above: probably why the process ended
+	rest      []byte
+	lastError string // of level error or above: probably why the process ended
 
-	lastWarning string // the last message logged at level warning or above
+	lastWarning string
 	warnedAt    time.Time
-	ending      atomic.Bool // Envoy is shutting down: warnings about its streams are demoted to debug
-	crashed     bool        // Envoy has begun to write why it crashes
+	ending      atomic.Bool // warnings about streams are then demoted to debug
+	crashed     bool
 }
 
-// crashLogger is the logger of a crash. After its lines, Envoy writes headers and buffers of the
-// requests in flight, which may have credentials.
+// After a crash, Envoy writes headers and buffers of the requests in flight, which may have
+// credentials.
 const crashLogger = "backtrace"
 
 // Write implements io.Writer. It never fails: a line that cannot be parsed must not block Envoy.
@@ -69,8 +63,7 @@ func (w *logWriter) flush() {
 	}
 }
 
-// record logs one line, unless it follows a crash. A line in another format is a warning: Envoy
-// wrote it before it set up its log.
+// Envoy writes lines in another format before it sets up its log; they are warnings.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
@@ -87,8 +80,8 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.lastError = text
 	}
-	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that
-	// caused it. The user cannot choose which fields are used (docs/envoy.md has the reasons).
+	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
+	// times. The user cannot choose which fields are used (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}

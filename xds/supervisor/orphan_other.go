@@ -5,7 +5,7 @@ package supervisor
 import "syscall"
 
 // ProcessAttributes keeps the terminal's interrupts from the child. If this process is killed, the
-// child keeps running: only Linux can end it then.
+// child keeps running.
 func ProcessAttributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

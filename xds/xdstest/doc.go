@@ -1,11 +1,7 @@
-// Package xdstest tests the delivery of configuration. Control is a whole control plane in a test.
-// resources.go has small resources that the real Envoy accepts. Fake is a strict fake Envoy: it
-// behaves as observed at the real Envoy, and records every violation by the control plane.
-// Simulation connects the fake directly to the state machine of its stream, so that a seed replays
-// any race.
-//
-// Tests of any package may use it and its subpackages: envoytest runs the real Envoy, poll waits
-// for conditions. The scenarios in this package's tests run against the fake and the real Envoy.
+// Package xdstest tests the delivery of configuration, for tests of any package. Control is a whole
+// control plane in a test. Fake is a strict fake Envoy: it behaves as observed at the real Envoy,
+// and records every violation by the control plane. Simulation connects the fake directly to the
+// state machine of its stream, so that a seed replays any race.
 //
 // Tests: go test ./xds/xdstest/...
 package xdstest

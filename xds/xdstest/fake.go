@@ -18,20 +18,15 @@ import (
 
 // FakeConfig configures a fake Envoy.
 type FakeConfig struct {
-	// Address of the control plane. Required.
 	Address string
-	// Gateway and Node are the node.cluster and node.id that the fake sends. Default: the constant
-	// Gateway, and "fake".
-	Gateway, Node string
-	// StateOfTheWorld selects the state-of-the-world variant.
+	// Gateway and Node are the node.cluster and node.id that the fake sends. Default: Gateway, and
+	// "fake".
+	Gateway, Node   string
 	StateOfTheWorld bool
-	// Dial are options of the connection, such as credentials. Default: cleartext, without
-	// credentials.
-	Dial []grpc.DialOption
+	Dial            []grpc.DialOption
 	// Silent are types whose responses the fake applies but never acknowledges.
 	Silent []resource.Type
-	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "" to
-	// accept it. nil: the fake rejects only resources that Envoy rejects.
+	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "".
 	Rejects func(resource.Ref) string
 	// Timeout is how long the fake waits for a required response before it records a violation.
 	// Default: 10 s.
@@ -39,15 +34,14 @@ type FakeConfig struct {
 }
 
 // Fake is a strict fake Envoy. Over real gRPC it requests, applies, warms, ACKs and NACKs in the
-// order that was observed at the real Envoy. It records violations by the control plane. It is safe
-// for concurrent use.
+// order that was observed at the real Envoy. It is safe for concurrent use.
 type Fake struct {
 	config FakeConfig
 	t      testing.TB
 	conn   *grpc.ClientConn
 
-	cancel context.CancelFunc // ends the current stream
-	ended  chan struct{}      // closed when the stream has ended
+	cancel context.CancelFunc
+	ended  chan struct{}
 
 	mu         sync.Mutex
 	state      proxy
@@ -58,13 +52,13 @@ type Fake struct {
 // Received is one response to a Fake.
 type Received struct {
 	Type     resource.Type
-	Upserts  []string // names
+	Upserts  []string
 	Removed  []string
-	Same     []string // upserts that changed nothing
-	Rejected string   // error detail of the fake's NACK; "" for an ACK
+	Same     []string
+	Rejected string
 }
 
-// StartFake connects a fake Envoy until the end of the test. It fails the test at a violation.
+// StartFake connects a fake Envoy until the end of the test, which fails at a violation.
 func StartFake(t testing.TB, c FakeConfig) *Fake {
 	t.Helper()
 	if c.Gateway == "" {
@@ -122,8 +116,7 @@ func (f *Fake) Disconnect() {
 	_ = f.conn.Close()
 }
 
-// Reconnect connects to the same or another control plane. Like Envoy, it sends the versions of its
-// resources.
+// Reconnect connects to a control plane. Like Envoy, it sends the versions of its resources.
 func (f *Fake) Reconnect(address string) {
 	f.t.Helper()
 	f.Disconnect()
@@ -145,14 +138,14 @@ func (f *Fake) Received() []Received {
 }
 
 // Has returns the version of a resource that is in force. A cluster that warms for the first time
-// is not in force. While a new version of a warm cluster warms, the old version is in force.
+// is not in force.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.has(ref)
 }
 
-// HasUnacked reports whether resources are in force that no control plane can know. They arrived in
+// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
 // a partly rejected response, and the stream ended before they were sent again.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
@@ -177,15 +170,14 @@ func (f *Fake) Names(t resource.Type) []string {
 	return f.state.names(t)
 }
 
-// Backends returns the ports of 127.0.0.1 that requests to a port may reach, directly or through
-// hops.
+// Backends returns the ports that requests to a port may reach, directly or through hops.
 func (f *Fake) Backends(port uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.backends(port)
 }
 
-// Wait polls a condition. It fails the test after a timeout.
+// Wait polls a condition.
 func (f *Fake) Wait(what string, ok func() bool) {
 	f.t.Helper()
 	poll.Until(f.t, what, ok)

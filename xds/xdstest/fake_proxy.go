@@ -8,41 +8,34 @@ import (
 )
 
 type proxy struct {
-	// active are the versions in force. warming are the versions of clusters that wait for their
-	// endpoints.
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// accepted are the versions that the fake sends when it reconnects. They omit versions of a
-	// partly rejected response.
-	accepted map[resource.Ref]string
-	// subscribed are the subscriptions by name. unanswered are the subscriptions that no response
-	// of this stream has answered.
+	// accepted omits versions of a partly rejected response.
+	accepted   map[resource.Ref]string
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
 	// rejected are resources of which no control plane can know a version in force: there is no
 	// such version, or it is an unacked version of an earlier stream.
 	rejected map[resource.Ref]bool
-	// unacked are resources in force from a partly rejected response of an earlier stream. No
-	// control plane can know them: they are missing or outdated in the initial versions of this
-	// stream.
+	// unacked are resources in force from a partly rejected response of an earlier stream.
 	unacked map[resource.Ref]bool
-	// resumed are the route configurations with which this stream began. lost are the hops that the
-	// first response for them removed: a control plane that does not know their version cannot keep
-	// their hops.
+	// A control plane that does not know the version of a resumed route configuration cannot keep
+	// its hops. Those hops are lost.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// stored are the secrets that were received last, accepted or rejected. Envoy ignores the same
-	// bytes, and uses stored bytes for new versions of listeners.
+	// Envoy ignores bytes of a secret that it has stored, accepted or rejected, and uses stored
+	// bytes for new versions of listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized: the fake has received clusters. listening: it has requested its listeners.
+	// initialized means that the fake has received clusters, listening that it has requested its
+	// listeners.
 	initialized, listening bool
 }
 
 type applied struct {
 	version string
 	names   []resource.Ref
-	ports   []uint32 // ports of a listener or of endpoints
-	body    []byte   // body of a secret
+	ports   []uint32
+	body    []byte
 }
 
 func newProxy() proxy {
@@ -60,9 +53,8 @@ type storedSecret struct {
 	rejected bool
 }
 
-// restart begins a new stream of the same process. If a cluster was warming when the old stream
-// ended, the next control plane cannot know that. The real Envoy then waits for
-// initial_fetch_timeout, which is not a violation.
+// The next control plane cannot know that a cluster was warming when the old stream ended. The real
+// Envoy then waits for initial_fetch_timeout, which is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
 	for name, c := range p.warming {
@@ -128,7 +120,7 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 	case resource.Cluster:
 		if old != nil && old.version == a.version && p.warming[ref.Name] == nil {
 			delete(p.rejected, ref)
-			return // the bytes are the same
+			return
 		}
 		if slices.ContainsFunc(a.names, func(n resource.Ref) bool { return n.Type == resource.Endpoints }) {
 			p.warming[ref.Name] = a
@@ -149,8 +141,6 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 	delete(p.rejected, ref)
 }
 
-// routesBefore returns the names in a route configuration with which this stream began, until the
-// stream has delivered it.
 func (p *proxy) routesBefore(ref resource.Ref) []resource.Ref {
 	if !p.resumed[ref] || p.active[ref] == nil {
 		return nil
@@ -183,9 +173,8 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken returns the requests that would fail because of the control plane: resources that they
-// reach must name only resources in force. It ignores rejected resources, and missing route
-// configurations, which only delay a listener's start.
+// broken ignores rejected resources, and missing route configurations, which only delay a
+// listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// read decodes a resource and finds the names in it. It does not use Resource.Refs, because they
-// are under test.
+// Resource.Refs are under test, so read does not use them.
 func read(t resource.Type, body *anypb.Any) (msg any, names []resource.Ref) {
 	add := func(t resource.Type, name string) {
 		if name != "" {

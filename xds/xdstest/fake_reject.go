@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// verdict is Envoy's error detail for one resource. If whole is set, Envoy applies no resource of
-// the response.
+// If whole is set, Envoy applies no resource of the response.
 type verdict struct {
 	text  string
 	whole bool
@@ -131,7 +130,6 @@ func partial(t resource.Type, names []string, verdicts map[string]*verdict) stri
 	return fmt.Sprintf("Error adding/updating %s(s) %s: %s", kind, strings.Join(names, ", "), strings.Join(texts, "\n"))
 }
 
-// decode decodes a message of a test. A malformed message stays empty, which later fails the test.
 func decode[M proto.Message](body *anypb.Any, into M) M {
 	if body != nil {
 		_ = proto.Unmarshal(body.GetValue(), into)
@@ -139,8 +137,6 @@ func decode[M proto.Message](body *anypb.Any, into M) M {
 	return into
 }
 
-// nameOf and hashOf derive the name and the version of a resource. State of the world does not send
-// them.
 func nameOf(t resource.Type, body *anypb.Any) string {
 	switch t {
 	case resource.Secret:

@@ -14,11 +14,11 @@ import (
 type session struct {
 	fake *Fake
 	wire adsWire
-	node *corev3.Node // nil once it was sent
-	open [5]bool      // types that were requested on this stream
-	// withheld are the acknowledgements of clusters, which wait until all clusters are warm.
+	node *corev3.Node
+	open [5]bool
+	// Envoy withholds the acknowledgements of clusters until all clusters are warm.
 	withheld []request
-	since    time.Time // when the session began to wait
+	since    time.Time
 }
 
 var byName = []resource.Type{resource.Endpoints, resource.RouteConfiguration, resource.Secret}
@@ -171,8 +171,7 @@ func (s *session) take(r response) {
 	s.release()
 }
 
-// applyGood applies the accepted resources of a response that is not rejected as a whole. It
-// applies removals last, so that an added listener may replace a removed one.
+// Removals come last, so that an added listener may replace a removed one.
 func (s *session) applyGood(r response, messages []*applied, verdicts map[string]*verdict) {
 	f, p := s.fake, &s.fake.state
 	there := map[string]bool{}
@@ -183,7 +182,7 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 			continue
 		}
 		if !wildcard(r.t) && !p.subscribed[ref] {
-			continue // the fake does not subscribe to it
+			continue
 		}
 		p.apply(ref, messages[i])
 	}
@@ -227,8 +226,6 @@ func (s *session) accept(r response) {
 	p.state[r.t] = r.version
 }
 
-// follow subscribes to the names in active resources, and unsubscribes from the others. It runs
-// before the response is acknowledged.
 func (s *session) follow() {
 	p := &s.fake.state
 	for _, t := range byName {

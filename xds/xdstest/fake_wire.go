@@ -15,10 +15,10 @@ import (
 type response struct {
 	t         resource.Type
 	nonce     string
-	version   string // version of the whole response, in a state of the world
+	version   string
 	resources []received
 	removed   []string
-	full      bool // the proxy removes missing resources
+	full      bool
 }
 
 type received struct {
@@ -27,12 +27,12 @@ type received struct {
 }
 
 type request struct {
-	node                   *corev3.Node // in the first request of the stream
+	node                   *corev3.Node
 	t                      resource.Type
 	subscribe, unsubscribe []string
-	all                    []string          // all subscribed names
-	initial                map[string]string // in the first request of the type
-	version                string            // the version accepted last, in a state of the world
+	all                    []string
+	initial                map[string]string
+	version                string
 	nonce, nack            string
 }
 

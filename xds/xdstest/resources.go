@@ -19,10 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// This file makes small resources that the real Envoy accepts, with references and owners.
-
-// Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute
-// default/NAME.
+// Resource encodes a message of any type. Its owner is the HTTPRoute default/NAME.
 func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	refs ...resource.Ref) *resource.Resource {
 	t.Helper()
@@ -66,7 +63,7 @@ func Endpoints(t testing.TB, service string, ports ...uint32) *resource.Resource
 	return EndpointsWithHops(t, service, nil, ports...)
 }
 
-// HopListener is the name of the internal listener of all hops, and of its routes.
+// HopListener names the internal listener of all hops, and its routes.
 const HopListener = "hops"
 
 // EndpointsWithHops adds hops to the endpoints.
@@ -152,8 +149,7 @@ func toCluster(cluster string) *routev3.Route {
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
-			// These tests do not test requests to an endpoint that was just removed.
-			RetryPolicy: &routev3.RetryPolicy{RetryOn: "connect-failure"},
+			RetryPolicy:      &routev3.RetryPolicy{RetryOn: "connect-failure"},
 		}},
 	}
 }

@@ -1,13 +1,9 @@
-// Package ports opens the listeners of all programs. Each kind of listener is a Port, a row of All:
-// its clients, the share of the process's file descriptors for its connections, and the test that
-// attacks it. A client that opens connections without end thus leaves descriptors for the other
-// ports, for scraping, and for files.
+// Package ports opens the listeners of all programs. Each kind of listener has its share of the
+// process's file descriptors, so a client that opens connections without end leaves descriptors for
+// other work.
 //
-// Commands call Port.Listen, and servers wrap the listener with Limit before they serve.
-//
-// Invariants: no other package of the product opens a socket (a test looks for calls); all ports
-// together leave a fifth of the descriptors; each port has limits, and a test in
-// conformance/promises/attacks.
+// Invariants: no other package of the product opens a socket (a test looks for calls). All ports
+// together leave a fifth of the descriptors. Each port has a test in conformance/promises/attacks.
 //
 // Tests: go test ./xds/admission/ports
 package ports

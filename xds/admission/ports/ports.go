@@ -12,45 +12,37 @@ import (
 
 // Port is a kind of listener.
 type Port struct {
-	// Name of the port, as in messages.
-	Name string
-	// Clients describes the intended clients.
+	Name    string
 	Clients string
-	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that connections of the
-	// port may use, above 0 and below 1.
+	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) for connections of the
+	// port, above 0 and below 1.
 	Share float64
 	// Attack is the test in conformance/promises/attacks that attacks the port.
 	Attack string
 }
 
-// The ports. A process opens some of them.
 var (
 	ADS    = Port{"ads", "Envoys", 0.2, "TestXDSCredentials_IdleConnectionsLockOutNoEnvoy"}
 	Picker = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
 	Peers  = Port{"peers", "other processes of this control plane", 0.05,
 		"TestClusterSet_StrangersLearnNothingAndCostNothing"}
-	Members = Port{"members", "Penstocks of other clusters", 0.1, "TestClusterSet_RequestsOfAMemberAreBounded"}
-	Pages   = Port{"http", "Prometheus and the kubelet", 0.05, "TestMetrics_ClientsThatDoNotReadCostNoMemory"}
-	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
-	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
-	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
-	// Local is the socket in the state folder that serves pages. Other users cannot connect to it.
-	Local = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
-	// External is the only port of each program of penstock-external.
+	Members  = Port{"members", "Penstocks of other clusters", 0.1, "TestClusterSet_RequestsOfAMemberAreBounded"}
+	Pages    = Port{"http", "Prometheus and the kubelet", 0.05, "TestMetrics_ClientsThatDoNotReadCostNoMemory"}
+	Admin    = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
+	Health   = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
+	Events   = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
+	Local    = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
 	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
 )
 
-// All are the ports of a process of penstock. A process with External has no other port.
+// All are the ports of a process of penstock.
 var All = []Port{ADS, Picker, Peers, Members, Pages, Admin, Health, Events, Local}
 
-// least is the minimum of Most, however few descriptors there are.
 const least = 16
 
 // Most is how many connections the port may have at a time.
 func (p Port) Most() int { return max(int(p.Share*float64(descriptors())), least) }
 
-// descriptors is how many files the process may have open. Go raises the soft limit to the hard one
-// when a process starts.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -70,7 +62,7 @@ func (p Port) Listen(ctx context.Context, network, address string) (net.Listener
 	if err != nil {
 		return nil, err
 	}
-	if network == "unix" { // for systems on which private has no effect
+	if network == "unix" {
 		if err := os.Chmod(address, 0o600); err != nil {
 			_ = l.Close()
 			return nil, err
@@ -79,8 +71,8 @@ func (p Port) Listen(ctx context.Context, network, address string) (net.Listener
 	return &listener{l, p}, nil
 }
 
-// private sets the mode of a socket before it has a path, so that no other user connects between
-// bind and chmod. Linux keeps the mode; elsewhere the call may fail.
+// No other user may connect between bind and chmod. Linux keeps the mode that a socket has before
+// bind; elsewhere the call may fail.
 func private(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 }
@@ -90,7 +82,7 @@ type listener struct {
 	port Port
 }
 
-// SetDeadline makes a waiting call of Accept return at t, like net.TCPListener.SetDeadline.
+// SetDeadline makes a waiting call of Accept return at t.
 func (l *listener) SetDeadline(t time.Time) error {
 	if at, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		return at.SetDeadline(t)

@@ -34,7 +34,7 @@ var ErrNotOwned = errors.New("exists without the label of Penstock")
 type Config struct {
 	// REST configures the connection to the API server. Its rate limit is ignored. Required.
 	REST *rest.Config
-	// Namespaces restricts the watched namespaces; empty: all.
+	// Namespaces restricts the watched namespaces. An empty list means all.
 	Namespaces []string
 	// Changed is called, from several goroutines, with each object that was added, changed or
 	// deleted. For a pod, it is called with the name of the fleet, and only if the nodes that run
@@ -45,12 +45,12 @@ type Config struct {
 // Cluster watches and writes objects. It is safe for concurrent use.
 type Cluster struct {
 	client     dynamic.Interface
-	namespaces []string // "" for all
+	namespaces []string
 	changed    func(Ref)
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
-	pods    map[Ref]map[Ref]*Object // pods by fleet: see subject
+	pods    map[Ref]map[Ref]*Object
 }
 
 func New(c Config) (*Cluster, error) {
@@ -115,7 +115,6 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	defer c.mu.Unlock()
 	var out []Object
 	for kind := range kinds {
-		// All objects of a fleet have its name.
 		if o := c.objects[Ref{kind, namespace, fleet}]; o != nil && o.Fleet == fleet {
 			copied := *o
 			if kind == "Service" {
@@ -137,8 +136,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply writes an object. applied is its hash, for AnnotationApplied. known means that Objects has
-// returned the object. Another object is read first.
+// Apply writes an object. applied is its hash. known means that Objects has returned the object;
+// otherwise Apply reads it first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())
@@ -181,8 +180,7 @@ func encode(obj render.Object, applied string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete deletes an object, unless a new object of the same name has replaced it. A missing object
-// is not an error.
+// Delete deletes an object, unless a new object of the same name has replaced it.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	uid := types.UID(o.UID)
 	background := metav1.DeletePropagationBackground
@@ -206,7 +204,7 @@ func (c *Cluster) see(o *Object) bool {
 	if o.Kind != podKind {
 		return true
 	}
-	if old != nil && old.Fleet != o.Fleet { // a user has changed its label
+	if old != nil && old.Fleet != o.Fleet {
 		delete(c.pods[old.subject()], o.Ref)
 	}
 	if c.pods[o.subject()] == nil {
@@ -230,11 +228,10 @@ func (c *Cluster) drop(ref Ref) {
 	c.changed(ref)
 }
 
-// intake receives the objects of one kind from a reflector. It implements cache.ReflectorStore.
 type intake struct {
 	cluster   *Cluster
 	kind      string
-	namespace string // "" for all
+	namespace string
 	listed    func()
 }
 
@@ -255,7 +252,7 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Replace receives a whole list. Objects that are not in the list were deleted.
+// Replace receives a whole list: all other objects were deleted.
 func (in *intake) Replace(list []any, _ string) error {
 	there := map[Ref]bool{}
 	for _, obj := range list {

@@ -26,32 +26,27 @@ func (r Ref) String() string { return r.Kind + " " + objectid.Join(r.Namespace, 
 type Object struct {
 	Ref
 	UID     string
-	Fleet   string // value of render.LabelFleet
-	Applied string // value of AnnotationApplied
-	// Mark changes when fields that Apply has written may have changed. It is the generation, or
-	// the resource version for kinds without a generation.
-	Mark string
-	// Owner and OwnerName are the UID and name of the object's Gateway.
+	Fleet   string
+	Applied string
+	// Mark is the generation, or the resource version for kinds without a generation.
+	Mark             string
 	Owner, OwnerName string
 	Deleting         bool
 
-	// set for a Deployment
 	Replicas, Available int32
-	// Stuck is the reason why the Deployment's rollout makes no progress, or "".
+	// Stuck is the reason why the Deployment's rollout makes no progress.
 	Stuck string
-	// These fields are set for a Service. Balancer has the load balancer's addresses and names.
+	// Balancer has the load balancer's addresses and names.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
-	// spec.loadBalancerClass
-	Class string
-	// ports of a NetworkPolicy's first rule
+	Class                          string
+	// Ports are the ports of a NetworkPolicy's first rule.
 	Ports []render.Socket
-	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted. They answer a
-	// NodePort with any externalTrafficPolicy. They come from the pods, so that Penstock needs no
-	// permission to read nodes.
+	// Nodes are the addresses of the nodes with ready pods of the fleet. They come from the pods,
+	// so that Penstock needs no permission to read nodes.
 	Nodes []string
 
-	version uint64 // resource version
+	version uint64
 }
 
 var kinds = map[string]schema.GroupVersionResource{
@@ -64,7 +59,7 @@ var kinds = map[string]schema.GroupVersionResource{
 	"NetworkPolicy":           {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 }
 
-// podKind is the kind that is only watched. Pods belong to a fleet by label, not by name.
+// Pods belong to a fleet by label, not by name.
 const podKind = "Pod"
 
 func resourceOf(kind string) schema.GroupVersionResource {
@@ -158,8 +153,6 @@ func nodes(u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// stuck returns the reason why a Deployment gets no ready pods, from its conditions ReplicaFailure
-// and Progressing.
 func stuck(u *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, bad := range []struct{ typ, status string }{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {

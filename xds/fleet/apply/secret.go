@@ -49,7 +49,7 @@ func (s Secret) Write(ctx context.Context, data map[string][]byte, version strin
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name, ResourceVersion: version,
-			// the chart's ValidatingAdmissionPolicy requires it
+			// The chart's ValidatingAdmissionPolicy requires this label.
 			Labels: map[string]string{render.LabelManagedBy: render.ManagedBy},
 		},
 		Data: data, Type: corev1.SecretTypeOpaque,
@@ -86,8 +86,8 @@ func (c *Cluster) ReviewToken(ctx context.Context, token, audience string) (user
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, review); err != nil {
 		return "", err
 	}
-	// If the response has no audiences, the authenticator did not check them: the token may be for
-	// another audience.
+	// Without audiences in the status, the authenticator did not check the audience. Then the token
+	// may be for another audience.
 	if !review.Status.Authenticated || len(review.Status.Audiences) == 0 {
 		return "", nil
 	}

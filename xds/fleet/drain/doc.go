@@ -1,12 +1,8 @@
-// Package drain drains an Envoy without losing a request. `penstock drain` runs in Envoy's
-// container as a preStop hook and returns when no request is in flight.
+// Package drain drains an Envoy without losing a request, as a preStop hook in Envoy's container.
+// It makes Envoy fail its health checks: each response then ends its connection. Envoy still
+// accepts connections until no node of the cluster sends any to it.
 //
-// Through the admin interface it makes Envoy fail its health checks. Envoy is then not ready, and
-// each response ends its connection ("connection: close", GOAWAY). Envoy still accepts connections
-// until no node of the cluster sends any to it.
-//
-// Invariants: it returns nil when no request is in flight or the time is up. If Envoy's statistics
-// are unavailable, it assumes requests in flight.
+// Invariant: if Envoy's statistics are unavailable, it assumes requests in flight.
 //
 // Tests: go test ./xds/fleet/drain (on the real Envoy).
 package drain

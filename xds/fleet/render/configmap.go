@@ -15,24 +15,22 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// Paths in a proxy's container.
 const (
-	configDir     = "/etc/penstock"             // the ConfigMap
-	tokenDir      = "/var/run/secrets/penstock" // the projected token
-	runDir        = "/run/penstock"             // the socket of the admin interface
-	toolDir       = "/opt/penstock"             // the program that drains
-	adminSocket   = runDir + "/admin.sock"      // reachable only inside the container
-	bootstrapFile = "bootstrap.yaml"            // a key of the ConfigMap
+	configDir     = "/etc/penstock"
+	tokenDir      = "/var/run/secrets/penstock"
+	runDir        = "/run/penstock"
+	toolDir       = "/opt/penstock"
+	adminSocket   = runDir + "/admin.sock" // reachable only inside the container
+	bootstrapFile = "bootstrap.yaml"
 	caFile        = "ca.crt"
 	defaultDrain  = 600         // seconds
-	lifetime      = int64(3600) // of a token, in seconds; the kubelet replaces it at four fifths
+	lifetime      = int64(3600) // seconds; the kubelet replaces a token at four fifths
 )
 
 // ReadyPort is the port of a pod on which Envoy answers the kubelet. Listeners cannot use it.
 const ReadyPort = 19003
 
-// leastMemory is the minimum memory limit of an Envoy. An empty heap takes 10 MiB, and near the
-// limit Envoy answers 503.
+// An empty heap takes 10 MiB, and near the limit Envoy answers 503.
 var leastMemory = resource.MustParse("64Mi")
 
 func (b *builder) memory() error {
@@ -45,7 +43,7 @@ func (b *builder) memory() error {
 		"write " + leastMemory.String() + " or more"}
 }
 
-// Problem returns the first field of an EnvoyFleet that no Gateway can use, or nil.
+// Problem returns the first invalid field of an EnvoyFleet, or nil.
 func Problem(spec *v1alpha1.EnvoyFleetSpec) *InvalidField {
 	if spec.Mode == v1alpha1.FleetExternal {
 		if spec.External == nil {
@@ -70,7 +68,7 @@ func Problem(spec *v1alpha1.EnvoyFleetSpec) *InvalidField {
 	return bad
 }
 
-// ExternalAddress returns the problem of an address of spec.external, or nil if it is valid.
+// ExternalAddress returns the problem of an address of spec.external, or nil.
 func ExternalAddress(a string) *InvalidField {
 	if report.AddressType(a) != "" {
 		return nil
@@ -80,8 +78,6 @@ func ExternalAddress(a string) *InvalidField {
 		Fix:     "write one such as 192.0.2.1 or edge.example.com"}
 }
 
-// bootstrap returns Envoy's configuration. It has no node ID: the pod's name is set on the command
-// line.
 func (b *builder) bootstrap() bootstrap.Config {
 	c := bootstrap.Config{
 		Gateway:     b.gateway(),
@@ -95,7 +91,6 @@ func (b *builder) bootstrap() bootstrap.Config {
 		Concurrency: int(or(b.Spec.Concurrency, 0)),
 	}
 	if limit, ok := b.resources().Limits[corev1.ResourceMemory]; ok {
-		// the last tenth is for stacks and the allocator
 		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9
 	}
 	if b.Spec.Bootstrap != nil {

@@ -16,18 +16,14 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap is the annotation that rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take until a pod is ready. Most of that time is for
-// pulling images.
 const progressSeconds = int32(180)
 
-// drainMargin is the time, in seconds, that a pod may take in addition to its drain.
+// drainMargin is in seconds.
 const drainMargin = 30
 
-// user is the user ID of all containers: nonroot in distroless images. Only this user may read the
-// token's file.
+// This user is nonroot in distroless images. Only this user may read the token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
@@ -37,8 +33,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: b.replicas(),
-			// After the deadline the Deployment's status reports a stuck rollout.
+			Replicas:                b.replicas(),
 			ProgressDeadlineSeconds: &deadline,
 			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
@@ -50,7 +45,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// replicas never returns nil: an apply without the field would reset it to one replica.
+// An apply without the field would reset the Deployment to one replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {
@@ -79,7 +74,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-				// Allows listeners on ports below 1024 without root and capabilities.
+				// This allows listeners on ports below 1024 without root and capabilities.
 				Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 			},
 			InitContainers: []corev1.Container{b.tools()},
@@ -89,7 +84,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 	}
 }
 
-// tools copies the drain program for Envoy's container, which has no shell.
+// Envoy's container has no shell, so tools copies the drain program.
 func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
@@ -110,7 +105,6 @@ func (b *builder) envoy() corev1.Container {
 		Args:  append(args, b.bootstrap().Args()...),
 		Env: []corev1.EnvVar{
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			// empty if the pod has no such label
 			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")},
 		},
 		Resources:       b.resources(),

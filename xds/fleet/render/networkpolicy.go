@@ -11,12 +11,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// maxOpenPorts bounds the listener ports in a NetworkPolicy, including ports of removed listeners.
 const maxOpenPorts = 256
 
-// networkPolicy lets clients connect to the listeners, and the kubelet to the ready port. Ports of
-// removed listeners stay open: otherwise some network plugins would cut connections during the
-// drain time.
+// Ports of removed listeners stay open: otherwise some network plugins would cut connections during
+// the drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket
@@ -75,7 +73,7 @@ func (b *builder) bootstrapPorts() (out []Socket) {
 		} `json:"static_resources"`
 	}
 	if json.Unmarshal(b.Spec.Bootstrap.Raw, &given) != nil {
-		return nil // Objects reports it
+		return nil
 	}
 	for _, l := range given.StaticResources.Listeners {
 		if at := l.Address.SocketAddress; at.PortValue > 0 {

@@ -6,8 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// budget lets nodes evict one proxy at a time. It does not use minAvailable, which would block the
-// eviction of a single proxy forever.
+// minAvailable would block the eviction of a single proxy forever.
 func (b *builder) budget() *policyv1.PodDisruptionBudget {
 	one, always := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &policyv1.PodDisruptionBudget{

@@ -20,42 +20,35 @@ import (
 
 // Settings are common to all fleets of an installation.
 type Settings struct {
-	// ADS are the addresses of the control plane, "host:port", for connections from pods; at least
-	// one.
+	// ADS are the addresses of the control plane, "host:port", at least one.
 	ADS []string
 	// ServerName is the name in the control plane's certificate. Default: the host of the first
 	// address.
 	ServerName string
-	// CA verifies the control plane: certificates in PEM.
-	CA []byte
-	// EnvoyImage is the default image.
+	CA         []byte
 	EnvoyImage string
 	// PenstockImage contains the drain program; its entry point is penstock.
 	PenstockImage string
-	// ExternalIPs are the ranges from which Gateways may request external IPs, which the nodes
-	// accept. Empty: no external IP is allowed.
+	// ExternalIPs are the ranges from which Gateways may request external IPs. Without ranges no
+	// external IP is allowed.
 	ExternalIPs []netip.Prefix
 }
 
 // Fleet is the input for the proxies of one Gateway.
 type Fleet struct {
 	Gateway *gatewayv1.Gateway
-	// Spec is the merged spec of the Gateway's EnvoyFleets, in mode managed.
-	Spec *v1alpha1.EnvoyFleetSpec
-	// Ports are the ports of listeners and of the peer listener, sorted, without duplicates.
-	Ports []Port
-	// Running is the number of replicas in the existing Deployment, or 0 if it is unknown. An
-	// autoscaler may have chosen it.
+	Spec    *v1alpha1.EnvoyFleetSpec
+	Ports   []Port
+	// Running is the number of replicas in the existing Deployment, or 0.
 	Running int32
-	// Open are the listener ports in the existing NetworkPolicy.
-	Open []Socket
+	Open    []Socket
 }
 
 // Port is a port that clients, or members of the cluster set, connect to.
 type Port struct {
 	Number int32
 	UDP    bool
-	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the prefix of its name in the Service
+	Name   string
 }
 
 // Socket returns the socket that the port binds.
@@ -83,7 +76,7 @@ func (s Socket) Protocol() corev1.Protocol {
 
 // InvalidField is a field of an EnvoyFleet that cannot be rendered.
 type InvalidField struct {
-	Field   string // path, from spec on
+	Field   string
 	Problem string
 	Fix     string
 }
@@ -96,23 +89,19 @@ type Object interface {
 	metav1.Object
 }
 
-// Labels that select objects and show their Gateway (GEP-1762).
 const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet is the label with the fleet's name (see Name). Deployment, Service and
-	// PodDisruptionBudget select pods by it.
-	LabelFleet = "penstock.dev/fleet"
-	// ManagedBy is the value of LabelManagedBy.
-	ManagedBy = "penstock"
+	LabelFleet     = "penstock.dev/fleet"
+	ManagedBy      = "penstock"
 )
 
 // Name returns the name of all objects of a Gateway: the names of the Gateway and its class
-// (GEP-1762). If that is not a valid name of a Service, it is shortened with a hash.
+// (GEP-1762), if necessary shortened with a hash.
 func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
 
-// label fits a text into the 63 characters of a label's value or, if strict, of a Service's name.
+// A label's value or, if strict, a Service's name has at most 63 characters.
 func label(text string, strict bool) string {
 	const longest = 63
 	safe := text
@@ -149,7 +138,7 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 		out = append(out, b.networkPolicy()) // before the pods that it selects
 	}
 	out = append(out, b.deployment(hash), b.budget())
-	if len(f.Ports) > 0 { // a Service needs a port
+	if len(f.Ports) > 0 {
 		out = append(out, b.service())
 	}
 	if f.Spec.Autoscaling != nil {

@@ -49,10 +49,10 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway. own, or "", is the address to request from the
-// provider of the Service's type. external are the addresses that the nodes accept. Only the
-// operator may allow these: otherwise a user who may write a Gateway could receive the traffic of
-// any address (CVE-2020-8554). outside are not in the allowed ranges.
+// Assign divides the static addresses of a Gateway. own is the address to request from the provider
+// of the Service's type. external are the addresses that the nodes accept, within the allowed
+// ranges: otherwise a user who may write a Gateway could receive the traffic of any address
+// (CVE-2020-8554).
 func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
 	outside []string) {
 	static := StaticAddresses(gw)
@@ -74,8 +74,8 @@ func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
 	return cmp.Or(or(spec.Service, v1alpha1.FleetService{}).Type, corev1.ServiceTypeLoadBalancer)
 }
 
-// StaticAddresses returns the IP addresses that a Gateway requests, in order, without duplicates.
-// An address without a value requests any address, which is the default.
+// StaticAddresses returns the IP addresses that a Gateway requests, without duplicates. An address
+// without a value requests any address.
 func StaticAddresses(gw *gatewayv1.Gateway) (out []string) {
 	seen := map[string]bool{"": true}
 	for _, a := range gw.Spec.Addresses {

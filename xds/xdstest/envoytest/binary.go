@@ -10,7 +10,7 @@ import (
 )
 
 // Binary returns the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or
-// envoy on the PATH. Without an Envoy it fails the test.
+// envoy on the PATH.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {
@@ -38,8 +38,7 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// FreePort returns a TCP port of 127.0.0.1 without a listener, for addresses that are needed before
-// Envoy binds them.
+// FreePort returns a TCP port of 127.0.0.1 without a listener.
 func FreePort(t testing.TB) uint32 {
 	t.Helper()
 	port, err := freeport.Find()

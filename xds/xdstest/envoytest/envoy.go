@@ -23,14 +23,13 @@ import (
 
 // Config configures an Envoy.
 type Config struct {
-	// Bootstrap is the whole file, YAML or JSON; its admin section is replaced. Required.
+	// Bootstrap is YAML or JSON; its admin section is replaced.
 	Bootstrap []byte
-	// Args are added to the command line, such as bootstrap.Config's Args. Default:
-	// "--disable-hot-restart --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
-	Args []string
-	// LogLevel is Envoy's -l. Default: info.
+	// Args are added to the command line. Default: "--disable-hot-restart --concurrency 2
+	// --drain-time-s 5 --drain-strategy immediate".
+	Args     []string
 	LogLevel string
-	// Timeout limits the Wait methods. Default: 30 s, for loaded machines.
+	// Timeout limits the Wait methods. Default: 30 s.
 	Timeout time.Duration
 }
 
@@ -42,14 +41,14 @@ type Envoy struct {
 	client  *http.Client
 	timeout time.Duration
 	log     lockedBuffer
-	done    chan struct{} // closed when the process has ended
-	err     error         // how the process ended; read it after done
+	done    chan struct{}
+	err     error // read it after done
 }
 
-// Start runs Envoy until the end of the test. It does not wait; see WaitLive.
+// Start runs Envoy until the end of the test.
 func Start(t testing.TB, c Config) *Envoy {
 	t.Helper()
-	// Not t.TempDir: the path of a socket is limited to 107 bytes, and tests have long names.
+	// The path of a socket is limited to 107 bytes, and tests have long names.
 	dir, err := os.MkdirTemp("", "envoy")
 	if err != nil {
 		t.Fatalf("envoytest: %v", err)
@@ -69,7 +68,6 @@ func Start(t testing.TB, c Config) *Envoy {
 		c.Timeout = 30 * time.Second
 	}
 	args := append([]string{"-c", path, "-l", c.LogLevel,
-		// Merged over the file: the last value of a oneof wins.
 		"--config-yaml", fmt.Sprintf(`{"admin":{"address":{"pipe":{"path":%q}}}}`, socket)}, c.Args...)
 	e := &Envoy{t: t, dir: dir, timeout: c.Timeout, done: make(chan struct{})}
 	e.client = &http.Client{Transport: &http.Transport{
@@ -103,14 +101,14 @@ func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
 	return Start(t, Config{Bootstrap: file, Args: c.Args()})
 }
 
-// Stop kills the process, like a crash, and waits for its end.
+// Stop kills the process, like a crash.
 func (e *Envoy) Stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGCONT) // the process may be frozen
 	_ = e.cmd.Process.Kill()
 	<-e.done
 }
 
-// Freeze stops the process without ending it (SIGSTOP); Thaw continues it.
+// Freeze stops the process without ending it (SIGSTOP).
 func (e *Envoy) Freeze() { _ = e.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw ends a Freeze.
@@ -131,10 +129,10 @@ func (e *Envoy) cleanup() {
 	_ = os.RemoveAll(e.dir)
 }
 
-// Get reads the admin interface ("/clusters?format=json"). Any status but 200 is an error.
+// Get reads the admin interface. Any status but 200 is an error.
 func (e *Envoy) Get(path string) ([]byte, error) { return e.request(http.MethodGet, path) }
 
-// Post sends a command to the admin interface ("/drain_listeners", "/logging?level=debug").
+// Post sends a command to the admin interface.
 func (e *Envoy) Post(path string) ([]byte, error) { return e.request(http.MethodPost, path) }
 
 func (e *Envoy) request(method, path string) ([]byte, error) {
@@ -156,13 +154,13 @@ func (e *Envoy) request(method, path string) ([]byte, error) {
 	return body, err
 }
 
-// ConfigDump returns /config_dump with assignments. It fails the test if Envoy does not respond.
+// ConfigDump returns /config_dump with assignments.
 func (e *Envoy) ConfigDump() []byte { return e.mustGet("/config_dump?include_eds") }
 
-// Clusters returns /clusters?format=json. It fails the test if Envoy does not respond.
+// Clusters returns /clusters?format=json.
 func (e *Envoy) Clusters() []byte { return e.mustGet("/clusters?format=json") }
 
-// Stats returns the counters and gauges whose names match a regular expression; "" for all.
+// Stats returns the counters and gauges whose names match a regular expression.
 func (e *Envoy) Stats(filter string) map[string]int64 {
 	e.t.Helper()
 	var answer struct {
@@ -202,7 +200,7 @@ func (e *Envoy) Live() bool {
 	return err == nil
 }
 
-// WaitLive waits until Envoy is live, or fails the test.
+// WaitLive waits until Envoy is live.
 func (e *Envoy) WaitLive() {
 	e.t.Helper()
 	e.Wait("Envoy is live", e.Live)

@@ -7,8 +7,6 @@ import (
 	"net"
 )
 
-// Ports are in this range. The kernel's ports of connections begin at 32768 on Linux, and at 49152
-// on macOS.
 const (
 	lowest = 10000
 	count  = 20000
@@ -23,8 +21,7 @@ func Find() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Listen is like Find, but holds the port until the caller closes the listener. Simultaneous
-// listeners have different ports.
+// Listen is like Find, but holds the port until the caller closes the listener.
 func Listen() (net.Listener, error) {
 	for range 100 {
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(count))); err == nil {

@@ -8,16 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// Server is a model server. It holds each GET except /metrics and /v1/models, and answers all other
-// requests at once.
+// Server holds each GET except /metrics and /v1/models, and answers all other requests at once.
 type Server struct {
 	*httptest.Server
 	begins bool
 	held   atomic.Int64
 }
 
-// Start starts a server on loopback. Close waits until the clients of held requests give up. If
-// begins is set, the client gets the beginning of the response before its request is held.
+// Start starts a server on loopback. If begins is set, the client gets the beginning of the
+// response before its request is held.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -1,11 +1,8 @@
-// Package poll waits in tests until a condition holds, or checks that a condition does not hold for
-// a time. It is the only polling helper of the repository.
+// Package poll waits in tests until a condition holds, or checks that it does not hold for a time.
+// It is the only polling helper of the repository.
 //
-// Any test in every module may use it: it imports only the standard library.
-//
-// Invariants: a condition is checked at once, then at growing intervals of at most 50 ms, and once
-// more at the deadline. A deadline only ends a test that hangs, so it is generous. The helpers use
-// the time package, so they also work in testing/synctest.
+// Invariant: a condition is checked at once, then at growing intervals of at most 50 ms, and once
+// more at the deadline. The helpers also work in testing/synctest.
 //
 // Tests: go test ./xds/xdstest/poll
 package poll

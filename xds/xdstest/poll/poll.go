@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Limit is the limit of Until: generous enough for a busy machine.
+// Limit is generous enough for a busy machine.
 const Limit = 30 * time.Second
 
-// The interval between two checks doubles from first to longest.
 const (
 	first   = time.Millisecond
 	longest = 50 * time.Millisecond
 )
 
-// Until returns once holds returns true. After Limit it ends the test with what as message. It
-// calls holds in the test's goroutine, so holds may call t.Fatal.
+// Until returns once holds returns true. After Limit it ends the test with what as message. holds
+// may call t.Fatal.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, Limit, holds)
@@ -40,8 +39,7 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
-// Never checks for the time window that happens returns false. Once happens returns true, Never
-// ends the test with what as message.
+// Never ends the test with what as message if happens returns true within the time window.
 func Never(t testing.TB, what string, window time.Duration, happens func() bool) {
 	t.Helper()
 	start := time.Now()
@@ -50,8 +48,7 @@ func Never(t testing.TB, what string, window time.Duration, happens func() bool)
 	}
 }
 
-// Within reports whether holds returns true before limit has passed. It is for scripts and
-// programs.
+// Within reports whether holds returns true before limit has passed.
 func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for wait := first; !holds(); wait = min(2*wait, longest) {
