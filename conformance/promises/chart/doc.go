@@ -6,8 +6,10 @@
 // installs a processor, a router, a token store and workers, which answer.
 //
 // There, the API server also accepts each object in a dry run, and the commands of penstock combine
-// the answers of both replicas. promtool tests the alerts and the queries of the dashboards.
+// the answers of both replicas. Helm upgrades an earlier version to this one and rolls it back, and
+// no request is lost. promtool tests the alerts and the queries of the dashboards.
 //
 // Tests: make helm, and go test ./promises/chart; `make golden` rewrites the file. In a lab: make
-// test-lab, or go test -tags lab ./promises/chart. Alerts: make test-alerts.
+// test-lab, or go test -tags lab ./promises/chart. Upgrades: make test-upgrade. Alerts: make
+// test-alerts.
 package chart
