@@ -19,6 +19,9 @@
 //     endpoints name it; the listener of hops stays until no endpoints name it (hops.go).
 //   - Listeners and routes wait for the ACK of the clusters that they name: indefinitely for new
 //     clusters, and at most for the watchdog for changed clusters.
+//   - After a resumption, a listener of unknown version waits for its routes of unknown version, at
+//     most for Config.Settle. They may be of an earlier release, and the listener may have filters
+//     that only newer routes switch off.
 //   - A resource is removed when nothing else names it: no desired version, no version that the
 //     proxy may have (in flight, rejected, or unknown after a resumption), and no filter chain
 //     whose connections still drain.
