@@ -26,6 +26,9 @@ ARCHES ?= amd64 arm64
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DIST ?= dist
 WHEELS ?= $(CURDIR)/.tools/wheels
+# Whether make bench-release measures upgrades, and whether a lab can start: it needs root, which unshare -rn provides, too.
+UPGRADES := $(findstring upgrade,$(or $(BENCH),upgrade))
+ROOT := $(filter 0,$(shell id -u))
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
 # make test compiles dependencies just as make build, make sims and make helm do, without the race detector and without vet's
@@ -143,8 +146,8 @@ bench-rivals: build envoy ## Penstock beside real SGLang router and smg, an hour
 	    -minutes '$(or $(MINUTES),55)' -rival '$(RIVAL)' $(if $(FULL),-full)) || echo 'FAIL rivals'; \
 	} | (cd conformance && go run -trimpath ./bench/benchtable)
 
-bench-release: release ## is a second build of VERSION=0.1.0 equal, how soon does an unpacked archive serve, how large is the program (Linux; some minutes)
-	@(cd conformance && WHEELS='$(WHEELS)' go run -trimpath ./bench -dist '$(abspath $(DIST))' -run '^(release_|binary_)') | (cd conformance && go run -trimpath ./bench/benchtable)
+bench-release: release $(if $(UPGRADES),envoy sims $(if $(ROOT),build labs helm)) ## is a second build of VERSION=0.1.0 equal, how soon does an unpacked archive serve, how large is the program, do upgrades lose requests (Linux; some minutes; upgrades by Helm as root; BENCH=regexp selects)
+	@export CGO_ENABLED=0$(if $(UPGRADES), ENVOY="$(ENVOY_PATH)"); (cd conformance && WHEELS='$(WHEELS)' go run -trimpath ./bench -dist '$(abspath $(DIST))' $(if $(ROOT),-labs) -run '$(or $(BENCH),^(release_|binary_|upgrade_))') | (cd conformance && go run -trimpath ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
@@ -190,8 +193,8 @@ test-engines: go envoy ## real model servers behind the real Envoy: vLLM and lla
 	@ENGINES_DIR=$(CURDIR)/.tools/engines conformance/tools/engines/install.sh all
 	@export ENVOY="$(ENVOY_PATH)" ENGINES_DIR=$(CURDIR)/.tools/engines CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 60m -tags engines -run 'Engines_$(ENGINE)' ./features
 
-test-upgrade: go envoy sims ## the version before, which conformance/features/upgrade.txt names, beside this one: replaced under load, state, members
-	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 30m -tags upgrade -run '^TestUpgrade_' ./features
+test-upgrade: build envoy sims labs helm ## the version before, which conformance/features/upgrade.txt names, beside this one: replaced under load, state, members; by Helm in a lab (root, or unshare -rn)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 60m -p 1 -tags lab,upgrade -run '^TestUpgrade_' ./features ./promises/chart
 
 $(TOOLS)/clients/bin/python: cmd/penstock/testdata/clients.txt
 	@python3 -m venv $(TOOLS)/clients && $(TOOLS)/clients/bin/pip install -q --disable-pip-version-check -r $<

@@ -9,6 +9,7 @@ func havePickerEnvoy(c config) bool   { return c.picker && haveEnvoy(c) }
 func havePenstock(c config) bool      { return c.penstock != "" }
 func haveEnvoy(c config) bool         { return c.penstock != "" && c.envoy != "" }
 func haveDist(c config) bool          { return c.dist != "" }
+func haveDistEnvoy(c config) bool     { return haveDist(c) && c.envoy != "" }
 
 var measurements = []measurement{
 	{"one route's change among 100 and among 5,000 routes", nil, measureChange, []figure{
@@ -234,5 +235,13 @@ var measurements = []measurement{
 	}},
 	{"the release's program", haveDist, measureSize, []figure{
 		{"binary_size", "MiB", 90, "The stripped program of this machine's platform in the archive."},
+	}},
+	{"upgrades and rollbacks under load: some minutes", haveDistEnvoy, measureUpgrade, []figure{
+		{"upgrade_failed", "requests", 0, "Two control planes are replaced, one after the other, by this version and " +
+			"then by the earlier one again, five times, and Envoy stays: requests that fail."},
+		{"upgrade_failed.of", "requests", none, ""},
+		{"upgrade_failed.lab", "requests", 0, "The same in a lab, by helm upgrade and helm rollback, which also " +
+			"replace all proxies: requests, streams included, that fail."},
+		{"upgrade_failed.lab_of", "requests", none, ""},
 	}},
 }

@@ -5,6 +5,7 @@ package features
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -64,6 +65,8 @@ func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
 		t.Logf("round %d: %d requests", round+1, load.sent)
 	}
 	load.end(0)
+	fmt.Printf(`{"name":"upgrade_failed","value":%d,"unit":"requests","limit":0}`+"\n", len(load.failed))
+	fmt.Printf(`{"name":"upgrade_failed.of","value":%d,"unit":"requests","limit":null}`+"\n", load.sent)
 }
 
 // A version starts with the state folder of the other one: an object that is invalid by then keeps

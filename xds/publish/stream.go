@@ -26,7 +26,7 @@ type Config struct {
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
 	// does not have: until the proxy subscribes to its routes, and for listeners that its endpoints
-	// may name. Default: 3 s.
+	// may name. A listener waits as long for its routes. Default: 3 s.
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because the process cannot
 	// read its sources. Meanwhile no listener and no cluster is removed.

@@ -52,11 +52,11 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// replaceCRDs applies the chart's CRDs: Helm does not replace existing ones, and our CRD has more
+// replaceCRDs applies a chart's CRDs: Helm does not replace existing ones, and our CRD has more
 // fields than the inference extension's.
-func replaceCRDs(t *testing.T, p labtest.Place) {
+func replaceCRDs(t *testing.T, p labtest.Place, chart string) {
 	t.Helper()
-	files, err := filepath.Glob(chartDir + "/crds/*.yaml")
+	files, err := filepath.Glob(chart + "/crds/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CRDs: %v", err)
 	}
@@ -83,7 +83,7 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 				"--timeout", labtest.Timeout.String()}, args...)...)
 	}
 
-	replaceCRDs(t, p)
+	replaceCRDs(t, p, chartDir)
 	release("install", chartDir, "--create-namespace")
 	r.replicas(2, "")
 	if err := installed.Apply(t.Context(), p.REST, p.Namespace, []byte(web)); err != nil {

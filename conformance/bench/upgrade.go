@@ -1,0 +1,19 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+)
+
+// measureUpgrade runs the tests of upgrades and rollbacks under load, whose earlier version is in
+// conformance/features/upgrade.txt. Without a lab there are no figures of Helm's.
+func measureUpgrade(ctx context.Context, c config, out report) error {
+	test := func(tags, run, folder string) error {
+		return printed(ctx, exec.Command("go", "test", "-trimpath", "-vet=off", "-v", "-count=1", "-timeout", "60m",
+			"-tags", tags, "-run", run, folder), out)
+	}
+	if err := test("upgrade", "^TestUpgrade_ControlPlanesAreReplacedUnderLoad$", "./features"); err != nil || !c.labs {
+		return err
+	}
+	return test("lab,upgrade", "^TestUpgrade_Helm", "./promises/chart")
+}
