@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -33,6 +34,9 @@ func (servers) answer(k *pick) {
 		again = k.pool.retries(again, k.ranked)
 	}
 	*a = list(k.ranked, k.spillTo, again, track.texts[:0])
+	if len(k.ranked) > 0 && len(k.request.Spill) > 0 && len(caller(k.request)) > 0 {
+		a.Hide = authz.CallerHeader // the route keeps it for hops (translator/envoy, toHops)
+	}
 	if len(k.ranked) > 0 {
 		k.result = resultPicked
 		if sessionBy(k.query.Session.By)&bySessionRoute != 0 {

@@ -31,6 +31,8 @@ type Answer struct {
 	// Headers are set in the request. They are from endpointpicker.RoutingHeaders; the other
 	// headers of that list are removed.
 	Headers []Header
+	// Hide is a request header that the gateway removes; "" for none.
+	Hide string
 	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. The body must
 	// be read (BodyPolicy.OwnWorkers).
 	TokenData []byte
@@ -283,6 +285,9 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 		w.header("x-envoy-hedge-on-per-try-timeout", "true") // with it, a timeout ends no attempt, not even the last
 	}
 	w.header(names.Destination, a.Endpoints...)
+	if a.Hide != "" {
+		w.str(2, a.Hide) // HeaderMutation.remove_headers
+	}
 	c.headers(w)
 	w.close(2, mark) // CommonResponse.header_mutation
 	w.varint(uint64(w.len() + size))

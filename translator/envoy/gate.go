@@ -39,11 +39,17 @@ const (
 	gateAny         = "any"              // one of the policies suffices, before the route is known
 	gateFinal       = "final"            // an early answer may be the only one
 	modelHeader     = "x-penstock-model" // ModelHeader, if any server reads the same
+	keysHeader      = "x-penstock-keys"  // for requests for the list of models
+	callerHeader    = "x-penstock-caller"
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided" // the policies that let the request in
 	callerMetadata  = "caller"
 	finalMetadata   = "final" // true if the early answer is final
 )
+
+// stageHeaders are headers of our filters and pickers. The router removes them: servers and hops do
+// not receive them.
+var stageHeaders = []string{chunkedHeader, keysHeader, modelHeader}
 
 // gateHeaders are all that the service reads of a request, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,

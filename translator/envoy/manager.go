@@ -35,7 +35,7 @@ var (
 	}, routingHeaders())
 	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
 	// mirrorHeaders removes headers from mirrored requests.
-	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
+	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders), removePrefix("x-penstock-"))
 )
 
 // routingHeaders removes headers with which a client could make a server send a request to any

@@ -185,6 +185,7 @@ type pickerCalls struct {
 	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
 	main   bool   // the route is for all requests that need no other one
 	exact  bool   // model.Route.ExactUsage
+	gated  bool   // requests may have callerHeader
 }
 
 var (

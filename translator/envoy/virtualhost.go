@@ -149,6 +149,7 @@ func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resou
 		// A Host header may have a port; the backend still receives it.
 		IgnorePortInHostMatching: true,
 		TypedPerFilterConfig:     b.ungated(),
+		RequestHeadersToRemove:   stageHeaders,
 	}
 	if b.err != nil {
 		return nil, fmt.Errorf("route configuration %s: %w", name, b.err)

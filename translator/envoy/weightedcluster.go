@@ -51,6 +51,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
+		if (b.hops || calls.gated) && !toHops(w) {
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), callerHeader)
+		}
 		if further { // a picker that selects a single cluster has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
@@ -96,6 +99,15 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		shares = append(shares, s)
 	}
 	return shares
+}
+
+// toHops reports whether endpoints of a backend may be hops, whose pickers read the caller. If pods
+// are among them, our picker removes the caller when it picks a pod (extproc.Answer.Hide). A hop to
+// the pool itself (PickerCall.Again) does not count: its requests have lost their pick, and only
+// their turn in a queue depends on the caller.
+func toHops(w *model.WeightedBackend) bool {
+	p := w.Picker
+	return w.Hops || len(w.Members) > 0 || p != nil && (p.Spills || len(p.Spill) > 0)
 }
 
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
