@@ -2,7 +2,7 @@
 //
 // translator calls it. Above returns the policies of a route, which package envoy turns into gates.
 // Ungated returns the policy that forbids streams at a listener, because no gate can read them.
-// Report reports on a policy.
+// Report reports on a policy, Effects and Affected (affected.go) on its targets.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,
 // one listener, a route, one rule of a route, or an InferencePool. With a pool as the target, it

@@ -261,7 +261,7 @@ type Route struct {
 	Gates []string
 	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
 	ExactUsage bool
-	// Reaches lists, for a route with gates, all that its requests may reach, sorted:
+	// Reaches lists, while there are AccessPolicies, all that its requests may reach, sorted:
 	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string
 	// ByModel is set if one of Gates decides by the model: the body is read for it.
