@@ -24,25 +24,25 @@ import (
 func newKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Create, list, rotate and revoke the API keys of clients",
-		Long: `Create, list, rotate and revoke API keys, in a folder or in a Kubernetes cluster. An AccessPolicy decides which
-routes need one. Only hashes of keys are stored: a key is printed once. A change is in force within a watch event.`,
+		Short: "Create, import, list, rotate and revoke the API keys of clients",
+		Long: `Create, import, list, rotate and revoke API keys, in a folder or in a Kubernetes cluster. An AccessPolicy decides
+which routes need one. Only hashes of keys are stored: a key is printed once. A change is in force within a watch event.`,
 		Example: `  penstock keys create alice -f config
   penstock keys rotate alice -f config            # both keys count
   penstock keys rotate alice -f config --finish   # only the new one does
   penstock keys revoke alice -f config
   penstock keys list -f config`,
 	}
-	cmd.AddCommand(newKeysCreate(), newKeysList(), newKeysRotate(), newKeysRevoke())
+	cmd.AddCommand(newKeysCreate(), newKeysImport(), newKeysList(), newKeysRotate(), newKeysRevoke())
 	return cmd
 }
 
 // keyPlace is a folder or a cluster with API keys.
 type keyPlace interface {
 	list(ctx context.Context) ([]v1alpha1.APIKey, error)
-	// create stores a new key, and returns a text about its place. It fails if a key has the same
-	// name.
-	create(ctx context.Context, key *v1alpha1.APIKey) (string, error)
+	// create stores new keys, and returns a text about their place. It fails if a key has the name
+	// of one of them.
+	create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error)
 	// change changes a key, which must exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
 }
@@ -103,15 +103,7 @@ The folder gets a file apikey-NAME.yaml.`,
 			if err != nil {
 				return err
 			}
-			object := &v1alpha1.APIKey{
-				TypeMeta: metav1.TypeMeta{
-					APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind(),
-				},
-				ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: args[0], Labels: labels},
-				Spec: v1alpha1.APIKeySpec{
-					Hashes: []string{authz.HashOf(key).String()}, Owner: owner,
-				},
-			}
+			object := newAPIKey(k.namespace, args[0], labels, authz.HashOf(key), v1alpha1.APIKeySpec{Owner: owner})
 			if expires > 0 {
 				end := metav1.NewTime(time.Now().Add(expires).UTC().Truncate(time.Second))
 				object.Spec.Expires = &end
@@ -131,6 +123,16 @@ The folder gets a file apikey-NAME.yaml.`,
 		"(default: none)")
 	f.DurationVar(&expires, "expires", 0, "how long the key is valid, such as 720h (default: without end)")
 	return cmd
+}
+
+func newAPIKey(namespace, name string, labels map[string]string, hash authz.Hash,
+	spec v1alpha1.APIKeySpec) *v1alpha1.APIKey {
+	spec.Hashes = []string{hash.String()}
+	return &v1alpha1.APIKey{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       spec,
+	}
 }
 
 // handOver prints only the key on standard output, and a remark on standard error.

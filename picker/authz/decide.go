@@ -140,8 +140,8 @@ func (k *Key) Names(model string) bool {
 	})
 }
 
-// maxCredential bounds a credential, in bytes.
-const maxCredential = 1024
+// MaxCredential bounds a credential, in bytes.
+const MaxCredential = 1024
 
 // presented returns the credential of a request and the headers that have it. Clients of OpenAI
 // send Authorization, of Anthropic x-api-key, and of Azure api-key. Some send one key in two of
@@ -160,7 +160,7 @@ func presented(headers []Header) (credential string, carriers []string) {
 		default:
 			continue
 		}
-		if value == "" || len(value) > maxCredential || credential != "" && value != credential {
+		if value == "" || len(value) > MaxCredential || credential != "" && value != credential {
 			return "", nil
 		}
 		credential = value
