@@ -3,6 +3,7 @@ package picker
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
@@ -17,9 +18,21 @@ import (
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
+		k.hideCaller()
 	}
 	if k.result != "" {
 		forGateway(k.request, &k.answer)
+	}
+}
+
+// hideCaller removes the caller that a gate found from a request to servers. The edge's route keeps
+// it, because hops may be among the cluster's endpoints (translator/envoy, toHops). A list of hops
+// alone begins with a hop.
+func (k *pick) hideCaller() {
+	a := &k.answer
+	if len(a.Endpoints) > 0 && !k.request.Last && !strings.HasPrefix(a.Endpoints[0], "envoy://") &&
+		len(caller(k.request)) > 0 {
+		a.Hide = authz.CallerHeader
 	}
 }
 
@@ -34,9 +47,6 @@ func (servers) answer(k *pick) {
 		again = k.pool.retries(again, k.ranked)
 	}
 	*a = list(k.ranked, k.spillTo, again, track.texts[:0])
-	if len(k.ranked) > 0 && len(k.request.Spill) > 0 && len(caller(k.request)) > 0 {
-		a.Hide = authz.CallerHeader // the route keeps it for hops (translator/envoy, toHops)
-	}
 	if len(k.ranked) > 0 {
 		k.result = resultPicked
 		if sessionBy(k.query.Session.By)&bySessionRoute != 0 {

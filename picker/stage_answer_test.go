@@ -68,9 +68,13 @@ func TestEndpointPicker_CallerPassesToHopsAlone(t *testing.T) {
 		{"a pod and a hop", "ns/one", "envoy://b/", "ns/alice", true},
 		{"without a gate", "ns/one", "envoy://b/", "", false},
 		{"a hop", "ns/none", "envoy://b/", "ns/alice", false},
-		{"the route removes it", "ns/one", "", "ns/alice", false},
+		{"a pod", "ns/one", "", "ns/alice", true},
+		{"a pod behind a hop, whose route removes it", "ns/one", "last", "ns/alice", false},
 	} {
 		pairs := []string{"x-penstock-pool", tt.pool}
+		if tt.spill == "last" {
+			tt.spill, pairs = "", append(pairs, "x-penstock-last", "true")
+		}
 		if tt.spill != "" {
 			pairs = append(pairs, "x-penstock-spill", tt.spill)
 		}

@@ -26,7 +26,7 @@ func TestGate_CallerReachesHopsAlone(t *testing.T) {
 		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false},
 		{"a pool", false, gated, model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true},
 		{"a pool that picks again", false, gated,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, true},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, false},
 		{"a pool that spills", false, gated,
 			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, false},
 		{"a pool behind hops", false, gated, model.WeightedBackend{Cluster: pool, Hops: true}, false},

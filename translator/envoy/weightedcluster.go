@@ -102,12 +102,11 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 }
 
 // toHops reports whether endpoints of a backend may be hops, whose pickers read the caller. If pods
-// are among them, our picker removes the caller when it picks a pod (extproc.Answer.Hide). A hop to
-// the pool itself (PickerCall.Again) does not count: its requests have lost their pick, and only
-// their turn in a queue depends on the caller.
+// are among them, our picker removes the caller when it picks pods (extproc.Answer.Hide). Without a
+// pick, such a cluster prefers hops, unless the pool spills and fails open.
 func toHops(w *model.WeightedBackend) bool {
 	p := w.Picker
-	return w.Hops || len(w.Members) > 0 || p != nil && (p.Spills || len(p.Spill) > 0)
+	return w.Hops || len(w.Members) > 0 || p != nil && (p.Spills || len(p.Spill) > 0 || p.Again)
 }
 
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
