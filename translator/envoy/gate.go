@@ -47,9 +47,12 @@ const (
 	finalMetadata   = "final" // true if the early answer is final
 )
 
-// stageHeaders are headers of our filters and pickers. The router removes them: servers and hops do
-// not receive them.
-var stageHeaders = []string{chunkedHeader, keysHeader, modelHeader}
+// stageHeaders are headers that only filters and pickers of the edge read: the router removes them.
+// gatedHeaders are also for pickers behind hops (toHops).
+var (
+	stageHeaders = []string{chunkedHeader, modelHeader}
+	gatedHeaders = []string{callerHeader, keysHeader}
+)
 
 // gateHeaders are all that the service reads of a request, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
