@@ -204,7 +204,7 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 }
 
 // Instead returns the key that counts in place of the named key ("namespace/name") for one of its
-// hashes, because a policy selects both, and the first such policy; nil if there is none.
+// hashes, because a policy selects both, and the first such policy. Otherwise it returns nil.
 func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -101,8 +101,8 @@ func TestKeeper_ReportsKeysThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// Of two keys with one hash, a policy that selects both lets in the older one: the younger one has a
-// finding while there is such a policy. Keys of different namespaces do not affect each other
+// Of two keys with one hash, a policy that selects both lets in the older one: the younger one has
+// a finding while there is such a policy. Keys of different namespaces do not affect each other
 // otherwise.
 func TestKeeper_ReportsKeysForWhichAnOlderOneCounts(t *testing.T) {
 	world, board := store.New(), status.NewBoard(nil)
