@@ -159,8 +159,8 @@ func parseKeys(text []byte) (found []foundKey, err error) {
 		if at := first[key.hash]; at != "" {
 			mistakes = append(mistakes, fmt.Errorf("%s: it is the same key as in %s: remove one of them", key.at, at))
 		} else if authz.Weak(key.hash) {
-			mistakes = append(mistakes, fmt.Errorf("%s: the key is empty or well known, and would let nothing in: make "+
-				"one with penstock keys create", key.at))
+			mistakes = append(mistakes, fmt.Errorf("%s: the key is empty or well known, and would let nothing in: "+
+				"make one with penstock keys create", key.at))
 		}
 		first[key.hash] = key.at
 	}
@@ -204,11 +204,12 @@ const maxOwner = 128
 // keyOf makes a key from its text. Errors quote nothing: the columns may be exchanged.
 func keyOf(at, owner, text string) (foundKey, error) {
 	if len(owner) > maxOwner || !validOwner.MatchString(owner) {
-		return foundKey{}, fmt.Errorf("%s: the owner may have up to %d letters, digits and @._:-, and begins and ends with "+
-			"a letter or digit", at, maxOwner)
+		return foundKey{}, fmt.Errorf("%s: the owner may have up to %d letters, digits and @._:-, and begins and ends "+
+			"with a letter or digit", at, maxOwner)
 	}
 	if len(text) > authz.MaxCredential {
-		return foundKey{}, fmt.Errorf("%s: the key has more than %d bytes, which no gate reads", at, authz.MaxCredential)
+		return foundKey{}, fmt.Errorf("%s: the key has more than %d bytes, which no gate reads", at,
+			authz.MaxCredential)
 	}
 	return foundKey{at: at, hash: authz.HashOf(text), spec: v1alpha1.APIKeySpec{Owner: owner}}, nil
 }
