@@ -166,8 +166,8 @@ var mistakes = map[string]struct {
 		[]string{
 			"error: x.yaml:6: APIKey default/k spec.models: null is no list: write [] for no model, or remove models " +
 				"for all of them",
-			"error: x.yaml:7: APIKey default/k spec.pools: null is no list: write [] for no pool, or remove pools for " +
-				"all of them",
+			"error: x.yaml:7: APIKey default/k spec.pools: null is no list: write [] for no pool, or remove pools " +
+				"for all of them",
 		},
 	},
 	"duplicate key": {
