@@ -44,7 +44,9 @@ func worst(r report.Report) []report.Condition {
 	list := r.Conditions
 	if len(r.Parents) > 0 {
 		isFalse := func(c report.Condition) bool { return c.Status == report.False }
-		i := slices.IndexFunc(r.Parents, func(p report.Parent) bool { return slices.ContainsFunc(p.Conditions, isFalse) })
+		i := slices.IndexFunc(r.Parents, func(p report.Parent) bool {
+			return slices.ContainsFunc(p.Conditions, isFalse)
+		})
 		list = r.Parents[max(i, 0)].Conditions
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(c report.Condition) bool {
