@@ -3,9 +3,11 @@ package picker
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -16,14 +18,27 @@ import (
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
+		k.hideCaller()
 	}
 	if k.result != "" {
 		forGateway(k.request, &k.answer)
 	}
 }
 
-// Spill targets follow the pods in every pick. Without a pod, or if all pods are full, a pick has
-// only the spill targets.
+// hideCaller removes the caller that a gate found from a request to servers. The edge's route keeps
+// it, because hops may be among the cluster's endpoints (translator/envoy, toHops). A list of hops
+// alone begins with a hop.
+func (k *pick) hideCaller() {
+	a := &k.answer
+	if len(a.Endpoints) > 0 && !k.request.Last && !strings.HasPrefix(a.Endpoints[0], "envoy://") &&
+		len(caller(k.request)) > 0 {
+		a.Hide = authz.CallerHeader
+	}
+}
+
+// Spill targets follow the pods in every pick. If there is no pod, or all pods are full, a pick has
+// only the spill targets, with any failure mode. A cluster that would fall back to its spill
+// endpoints anyway then gets them one message earlier.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer

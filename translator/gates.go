@@ -42,21 +42,19 @@ func (t *tables) declareGates() {
 }
 
 func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
+	if !t.isPoliced(r) {
+		return
+	}
 	pools := access.GatesPools(r)
 	for i := range vh.Routes {
 		route := &vh.Routes[i]
 		at := access.Route{Gateway: vh.Gateway, Listener: vh.Listener, Route: route.Owner, Rule: route.RuleName}
-		var all reach
+		all := t.reached(r, route.Action)
 		if pools {
-			all = t.reached(r, route.Action)
 			at.Pools = all.pools
 		}
-		if route.Gates, route.ByModel = access.Above(r, at); len(route.Gates) > 0 {
-			if !pools {
-				all = t.reached(r, route.Action)
-			}
-			route.Reaches = all.texts()
-		}
+		route.Reaches = all.texts()
+		route.Gates, route.ByModel = access.Above(r, at)
 		route.ExactUsage = access.ExactUsage(r, route.Gates)
 		vh.ByModel = vh.ByModel || route.ByModel
 		for _, policy := range route.Gates {

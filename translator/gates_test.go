@@ -329,7 +329,8 @@ func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 		w.apply(store.AccessPolicies.Put(p))
 	}
 	for name, want := range map[string]string{
-		"zold": "gw Accepted True Accepted, other Accepted True Accepted", "young": "gw Accepted False Conflicted",
+		"zold": "gw Accepted True Accepted, gw Programmed True Programmed, other Accepted True Accepted, " +
+			"other Programmed True Programmed", "young": "gw Accepted False Conflicted",
 		"lost": "other Accepted False TargetNotFound", "broken": "gw Accepted False Invalid",
 	} {
 		rep := w.reports[report.Ref{Group: "penstock.dev", Kind: "AccessPolicy", Namespace: "default", Name: name}]

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/access"
@@ -34,7 +35,7 @@ func (t *tables) declareReports() {
 			if f, found := t.peerPortTaken(r, g); found {
 				rep.Findings = append(slices.Clip(rep.Findings), f)
 			}
-			return rep, true
+			return access.AffectGateway(rep, t.effectsAt(r, g.Ref)), true
 		})
 	t.declareReport("listenerSetReports", t.stored(store.ListenerSets.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
@@ -53,7 +54,10 @@ func (t *tables) declareReports() {
 			if imp.Credentials {
 				ports = inference.PickerPortFindings(r, key)
 			}
-			return inference.ImportReport(imp, ports, gateways, spilledTo), true
+			rep := inference.ImportReport(imp, ports, gateways, spilledTo)
+			whole := objectid.Target{Pool: poolAt(key), Import: true}
+			rep.Findings = append(rep.Findings, t.exposedPool(r, imp.Ref, whole)...)
+			return rep, true
 		})
 }
 
@@ -161,7 +165,9 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	}
 	members, _ := t.members.Get(r, p.Name)
 	routesSpill, _ := t.attachmentsByHop.Each(r, p.OwnHop())
-	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members), true
+	rep := inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members)
+	rep.Findings = append(rep.Findings, t.exposedPool(r, p.Ref, p.Name)...)
+	return access.AffectParents(rep, t.effectsAt(r, p.Ref)), true
 }
 
 func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {

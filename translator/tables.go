@@ -20,6 +20,7 @@ type tables struct {
 	routeTables
 	budgetTables
 	expressionTables
+	policyTables
 	hostTables
 	gateTables
 	listenerTables
@@ -38,8 +39,10 @@ func declare(cfg Config) *tables {
 	t.declarePolicyTrusts()
 	t.declareRoutes()
 	t.declareExpressions()
+	t.declarePolicies()
 	t.declareHosts()
 	t.declareGates()
+	t.declareExposures()
 	t.declareListeners()
 	t.declareHops()
 	t.declarePeers()

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/access"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/model"
@@ -256,6 +257,8 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
+// routeReports adds the reports of changed routes, of routes with rules that went above or below a
+// budget, and of routes to which AccessPolicies matter otherwise than before.
 func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	done := map[string]bool{}
@@ -266,7 +269,13 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 		done[route] = true
 		over := t.tables.overrunsOf(r, route)
 		c, _ := t.tables.candidates.Get(r, route)
-		out.Reports = append(out.Reports, gatewayapi.RouteReport(a, c, over))
+		rep := access.AffectParents(gatewayapi.RouteReport(a, c, over), t.tables.effectsAt(r, a.Route))
+		out.Reports = append(out.Reports, t.tables.exposed(r, rep))
+	}
+	again := func(route string) {
+		if a, ok := t.tables.attachments.Get(r, route); ok {
+			add(route, a)
+		}
 	}
 	for _, c := range t.tables.attachments.Changes(d) {
 		if c.Has {
@@ -277,9 +286,15 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	}
 	for _, c := range t.tables.overruns.Changes(d) {
 		for _, o := range slices.Concat(c.Old, c.New) {
-			if a, ok := t.tables.attachments.Get(r, o.Route); ok {
-				add(o.Route, a)
-			}
+			again(o.Route)
+		}
+	}
+	for _, c := range t.tables.effects.Changes(d) {
+		again(c.Key)
+	}
+	for _, c := range t.tables.exposures.Changes(d) {
+		for _, p := range slices.Concat(c.Old.gated, c.Old.open, c.New.gated, c.New.open) {
+			again(store.TargetOf(p.route))
 		}
 	}
 }

@@ -24,22 +24,25 @@ import (
 func newKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Create, list, rotate and revoke the API keys of clients",
-		Long: `Create, list, rotate and revoke API keys, in a folder or in a Kubernetes cluster. An AccessPolicy decides which
-routes need one. Only hashes of keys are stored: a key is printed once. A change is in force within a watch event.`,
+		Short: "Create, import, list, rotate and revoke the API keys of clients",
+		Long: `Create, import, list, rotate and revoke API keys, in a folder or in a Kubernetes cluster. An AccessPolicy decides
+which routes need one. Only hashes of keys are stored: a key is printed once. A change is in force within a watch event.`,
 		Example: `  penstock keys create alice -f config
   penstock keys rotate alice -f config            # both keys count
   penstock keys rotate alice -f config --finish   # only the new one does
   penstock keys revoke alice -f config
   penstock keys list -f config`,
 	}
-	cmd.AddCommand(newKeysCreate(), newKeysList(), newKeysRotate(), newKeysRevoke())
+	cmd.AddCommand(newKeysCreate(), newKeysImport(), newKeysList(), newKeysRotate(), newKeysRevoke())
 	return cmd
 }
 
 type keyPlace interface {
 	list(ctx context.Context) ([]v1alpha1.APIKey, error)
-	create(ctx context.Context, key *v1alpha1.APIKey) (string, error)
+	// create stores new keys, and returns a text about their place. It fails if a key has the name
+	// of one of them.
+	create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error)
+	// change changes a key, which must exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
 }
 
@@ -99,15 +102,7 @@ The folder gets a file apikey-NAME.yaml.`,
 			if err != nil {
 				return err
 			}
-			object := &v1alpha1.APIKey{
-				TypeMeta: metav1.TypeMeta{
-					APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind(),
-				},
-				ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: args[0], Labels: labels},
-				Spec: v1alpha1.APIKeySpec{
-					Hashes: []string{authz.HashOf(key).String()}, Owner: owner,
-				},
-			}
+			object := newAPIKey(k.namespace, args[0], labels, authz.HashOf(key), v1alpha1.APIKeySpec{Owner: owner})
 			if expires > 0 {
 				end := metav1.NewTime(time.Now().Add(expires).UTC().Truncate(time.Second))
 				object.Spec.Expires = &end
@@ -129,6 +124,17 @@ The folder gets a file apikey-NAME.yaml.`,
 	return cmd
 }
 
+func newAPIKey(namespace, name string, labels map[string]string, hash authz.Hash,
+	spec v1alpha1.APIKeySpec) *v1alpha1.APIKey {
+	spec.Hashes = []string{hash.String()}
+	return &v1alpha1.APIKey{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       spec,
+	}
+}
+
+// handOver prints only the key on standard output, and a remark on standard error.
 func handOver(cmd *cobra.Command, key, remark string) {
 	fmt.Fprintln(cmd.ErrOrStderr(), remark, "Its hash alone is stored: the key is printed once.")
 	fmt.Fprintln(cmd.OutOrStdout(), key)

@@ -60,15 +60,21 @@ func (k *keyCluster) list(ctx context.Context) ([]v1alpha1.APIKey, error) {
 	return out, nil
 }
 
-func (k *keyCluster) create(ctx context.Context, key *v1alpha1.APIKey) (string, error) {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(key)
-	if err != nil {
-		return "", err
-	}
-	_, err = k.client.Namespace(key.Namespace).Create(ctx, &unstructured.Unstructured{Object: object},
-		metav1.CreateOptions{FieldManager: keysManager})
-	if err != nil {
-		return "", k.failed("create", err)
+func (k *keyCluster) create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error) {
+	for i, key := range keys {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(key)
+		if err != nil {
+			return "", err
+		}
+		_, err = k.client.Namespace(key.Namespace).Create(ctx, &unstructured.Unstructured{Object: object},
+			metav1.CreateOptions{FieldManager: keysManager})
+		if err != nil && i > 0 {
+			return "", fmt.Errorf("%d of %d APIKeys are created; repeat the command for the others: %w", i, len(keys),
+				k.failed("create", err))
+		}
+		if err != nil {
+			return "", k.failed("create", err)
+		}
 	}
 	return k.host, nil
 }

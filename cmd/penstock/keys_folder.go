@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,33 +74,62 @@ func (k keyFolder) named(namespace, name string) (*writtenKey, error) {
 	return nil, nil
 }
 
-func (k keyFolder) create(_ context.Context, key *v1alpha1.APIKey) (string, error) {
+func (k keyFolder) create(_ context.Context, keys ...*v1alpha1.APIKey) (string, error) {
 	folder, disk := k.paths[0], new(filesystem.Disk)
 	if info, err := disk.Stat(folder); err != nil {
 		return "", err
 	} else if !info.IsDir() {
-		return "", fmt.Errorf("-f %s: name a folder: the key gets a file of its own there", folder)
+		return "", fmt.Errorf("-f %s: name a folder: keys get a file of their own there", folder)
 	}
-	if w, err := k.named(key.Namespace, key.Name); err != nil {
-		return "", err
-	} else if w != nil {
-		return "", fmt.Errorf("%s:%d: APIKey %s/%s exists: rotate it, or choose another name", w.Path, w.Line,
-			key.Namespace, key.Name)
-	}
-	base := "apikey-" + key.Name
-	if key.Namespace != metav1.NamespaceDefault {
-		base = "apikey-" + key.Namespace + "-" + key.Name
-	}
-	path := filepath.Join(folder, base+".yaml")
-	if _, err := disk.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s exists: rename it, or choose another name for the key", path)
-	}
-	raw, err := kyaml.Marshal(key)
+	found, err := k.find()
 	if err != nil {
 		return "", err
 	}
-	raw = bytes.Replace(raw, []byte("  creationTimestamp: null\n"), nil, 1)
-	return path, statefile.Replace(path, raw)
+	for i := range found {
+		w := &found[i]
+		if slices.ContainsFunc(keys, func(key *v1alpha1.APIKey) bool {
+			return key.Namespace == w.object.Namespace && key.Name == w.object.Name
+		}) {
+			return "", fmt.Errorf("%s:%d: APIKey %s/%s exists: rotate it, or choose another name", w.Path, w.Line,
+				w.object.Namespace, w.object.Name)
+		}
+	}
+	path := filepath.Join(folder, keysFile(keys)+".yaml")
+	if _, err := disk.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s exists: rename it, or choose another name for the key", path)
+	}
+	var text bytes.Buffer
+	for i, key := range keys {
+		raw, err := kyaml.Marshal(key)
+		if err != nil {
+			return "", err
+		}
+		if i > 0 {
+			text.WriteString("---\n")
+		}
+		text.Write(bytes.Replace(raw, []byte("  creationTimestamp: null\n"), nil, 1))
+	}
+	return path, statefile.Replace(path, text.Bytes())
+}
+
+// keysFile returns the name of a new file for keys, without its extension. The name of a file with
+// several keys ends in a hash of their names.
+func keysFile(keys []*v1alpha1.APIKey) string {
+	name := keys[0].Name
+	if len(keys) > 1 {
+		h := fnv.New32a()
+		for _, key := range keys {
+			_, _ = fmt.Fprintln(h, key.Name) // never fails
+		}
+		name = fmt.Sprintf("%08x", h.Sum32())
+	}
+	if namespace := keys[0].Namespace; namespace != metav1.NamespaceDefault {
+		name = namespace + "-" + name
+	}
+	if len(keys) > 1 {
+		return "apikeys-" + name
+	}
+	return "apikey-" + name
 }
 
 func (k keyFolder) change(_ context.Context, namespace, name string,

@@ -27,7 +27,7 @@ type reasonOf struct{ family, reason string }
 
 var families = map[string][]string{
 	"GatewayClassConditionReason":  {"GatewayClass"},
-	"GatewayConditionReason":       {"Gateway", "EnvoyFleet"},
+	"GatewayConditionReason":       {"Gateway", "EnvoyFleet", "AccessPolicy"},
 	"ListenerConditionReason":      {"Gateway listener"},
 	"ListenerEntryConditionReason": {"Gateway listener"},
 	"ListenerSetConditionReason":   {"ListenerSet"},

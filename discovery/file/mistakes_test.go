@@ -160,6 +160,16 @@ var mistakes = map[string]struct {
 			`error: x.yaml:6: PoolPolicy default/p spec.picker.shadow: must be one of load, round-robin, random, least-request, tree, is "chwbl"; write load, round-robin, random, least-request or tree`,
 		},
 	},
+	"null for a list of which the absence permits everything": {
+		"apiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {name: k}\nspec:\n  hashes: [" +
+			strings.Repeat("ab", 32) + "]\n  models:\n  pools: null\n",
+		[]string{
+			"error: x.yaml:6: APIKey default/k spec.models: null is no list: write [] for no model, or remove models " +
+				"for all of them",
+			"error: x.yaml:7: APIKey default/k spec.pools: null is no list: write [] for no pool, or remove pools " +
+				"for all of them",
+		},
+	},
 	"duplicate key": {
 		strings.Replace(chatRoute, "spec:", "spec: {}\nspec:", 1),
 		[]string{

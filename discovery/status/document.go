@@ -67,7 +67,7 @@ type Ancestor struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-var policies = []string{"BackendTLSPolicy"}
+var policies = []string{"BackendTLSPolicy", "AccessPolicy"}
 
 func (s Status) allParents() []Parent {
 	out := slices.Clone(s.Parents)

@@ -128,6 +128,18 @@ func TestStatus_GoldenTextAndJSON(t *testing.T) {
 	golden(t, "status.json", append(raw, '\n'))
 }
 
+// A policy has ancestors, the Gateways that it affects, as on Kubernetes.
+func TestStatus_PoliciesHaveAncestors(t *testing.T) {
+	for _, kind := range []string{"BackendTLSPolicy", "AccessPolicy"} {
+		policy := report.Report{Owner: report.Ref{Kind: kind, Namespace: "default", Name: "p"},
+			Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""))}}
+		doc := status.NewDocument([]report.Report{policy}, "c", nil, start)
+		if s := doc.Objects[0].Status; len(s.Ancestors) != 1 || len(s.Parents) > 0 {
+			t.Errorf("%s: %+v", kind, s)
+		}
+	}
+}
+
 func TestStatus_TextOfAnEmptyDocument(t *testing.T) {
 	var text bytes.Buffer
 	if err := status.Text(&text, status.NewDocument(nil, "c", nil, start), nil); err != nil || text.Len() == 0 {

@@ -28,6 +28,9 @@ type APIKey struct {
 func (in *APIKey) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // APIKeySpec is the specification of an APIKey.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.models) || dyn(self.models) != null",message="null is no list: write [] for no model, or remove models for all of them",fieldPath=".models"
+// +kubebuilder:validation:XValidation:rule="!has(self.pools) || dyn(self.pools) != null",message="null is no list: write [] for no pool, or remove pools for all of them",fieldPath=".pools"
 type APIKeySpec struct {
 	// Hashes are SHA-256 hashes of the key, in lower-case hexadecimal digits. During a rotation
 	// there are two hashes, and both keys are valid. If two APIKeys that a policy selects have the
@@ -55,20 +58,22 @@ type APIKeySpec struct {
 	// +listType=set
 	Groups []string `json:"groups,omitempty"`
 	// Models that the key may use: names that clients send, before any rewriting, or prefixes that
-	// end in *. By default the key may use all models, with an empty list no model. The route needs
-	// a policy with byModel, because a restricted key is denied if the model is unknown.
+	// end in *. By default all, and with an empty list none; null is an error. The route needs a
+	// policy with byModel: without a known model a restricted key is denied.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^[^*]+\*?$|^\*$`
 	// +listType=set
 	Models []string `json:"models,omitzero"`
-	// Pools that the key may reach. By default the key may reach all backends, with an empty list
-	// no backend. The key is denied on a route whose requests may reach another backend, also by
+	// Pools that the key may reach. By default everything, and with an empty list nothing; null is
+	// an error. A route is closed to the key if its requests may reach anything else, also by
 	// spilling or mirroring.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	Pools []KeyPool `json:"pools,omitzero"`

@@ -135,8 +135,8 @@ func (k *Key) Names(model string) bool {
 	})
 }
 
-// maxCredential is in bytes.
-const maxCredential = 1024
+// MaxCredential bounds a credential, in bytes.
+const MaxCredential = 1024
 
 // Some clients send one key in two headers. Different keys count as no credential.
 func presented(headers []Header) (credential string, carriers []string) {
@@ -153,7 +153,7 @@ func presented(headers []Header) (credential string, carriers []string) {
 		default:
 			continue
 		}
-		if value == "" || len(value) > maxCredential || credential != "" && value != credential {
+		if value == "" || len(value) > MaxCredential || credential != "" && value != credential {
 			return "", nil
 		}
 		credential = value

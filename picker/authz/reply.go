@@ -29,7 +29,8 @@ const (
 // Clients cannot set these headers: the edge removes x-penstock-*, and the answer overwrites or
 // removes the others.
 const (
-	// CallerHeader has the caller for our picker, across hops.
+	// CallerHeader has the caller for our picker, across hops. Model servers do not receive it
+	// (translator/envoy, toHops).
 	CallerHeader = "x-penstock-caller"
 	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body that is
 	// unambiguous for every server.

@@ -198,6 +198,42 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
+// Instead returns the key that counts in place of the named key ("namespace/name") for one of its
+// hashes, because a policy selects both, and the first such policy. Otherwise it returns nil.
+func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	k, keys := t.byName[name], t.byHash[hash]
+	if k == nil || len(keys) < 2 || !slices.Contains(keys, k) {
+		return nil, ""
+	}
+	for id, p := range t.policies {
+		if _, removed := t.removed[id]; removed || !p.selects(k) || policy != "" && policy < id {
+			continue
+		}
+		if o := keys[slices.IndexFunc(keys, p.selects)]; o != k { // at least k is selected
+			first, policy = o, id
+		}
+	}
+	return first, policy
+}
+
+// Shared returns the names of the keys with a hash that other keys have, too.
+func (t *Table) Shared() (names []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, keys := range t.byHash {
+		if len(keys) == 1 {
+			continue
+		}
+		for _, k := range keys {
+			names = append(names, objectid.Join(k.Namespace, k.Name))
+		}
+	}
+	return names
+}
+
+// errUnknown is the error if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
 func (t *Table) named(name string) *Key {

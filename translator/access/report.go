@@ -57,12 +57,17 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		wrong("spec.apiKeys.selector", accepted.Message,
 			"write matchLabels or matchExpressions as in a Deployment's selector")
 	}
-	out.Conditions = []report.Condition{accepted}
+	out.Conditions = []report.Condition{accepted} // for a policy without Gateways, too
+	at := out.Conditions
+	if accepted.Status == report.True { // on Kubernetes, once the proxies have acknowledged it
+		at = append(slices.Clip(at), report.Condition{Type: report.Programmed, Status: report.True,
+			Reason: "Programmed"})
+	}
 	slices.SortFunc(gateways, report.Ref.Compare)
 	for _, gw := range slices.Compact(gateways) {
 		out.Parents = append(out.Parents, report.Parent{
 			Ref:        report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
-			Conditions: []report.Condition{accepted},
+			Conditions: at,
 		})
 	}
 	return out, true

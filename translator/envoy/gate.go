@@ -37,12 +37,22 @@ const (
 	gateAny         = "any"              // one policy suffices, before the route is known
 	gateFinal       = "final"            // an early answer may be the only one
 	modelHeader     = "x-penstock-model" // ModelHeader, if any server reads the same
+	keysHeader      = "x-penstock-keys"  // for requests for the list of models
+	callerHeader    = "x-penstock-caller"
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided"
 	callerMetadata  = "caller"
 	finalMetadata   = "final"
 )
 
+// stageHeaders are headers that only filters and pickers of the edge read: the router removes them.
+// gatedHeaders are also for pickers behind hops (toHops).
+var (
+	stageHeaders = []string{chunkedHeader, modelHeader}
+	gatedHeaders = []string{callerHeader, keysHeader}
+)
+
+// gateHeaders are all that the service reads of a request, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
 	"access-control-request-method", "origin", "content-length", chunkedHeader, "upgrade"}
 

@@ -31,8 +31,9 @@ var (
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
 	}, routingHeaders())
-	hopHeaders    = append(routingHeaders(), removeHeader(endpointHeader))
-	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
+	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
+	// mirrorHeaders removes headers from mirrored requests.
+	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders), removePrefix("x-penstock-"))
 )
 
 // With these headers a client could make a server send a request to any address, or read another

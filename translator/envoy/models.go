@@ -120,9 +120,8 @@ func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 		one.Picker = listCall(&one)
 	}
 	one.Weight = 1
-	r := &model.Route{Name: "models", Match: model.Match{PathKind: model.PathPrefix, Path: "/"}, Action: &model.Action{
-		Forward: &model.Forward{Backends: []model.WeightedBackend{one}},
-	}}
+	r := &model.Route{Name: "models", Match: model.Match{PathKind: model.PathPrefix, Path: "/"}, Gates: vh.Gates,
+		Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{one}}}}
 	return &routev3.Route{Name: r.Name, Match: listMatch(r.Match), Action: b.routeAction(r, calls)}
 }
 

@@ -175,10 +175,11 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
-	models bool
-	pools  string
-	main   bool // for all requests that have no sibling route
-	exact  bool
+	models bool   // the route is for the list of models
+	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
+	main   bool   // the route is for all requests that need no other one
+	exact  bool   // model.Route.ExactUsage
+	gated  bool   // requests may have callerHeader
 }
 
 var (

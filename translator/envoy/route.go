@@ -113,7 +113,7 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 // have one form.
 func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
-	calls.exact = r.ExactUsage
+	calls.exact, calls.gated = r.ExactUsage, len(r.Gates) > 0
 	ra := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
 			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, calls)},

@@ -116,11 +116,9 @@ func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 			model.Header{Name: "set-cookie", Value: setCookie(cookie, id, f.Session)})
 		first.Backends = append(first.Backends, w)
 	}
-	action := *r.Action
-	action.Forward = &first
-	return append(routes,
-		b.backendRoutes(vh,
-			&model.Route{Name: r.Name, Owner: r.Owner, Rule: r.Rule, Match: r.Match, Action: &action})...)
+	rest, action := *r, *r.Action
+	rest.Action, action.Forward = &action, &first
+	return append(routes, b.backendRoutes(vh, &rest)...)
 }
 
 func setCookie(name, value string, s *model.Session) string {

@@ -148,6 +148,7 @@ func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resou
 		Name:                     name,
 		IgnorePortInHostMatching: true,
 		TypedPerFilterConfig:     b.ungated(),
+		RequestHeadersToRemove:   stageHeaders,
 	}
 	if b.err != nil {
 		return nil, fmt.Errorf("route configuration %s: %w", name, b.err)

@@ -50,7 +50,10 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
-		if further {
+		if (b.hops || calls.gated) && !toHops(w) {
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), gatedHeaders...)
+		}
+		if further { // a picker that selects a single cluster has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
@@ -93,6 +96,15 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		shares = append(shares, s)
 	}
 	return shares
+}
+
+// toHops reports whether endpoints of a backend may be hops, whose pickers read gatedHeaders. If
+// pods are among them, our picker removes the caller when it picks pods (extproc.Answer.Hide), and
+// answers requests with keysHeader itself. Without a pick, such a cluster prefers hops, unless the
+// pool spills and fails open.
+func toHops(w *model.WeightedBackend) bool {
+	p := w.Picker
+	return w.Hops || len(w.Members) > 0 || p != nil && (p.Spills || len(p.Spill) > 0 || p.Again)
 }
 
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {

@@ -249,8 +249,8 @@ type Route struct {
 	// Gates are the AccessPolicies that must let a request in, the outermost first.
 	Gates      []string
 	ExactUsage bool
-	// Reaches lists, for a route with gates, all that its requests may reach: InferencePools
-	// ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
+	// Reaches lists, while there are AccessPolicies, all that its requests may reach, sorted:
+	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string
 	// ByModel is set if one of Gates decides by the model: the body is read for it.
 	ByModel bool

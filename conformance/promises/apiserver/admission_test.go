@@ -17,6 +17,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
+// hash is a key's, in an APIKey.
+const hash = "abababababababababababababababababababababababababababababababab"
+
 // mistakes are objects of our kinds that the API server validates by their CRDs, and the words of
 // its error. Without words, the object is valid.
 var mistakes = []struct{ kind, spec, words string }{
@@ -90,6 +93,12 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {kvEvents: {port: 5557, replayPort: 5558}}}", ""},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {kvEvents: {mode: Listen, port: 5557}}}", "port is of mode Dial"},
 
+	{"APIKey", "{hashes: [" + hash + "], models: [], pools: []}", ""},
+	{"APIKey", "{hashes: [" + hash + "], pools: null}",
+		"spec.pools: Invalid value: null: null is no list: write [] for no pool, or remove pools for all of them"},
+	{"APIKey", "{hashes: [" + hash + "], models: null}",
+		"spec.models: Invalid value: null: null is no list: write [] for no model, or remove models for all of them"},
+
 	{"ModelServers", "{servers: [{address: 10.0.0.1, ports: [8000]}, {address: gpu.example.com}]}", ""},
 	{"ModelServers", "{servers: []}", "should have at least 1 items"},
 	{"ModelServers", "{servers: [{address: 10.0.0.1, ports: [0]}]}", "should be greater than or equal to 1"},
@@ -100,7 +109,7 @@ func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
 	resources := map[string]string{"EnvoyFleet": "envoyfleets", "PoolPolicy": "poolpolicies",
-		"ModelServers": "modelservers"}
+		"ModelServers": "modelservers", "APIKey": "apikeys"}
 	for i, m := range mistakes {
 		u := &unstructured.Unstructured{}
 		text := fmt.Sprintf(

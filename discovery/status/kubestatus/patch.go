@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/status/shape"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
@@ -43,6 +44,8 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 		w.gateway(&in, view, o)
 	case *gatewayv1.ListenerSet:
 		w.listenerSet(&in, o)
+	case *v1alpha1.AccessPolicy:
+		w.accessPolicy(&in)
 	case *gatewayv1.GatewayClass:
 		in.Features, in.Supported = w.cfg.Features, supportedVersion(w.cfg.Source.Releases())
 	}

@@ -32,6 +32,34 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
+// accessPolicy makes each entry of a policy report whether the proxies of its Gateway have
+// acknowledged the policy's routes.
+func (w *Writer) accessPolicy(in *shape.Input) {
+	at, fewest := map[report.ParentRef]shape.Proxies{}, 0
+	for i, p := range in.Report.Parents {
+		gateway := report.Ref{Group: p.Ref.Group, Kind: p.Ref.Kind, Namespace: p.Ref.Namespace, Name: p.Ref.Name}
+		w.mu.Lock()
+		generation := w.observed[gateway]
+		w.mu.Unlock()
+		connected, acked := w.cfg.Delivery.Delivered(gateway.Key(), generation)
+		at[p.Ref] = shape.Proxies{Connected: connected, Acked: acked}
+		if fewest = min(fewest, connected); i == 0 {
+			fewest = connected
+		}
+	}
+	if len(at) == 0 {
+		return
+	}
+	absent := w.absence(in.Report.Owner, fewest)
+	in.AncestorProxies = func(gateway report.ParentRef, before []metav1.Condition) *shape.Proxies {
+		p := at[gateway]
+		p.Absent, p.Before = absent, programmedGeneration(before)
+		return &p
+	}
+}
+
+// delivery sets in.Proxies for one generation of a gateway. old has the conditions that were
+// written last.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
 	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),

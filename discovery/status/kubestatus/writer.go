@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/status/shape"
@@ -23,7 +25,7 @@ import (
 type Delivery interface {
 	// Delivered returns the number of proxies of a gateway ("namespace/name") that are connected to
 	// any penstock process. acked is true if all these proxies have acknowledged the configuration
-	// of a generation with all listeners that the gateway has now.
+	// of a generation with all listeners and AccessPolicies that the gateway has now.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
@@ -138,14 +140,23 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	w.invalidate(dirty...)
 }
 
-// DeliveryChanged queues Gateways ("namespace/name") and their ListenerSets, because the result of
-// Delivered may have changed.
+// DeliveryChanged queues Gateways ("namespace/name"), their ListenerSets and their AccessPolicies,
+// because the result of Delivered may have changed.
 func (w *Writer) DeliveryChanged(gateways ...string) {
 	view := w.cfg.Store.View()
 	for _, key := range gateways {
 		w.invalidate(store.RefOf(store.Gateways, key))
 		for _, set := range store.ListenerSets.By(view, store.ByParent, key) {
 			w.invalidate(store.ListenerSets.Ref(set))
+		}
+	}
+	for _, p := range store.AccessPolicies.All(view) {
+		ref := store.AccessPolicies.Ref(p)
+		reported, _ := w.cfg.Board.Get(ref)
+		if slices.ContainsFunc(reported.Parents, func(at report.Parent) bool {
+			return slices.Contains(gateways, objectid.Join(at.Ref.Namespace, at.Ref.Name))
+		}) {
+			w.invalidate(ref)
 		}
 	}
 }

@@ -379,6 +379,44 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	r.status("listenersets", "default/more", `"reason":"Programmed"`, `!"Pending"`)
 }
 
+// A user who waits for Programmed knows that no request passes without the policy.
+func TestAccessPolicy_IsProgrammedOnceItsGatewaysProxiesHaveIt(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Install(store.AccessPolicies.Group(), "accesspolicies", "v1alpha1")
+		api.Apply(t, "gateways", gatewayYAML)
+		api.Apply(t, "accesspolicies", `
+apiVersion: penstock.dev/v1alpha1
+kind: AccessPolicy
+metadata: {namespace: default, name: clients}
+spec: {targetRefs: [{kind: Gateway, name: gw}], apiKeys: {}}
+status: {observedGeneration: -1}
+`)
+	})
+	policy := store.RefOf(store.AccessPolicies, "default/clients")
+	r.board.Set("translation", report.Report{Owner: policy, Conditions: accepted("True"),
+		Parents: []report.Parent{{Ref: parent(), Conditions: append(accepted("True"), report.Condition{
+			Type: "Programmed", Status: report.True, Reason: "Programmed"})}}})
+	expect := func(texts ...string) {
+		t.Helper()
+		r.Eventually(func() string {
+			raw, _ := json.Marshal(r.API.Get(policy.Group, "accesspolicies", "default/clients")["status"])
+			for _, text := range texts {
+				not, ok := strings.CutPrefix(text, "!")
+				if strings.Contains(string(raw), not) == ok {
+					return fmt.Sprintf("want %s in %s", text, raw)
+				}
+			}
+			return ""
+		})
+	}
+	r.proxies.set(1, 0)
+	r.writer.DeliveryChanged("default/gw")
+	expect(`"Pending"`, "not acknowledged", `!"reason":"Programmed"`, `!"Stalled"`)
+	r.proxies.set(1, 1)
+	r.writer.DeliveryChanged("default/gw")
+	expect(`"reason":"Programmed"`, `!"Pending"`, `!"Stalled"`)
+}
+
 func TestStatusPatch_BurstIsFewWritesToAGateway(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "gateways", gatewayYAML) })
 	r.proxies.set(1, 1)

@@ -37,11 +37,19 @@ func AccessPolicy() *Shape {
 	}
 }
 
+// worst returns the conditions of the first parent with a False condition, else of the first
+// parent. Without parents it returns the conditions of the report. Programmed is left out unless it
+// is False: proxies that have not acknowledged the policy yet do not stall it.
 func worst(r report.Report) []report.Condition {
-	if len(r.Parents) == 0 {
-		return r.Conditions
+	list := r.Conditions
+	if len(r.Parents) > 0 {
+		isFalse := func(c report.Condition) bool { return c.Status == report.False }
+		i := slices.IndexFunc(r.Parents, func(p report.Parent) bool {
+			return slices.ContainsFunc(p.Conditions, isFalse)
+		})
+		list = r.Parents[max(i, 0)].Conditions
 	}
-	isFalse := func(c report.Condition) bool { return c.Status == report.False }
-	i := slices.IndexFunc(r.Parents, func(p report.Parent) bool { return slices.ContainsFunc(p.Conditions, isFalse) })
-	return r.Parents[max(i, 0)].Conditions
+	return slices.DeleteFunc(slices.Clone(list), func(c report.Condition) bool {
+		return c.Type == report.Programmed && c.Status == report.True
+	})
 }

@@ -144,7 +144,11 @@ func Ancestors[T store.Object](status func(T) *gatewayv1.PolicyStatus) *Shape {
 				if before := mine[p.Ref]; before != nil {
 					entry = *before
 				}
-				entry.Conditions = in.conditions(entry.Conditions, p.Conditions)
+				at := in
+				if in.AncestorProxies != nil {
+					at.Proxies = in.AncestorProxies(p.Ref, entry.Conditions)
+				}
+				entry.Conditions = at.conditions(entry.Conditions, p.Conditions)
 				out.Ancestors = append(out.Ancestors, entry)
 			}
 			if len(out.Ancestors) == 0 && len(old.Ancestors) == 0 {

@@ -38,7 +38,11 @@ type Input struct {
 	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the
 	// conditions stay as reported.
 	Proxies *Proxies
-	// Features and Supported (the SupportedVersion condition) are for GatewayClasses.
+	// AncestorProxies returns Proxies for a policy's entry about a Gateway; before has the entry's
+	// conditions. If it is nil, the conditions stay as reported.
+	AncestorProxies func(gateway report.ParentRef, before []metav1.Condition) *Proxies
+	// Features and Supported are for GatewayClasses: the supported features, and the
+	// SupportedVersion condition.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
 }

@@ -35,6 +35,7 @@ type cluster struct {
 	writer     *kubestatus.Writer
 	leader     *leader.Elector
 	programmed *peers.Programmed
+	gated      gated
 	members    *membership
 	proxies    proxyRunner
 }
@@ -62,7 +63,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{cfg: k, proxies: externalProxies{cfg.Log}}
+	c := &cluster{cfg: k, proxies: externalProxies{cfg.Log}, gated: gated{}}
 	c.source, err = kube.New(kube.Config{REST: k.REST, Store: core.store, Namespaces: k.Namespaces, Log: cfg.Log,
 		Report: func(reports []report.Report) { core.board.Replace(status.Cluster, reports...) }})
 	if err != nil {
@@ -86,7 +87,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	c.programmed = peers.NewProgrammed(peers.ProgrammedConfig{
 		Channel: a.channel, Proxies: a.proxies, Acks: a.xds, Resources: a.translation.Listeners,
-		Version: a.cache.Current,
+		Version: a.cache.Current, Policies: c.gated.at,
 		Changed: func(gateway string) { c.writer.DeliveryChanged(gateway) }, Log: cfg.Log,
 	})
 	c.writer, err = kubestatus.New(kubestatus.Config{
@@ -196,6 +197,9 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 		if changesListeners(d) {
 			gateways[d.Gateway] = struct{}{}
 		}
+	}
+	for _, gateway := range c.gated.follow(ch) {
+		gateways[gateway] = struct{}{}
 	}
 	for key := range gateways {
 		if gw, ok := store.Gateways.Get(ch.View, key); ok {

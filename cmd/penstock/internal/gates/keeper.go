@@ -110,7 +110,7 @@ func (k *Keeper) catchUp() {
 	k.table.Apply(change, k.cfg.Now())
 	mark()
 	if len(change.Policies) > 0 {
-		for _, name := range k.table.WithModels() {
+		for _, name := range slices.Concat(k.table.WithModels(), k.table.Shared()) {
 			affected[name] = true
 		}
 	}
@@ -171,8 +171,8 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel}
 }
 
-// report reports the hashes of a key that let no request in, and the hashes that an older key of
-// its namespace also has.
+// report reports the hashes of a key that let no request in, and the hashes for which an older key
+// counts.
 func (k *Keeper) report(view *store.View, id string) {
 	source := status.Instance(status.Keys, id)
 	o, ok := store.APIKeys.Get(view, id)
@@ -205,6 +205,10 @@ func (k *Keeper) report(view *store.View, id string) {
 		if older := k.table.First(h, o.Namespace); older != nil && older.Name != o.Name {
 			found(report.Warning, i, fmt.Sprintf("APIKey %s of the namespace has the same hash and is older, or first "+
 				"by name: where a policy selects both, it counts", older.Name), "remove one of them, or rotate one")
+		} else if first, policy := k.table.Instead(id, h); first != nil {
+			found(report.Warning, i, fmt.Sprintf("AccessPolicy %s also selects APIKey %s, which has the same hash and "+
+				"is older, or first by name: there that key counts", policy, objectid.Join(first.Namespace, first.Name)),
+				"remove one of them, or rotate one")
 		}
 	}
 	if len(rep.Findings) == 0 {

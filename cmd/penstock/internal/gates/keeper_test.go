@@ -101,6 +101,44 @@ func TestKeeper_ReportsKeysThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// Of two keys with one hash, a policy that selects both lets in the older one: the younger one has
+// a finding while there is such a policy. Keys of different namespaces do not affect each other
+// otherwise.
+func TestKeeper_ReportsKeysForWhichAnOlderOneCounts(t *testing.T) {
+	world, board := store.New(), status.NewBoard(nil)
+	keeper := gates.New(gates.Config{Store: world, Board: board, Now: func() time.Time { return noon }})
+	hash := authz.HashOf(secret).String()
+	young := apiKey("young", hash, noon)
+	young.Namespace = "tenant"
+	apply(t, world, store.APIKeys.Put(apiKey("old", hash, noon.Add(-time.Hour))), store.APIKeys.Put(young))
+	policy := func(name string, namespaces ...string) store.Op {
+		return store.AccessPolicies.Put(&v1alpha1.AccessPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name},
+			Spec:       v1alpha1.AccessPolicySpec{APIKeys: &v1alpha1.AccessKeys{Namespaces: namespaces}}})
+	}
+	for _, step := range []struct {
+		what, want string
+		change     store.Op
+	}{
+		{"a policy for each", "", policy("b", "tenant")},
+		{"a policy for both", "AccessPolicy infra/a also selects APIKey infra/old", policy("a", "infra", "tenant")},
+		{"without it", "", store.AccessPolicies.Delete("infra/a")},
+	} {
+		apply(t, world, step.change)
+		deliver(keeper)
+		var found []string
+		for _, r := range board.List(status.NewWatchSet()) {
+			for _, f := range r.Findings {
+				found = append(found, r.Owner.Name+": "+f.Problem)
+			}
+		}
+		got := strings.Join(found, "; ")
+		if (step.want == "") != (got == "") || step.want != "" && !strings.HasPrefix(got, "young: "+step.want) {
+			t.Errorf("%s: %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
 // A key with models has a finding while a policy selects it that reads none.
 func TestKeeper_ReportsPoliciesThatReadNoModels(t *testing.T) {
 	world, board := store.New(), status.NewBoard(nil)

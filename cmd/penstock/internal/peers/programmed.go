@@ -27,13 +27,18 @@ type ProgrammedConfig struct {
 	Acks    Acks
 	// Resources returns the resources that a gateway's Envoys must have.
 	Resources func(gateway string) []resource.Ref
-	Version   func(gateway string, ref resource.Ref) (version string, ok bool)
+	// Version returns a resource's current version.
+	Version func(gateway string, ref resource.Ref) (version string, ok bool)
+	// Policies returns a text of the AccessPolicies in force at a gateway, equal in every process;
+	// nil: none.
+	Policies func(gateway string) string
 	// Changed is called when Delivered may return something else for a gateway.
 	Changed func(gateway string)
 	Log     *slog.Logger
 }
 
-// state is equal in every process. A ListenerSet changes only the listeners.
+// state is a Gateway's generation and a digest of its listeners and of the AccessPolicies in force
+// there, equal in every process. A ListenerSet or an AccessPolicy changes only the digest.
 type state struct {
 	generation int64
 	listeners  string
@@ -76,7 +81,8 @@ func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	return p
 }
 
-// Expect sets a gateway's current generation, and reads its listeners, which may have changed.
+// Expect sets a gateway's current generation, and reads its listeners and policies, which may have
+// changed. Envoys then have it once they have acknowledged these listeners and all routes.
 func (p *Programmed) Expect(gateway string, generation int64) {
 	listeners := p.listeners(gateway)
 	p.mu.Lock()
@@ -93,6 +99,9 @@ func (p *Programmed) listeners(gateway string) string {
 			version, _ := p.cfg.Version(gateway, ref)
 			_, _ = fmt.Fprintf(h, "%s %s\n", ref.Name, version) // never fails
 		}
+	}
+	if p.cfg.Policies != nil {
+		_, _ = fmt.Fprint(h, p.cfg.Policies(gateway))
 	}
 	return strconv.FormatUint(h.Sum64(), 16)
 }

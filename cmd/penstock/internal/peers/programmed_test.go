@@ -20,12 +20,13 @@ func TestGateway_ProgrammedOnceProxiesOfAllProcessesHaveIt(t *testing.T) {
 	otherProxies, otherAcked := other.Topic("proxies"), other.Topic("acked")
 	c := channel.New(channel.Config{Peers: []string{other.address}})
 	proxies := NewProxies(c, nil)
-	listener := "first"
+	listener, policies := "first", ""
 	p := NewProgrammed(ProgrammedConfig{
 		Channel: c, Proxies: proxies, Acks: ackEverything{}, Changed: func(string) {},
 		Log:       slog.New(slog.DiscardHandler),
 		Resources: func(string) []resource.Ref { return []resource.Ref{{Type: resource.Listener, Name: "l"}} },
 		Version:   func(string, resource.Ref) (string, bool) { return listener, true },
+		Policies:  func(string) string { return policies },
 	})
 	subscribed(t, c)
 	check := func(when string, count int, acked bool) {
@@ -60,4 +61,10 @@ func TestGateway_ProgrammedOnceProxiesOfAllProcessesHaveIt(t *testing.T) {
 	check("Envoys of the other process do not have it", 4, false)
 	acked()
 	check("all have it", 4, true)
+	policies = "default/clients 2"
+	p.Expect("default/gw", 2)
+	check("no proxy has the routes of a changed policy", 4, false)
+	deliver()
+	acked()
+	check("all have the policy", 4, true)
 }

@@ -1,0 +1,147 @@
+package translator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// affected returns the messages of an object's AccessPolicyAffected conditions by where they are:
+// "", a listener or a parent.
+func (w *gateWorld) affected(kind, name string) map[string]string {
+	out := map[string]string{}
+	note := func(at string, list []report.Condition) {
+		if c := report.Find(list, "penstock.dev/AccessPolicyAffected"); c != nil && c.Status == report.True {
+			out[at] = c.Message
+		}
+	}
+	rep := w.report(kind, name)
+	note("", rep.Conditions)
+	for _, l := range rep.Listeners {
+		note(l.Name, l.Conditions)
+	}
+	for _, p := range rep.Parents {
+		note("parent "+p.Ref.Name, p.Conditions)
+	}
+	return out
+}
+
+func (w *gateWorld) report(kind, name string) report.Report {
+	w.t.Helper()
+	for ref, rep := range w.reports {
+		if ref.Kind == kind && ref.Name == name {
+			return rep
+		}
+	}
+	w.t.Fatalf("no report on %s %s", kind, name)
+	return report.Report{}
+}
+
+// An owner of a target learns from its status which policies are in force there (GEP-713). Objects
+// that no policy targets have no condition.
+func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
+	w := newGateWorld(t)
+	loser := gate("z", "Gateway gw")
+	lost := gate("lost", "Gateway nowhere", "HTTPRoute named nowhere")
+	for _, p := range []*v1alpha1.AccessPolicy{gate("a", "Gateway gw"), loser, gate("b", "Gateway other alt"),
+		gate("c", "HTTPRoute named b"), gate("d", "HTTPRoute named"), gate("e", "InferencePool zebra"),
+		gate("f", "InferencePool first"), lost} {
+		w.apply(store.AccessPolicies.Put(p))
+	}
+	check := func(kind, name string, want map[string]string) {
+		t.Helper()
+		got := w.affected(kind, name)
+		for at, text := range want {
+			if got[at] != text {
+				t.Errorf("%s %s at %q: %q, want %q", kind, name, at, got[at], text)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s %s: %v, want %v", kind, name, got, want)
+		}
+	}
+	const gates = "AccessPolicy default/"
+	check("Gateway", "gw", map[string]string{"": gates + "a gates it"})
+	check("Gateway", "other", map[string]string{"alt": gates + "b gates it"})
+	check("HTTPRoute", "named", map[string]string{
+		"parent other": gates + "d gates it; " + gates + "c gates rule b"})
+	check("HTTPRoute", "r", nil)
+	check("InferencePool", "first", map[string]string{"parent gw": gates + "f gates it"})
+	check("InferencePool", "zebra", nil) // it has no parent: no route names it
+	check("InferencePool", "alpha", nil)
+
+	w.apply(store.AccessPolicies.Delete("default/a"), store.AccessPolicies.Delete("default/c"),
+		store.AccessPolicies.Delete("default/f"), store.AccessPolicies.Delete("default/b"))
+	check("Gateway", "gw", map[string]string{"": gates + "z gates it"})
+	check("Gateway", "other", nil)
+	check("HTTPRoute", "named", map[string]string{"parent other": gates + "d gates it"})
+	check("InferencePool", "first", nil)
+}
+
+func (w *gateWorld) exposures(kind, name string) (found []string) {
+	for _, f := range w.report(kind, name).Findings {
+		if strings.Contains(f.Problem, "clients without a key reach its servers") {
+			if f.Severity != report.Warning || f.Fix == "" {
+				w.t.Errorf("%+v", f)
+			}
+			found = append(found, f.Problem)
+		}
+	}
+	return found
+}
+
+// A gate is worth nothing if another route leads to the same servers.
+func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
+	w := newGateWorld(t)
+	open := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "open"}}
+	open.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "other"}}
+	backend := gatewayv1.HTTPBackendRef{}
+	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"),
+		ptr[gatewayv1.Kind]("InferencePool"), "zebra"
+	open.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
+	w.apply(store.HTTPRoutes.Put(open))
+	check := func(step string, want bool) {
+		t.Helper()
+		for _, o := range [][2]string{{"HTTPRoute", "r"}, {"HTTPRoute", "open"}, {"InferencePool", "zebra"}} {
+			if got := w.exposures(o[0], o[1]); len(got) > 0 != want || len(got) > 1 {
+				t.Errorf("%s: %s %s: %q, want some: %t", step, o[0], o[1], got, want)
+			}
+		}
+		for _, o := range [][2]string{{"InferencePool", "first"}, {"InferencePool", "alpha"}, {"HTTPRoute", "named"}} {
+			if got := w.exposures(o[0], o[1]); len(got) > 0 {
+				t.Errorf("%s: %s %s: %q", step, o[0], o[1], got)
+			}
+		}
+	}
+	check("without policies", false)
+	w.apply(store.AccessPolicies.Put(gate("p", "HTTPRoute r")))
+	check("a pool that the gated route spills to", true)
+	want := "no AccessPolicy gates it at Gateway default/other, and it reaches InferencePool default/zebra, which " +
+		"HTTPRoute default/r of Gateway default/gw reaches behind AccessPolicy default/p"
+	if got := w.exposures("HTTPRoute", "open"); !strings.HasPrefix(strings.Join(got, ""), want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	w.apply(store.AccessPolicies.Put(gate("q", "Gateway other")))
+	check("both are gated", false)
+	w.apply(store.AccessPolicies.Delete("default/q"))
+	check("one is open again", true)
+	w.apply(store.AccessPolicies.Put(gate("q", "InferencePool zebra")))
+	check("the pool is gated", false)
+	w.apply(store.AccessPolicies.Delete("default/q"), store.AccessPolicies.Delete("default/p"))
+	check("none is gated", false)
+	excepts := gate("p", "Gateway other", "Gateway gw")
+	excepts.Spec.Except = []v1alpha1.AccessException{{Name: "open"}}
+	w.apply(store.AccessPolicies.Put(excepts))
+	check("a Gateway's policy opens one", true)
+	w.apply(store.HTTPRoutes.Delete("default/open"))
+	if got := slices.Concat(w.exposures("HTTPRoute", "r"), w.exposures("InferencePool", "zebra")); len(got) > 0 {
+		t.Errorf("without the open route: %q", got)
+	}
+}

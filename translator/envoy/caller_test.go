@@ -1,0 +1,73 @@
+package envoy
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// A server must not receive the caller that a gate found; a hop's picker reads it.
+func TestGate_CallerReachesHopsAlone(t *testing.T) {
+	pool, far := model.PoolCluster("ns", "chat"), model.ImportCluster("ns", "far", "east")
+	picked := func(p model.PickerCall) *model.PickerCall {
+		p.Cluster, p.Pool = model.OurPicker, pool.Pool()
+		return &p
+	}
+	gated, open := pickerCalls{mode: withoutBody, gated: true}, pickerCalls{mode: withoutBody}
+	for _, c := range []struct {
+		name    string
+		hops    bool
+		calls   pickerCalls
+		backend model.WeightedBackend
+		removed bool
+	}{
+		{"a Service", false, gated, model.WeightedBackend{Cluster: named("a")}, true},
+		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false},
+		{"a pool", false, gated, model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true},
+		{"a pool that picks again", false, gated,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, false},
+		{"a pool that spills", false, gated,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, false},
+		{"a pool behind hops", false, gated, model.WeightedBackend{Cluster: pool, Hops: true}, false},
+		{"an import in EndpointMode", false, gated, model.WeightedBackend{Cluster: far, Picker: &model.PickerCall{
+			Cluster: model.ImportPickerCluster("ns", "far", "east"), RemotePool: "ns/far"}}, true},
+		{"an import in ParentMode", false, gated,
+			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true},
+		{"an import of members", false, gated,
+			model.WeightedBackend{Cluster: model.PeerCluster("ns", "far", "east"), Peer: "east.peer"}, true},
+		{"an import of several clusters", false, gated, model.WeightedBackend{Cluster: far,
+			Members: []model.WeightedBackend{{Cluster: far, Weight: 1}}}, false},
+		{"a pool behind a hop", true, open,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Last: true})}, true},
+		{"gateways behind a hop", true, open,
+			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true},
+		{"further hops behind a hop", true, open, model.WeightedBackend{Cluster: far, Hops: true}, false},
+	} {
+		c.backend.Weight = 1
+		b := &builder{hops: c.hops}
+		shares := b.weightedClusters(&model.Forward{Backends: []model.WeightedBackend{c.backend}}, c.calls)
+		if got := slices.Contains(shares[0].GetRequestHeadersToRemove(), callerHeader); got != c.removed {
+			t.Errorf("%s: removed %t, want %t", c.name, got, c.removed)
+		}
+	}
+}
+
+// A rule with sessions has two kinds of routes: both are gated, and both hide the caller.
+func TestGate_RoutesWithSessionsHideTheCaller(t *testing.T) {
+	a, b := model.WeightedBackend{Cluster: named("a"), Weight: 1}, model.WeightedBackend{Cluster: named("b"), Weight: 1}
+	r := &model.Route{Name: "r", Match: prefix("/"), Gates: []string{"ns/p"}, ExactUsage: true,
+		Action: &model.Action{Forward: &model.Forward{Session: &model.Session{Name: "s", Path: "/"},
+			Backends: []model.WeightedBackend{a, b}}}}
+	routes := (&builder{}).route(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}, r)
+	if len(routes) < 3 {
+		t.Fatalf("%d routes", len(routes))
+	}
+	for _, route := range routes {
+		for _, share := range route.GetRoute().GetWeightedClusters().GetClusters() {
+			if !slices.Contains(share.GetRequestHeadersToRemove(), callerHeader) {
+				t.Errorf("%s: %s receives the caller", route.Name, share.Name)
+			}
+		}
+	}
+}
