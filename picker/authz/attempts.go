@@ -4,12 +4,14 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
 // Limits of failed attempts. An address may make attemptBurst at once, and regains one each
 // attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
-// has 256 random bits. A key that was valid from the address within goodTime passes, because many
-// clients may share an address.
+// has 256 random bits, and a token has a signature. A key that was valid from the address within
+// goodTime passes, because many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -55,7 +57,7 @@ func networkOf(address string) netip.Prefix {
 
 // limited reports whether an address has no attempt left for a credential.
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
-	if !from.IsValid() || credential == "" || WellFormed(credential) {
+	if !from.IsValid() || credential == "" || WellFormed(credential) || jwt.Formed(credential) {
 		return false
 	}
 	a.mu.Lock()
@@ -70,7 +72,7 @@ func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) 
 
 // note records the result of an attempt.
 func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.Time) {
-	if !from.IsValid() || credential == "" || ok && WellFormed(credential) {
+	if !from.IsValid() || credential == "" || ok && WellFormed(credential) || jwt.Formed(credential) {
 		return
 	}
 	a.mu.Lock()

@@ -13,14 +13,16 @@
 //	reply.go   a decision as a CheckResponse, in the error format of the client's API
 //	server.go  Server: the gRPC service
 //	attempts.go  limits of failed attempts by client address
+//	token.go   callers with a JSON Web Token: packages jwt and jwks verify it
 //
 // cmd wires the service, and fills the Table from the store's APIKeys and AccessPolicies: a changed
 // key affects neither translation nor Envoy. Package picker reads its headers.
 //
 // Invariants:
 //   - Fail closed. Only an answer with the decided policies lets a request pass. If a policy is
-//     unknown, or the Table was never filled, the call fails with UNAVAILABLE. Envoy then calls
-//     another process, and answers 503 if that call fails, too.
+//     unknown, the Table was never filled, or the keys of a token's issuer were never fetched, the
+//     call fails with UNAVAILABLE. Envoy then calls another process, and answers 503 if that call
+//     fails, too.
 //   - Unknown facts deny: a key with models needs a model that the strict scan read
 //     (translator/envoy, scan.lua), and a key with pools needs the route's pools.
 //   - No key is stored: the Table has SHA-256 hashes, which are no secrets, because keys have 256

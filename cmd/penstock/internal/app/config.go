@@ -52,6 +52,7 @@ type Config struct {
 	// may be nil. The socket in StateDir always serves all pages.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
+	Fetch       Fetch
 	// Processor is for pools whose policy names no processor.
 	Processor Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
