@@ -13,6 +13,7 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -349,6 +350,43 @@ func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 	}
 	if got := w.effective("gw")["http/80 HTTPRoute/default/r"]; got != "default/zold,default/broken" {
 		t.Error("the route has", got) // a broken policy stays a gate
+	}
+}
+
+// A policy whose jwt names a missing object stays a gate, and its report names the object and the
+// field, until the object exists.
+func TestAccessPolicy_ReportsMissingObjectsOfItsIssuer(t *testing.T) {
+	w := newGateWorld(t)
+	p := gate("staff", "Gateway gw")
+	p.Spec.APIKeys, p.Spec.JWT = nil, &v1alpha1.AccessJWT{Issuer: "https://sso.example", Audiences: []string{"models"},
+		TokenSecretRef: &v1alpha1.AccessObject{Name: "fetch"}, Claims: v1alpha1.AccessClaims{Models: "models"}}
+	found := func() (accepted string, fields []string) {
+		rep := w.reports[report.Ref{Group: "penstock.dev", Kind: "AccessPolicy", Namespace: "default", Name: "staff"}]
+		for _, f := range rep.Findings {
+			fields = append(fields, string(f.Severity)+" "+f.Field)
+		}
+		return report.Find(rep.Conditions, "Accepted").Reason, fields
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fetch"},
+		StringData: map[string]string{"token": "t"}}
+	for _, c := range []struct {
+		change store.Op
+		reason string
+		fields []string
+	}{
+		{store.AccessPolicies.Put(p), "Invalid",
+			[]string{"error spec.jwt.tokenSecretRef", "warning spec.jwt.claims.models"}},
+		{store.Secrets.Put(secret), "Accepted", []string{"warning spec.jwt.claims.models"}},
+		{store.Secrets.Delete("default/fetch"), "Invalid",
+			[]string{"error spec.jwt.tokenSecretRef", "warning spec.jwt.claims.models"}},
+	} {
+		w.apply(c.change)
+		if reason, fields := found(); reason != c.reason || !slices.Equal(fields, c.fields) {
+			t.Errorf("got %s %v, want %s %v", reason, fields, c.reason, c.fields)
+		}
+		if got := w.effective("gw")["http/80 HTTPRoute/default/r"]; got != "default/staff" {
+			t.Error("the route has", got)
+		}
 	}
 }
 

@@ -75,6 +75,7 @@ var aboutFields = []struct{ kind, field, page string }{
 	{"ClusterSet", "", "docs/clusters-first-import.md"},
 	{"ModelServers", "", "docs/reference/modelservers.md"},
 	{"EndpointPickerConfig", "", "docs/reference/plugins.md"},
+	{"AccessPolicy", "spec.jwt", "docs/jwt.md"},
 	{"AccessPolicy", "", "docs/access.md"},
 	{"APIKey", "", "docs/access.md"},
 	{"PoolPolicy", "spec.externalPicker", "docs/external-pickers.md"},

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -103,6 +104,7 @@ type service struct {
 	recordBytes     resource.QuantityValue
 	accessLog       string
 	usageDB         string
+	fetchHosts      []string
 	drainTime       time.Duration
 	stop            stopFlags
 	logLevel        string
@@ -168,6 +170,10 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	f.StringVar(&s.usageDB, "usage-db", "",
 		"file with the URL of a PostgreSQL database, such as postgres://USER:PASSWORD@HOST/NAME, to which all "+
 			"processes write who used what; it is read again when it changes (default: SQLite in the state folder)")
+	f.StringSliceVar(&s.fetchHosts, "fetch-hosts", nil, "host, as HOST or HOST:PORT, from which keys of JSON Web "+
+		"Tokens are fetched for AccessPolicies; without a port it is 443; may be repeated. Link-local addresses and "+
+		"metadata servers are never fetched from, nor are, in Kubernetes, loopback addresses, and the API server "+
+		"unless it is the issuer (default: all for files, none for Kubernetes)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute,
 		"drain time: how long connections may continue after their listener is removed")
 	s.stop.flags(f)
@@ -307,11 +313,27 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if cfg.UsageDB, err = s.usageURL(); err != nil {
 		return cfg, err
 	}
+	if cfg.Fetch, err = s.fetch(); err != nil {
+		return cfg, err
+	}
 	cfg.AccessLog, cfg.DrainTime, cfg.StopTimeout, cfg.Log = s.accessLog, s.drainTime, s.stop.timeout, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
 }
 
+var fetchHost = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+// fetch returns the hosts of --fetch-hosts.
+func (s *service) fetch() (app.Fetch, error) {
+	for _, host := range s.fetchHosts {
+		if !fetchHost.MatchString(host) {
+			return app.Fetch{}, fmt.Errorf("--fetch-hosts %q: write a host such as sso.example.com, or HOST:PORT", host)
+		}
+	}
+	return app.Fetch{Hosts: s.fetchHosts, AnyHost: !s.cluster && len(s.fetchHosts) == 0}, nil
+}
+
+// usageURL returns a function that reads the URL of --usage-db; nil without the flag.
 func (s *service) usageURL() (func() (string, error), error) {
 	if s.usageDB == "" {
 		return nil, nil

@@ -18,8 +18,10 @@ const (
 	Relay       = "relay"       // remote pickers that cannot be called; one instance for each pool and process
 	// gateways of other clusters that have no route for the requests sent there; one instance for
 	// each exporting cluster and process
-	Answers      = "answers"
-	Keys         = "keys"         // API keys that let no request pass; one instance for each key
+	Answers = "answers"
+	Keys    = "keys" // API keys that let no request pass; one instance for each key
+	// sets of keys of JSON Web Tokens that cannot be read or fetched; one instance for each policy
+	Tokens       = "tokens"
 	Usage        = "usage"        // counts of requests that are not in their database yet
 	Rates        = "rates"        // model servers whose reported rate differs from the picker's estimate
 	Servers      = "servers"      // pools without a serving server; one instance for each pool
@@ -31,7 +33,7 @@ const (
 // precedence ranks the sources: of two conditions of one type on one object, the later source wins,
 // so that a proxy's NACK overrides translation. Instances of one source rank by name.
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
-	Answers, Keys, Rates, Servers, Certificates, Envoy, Proxy}
+	Answers, Keys, Tokens, Rates, Servers, Certificates, Envoy, Proxy}
 
 // Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }

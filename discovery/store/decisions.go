@@ -75,10 +75,15 @@ var ofPenstock = []decision{
 	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
 	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
-	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys Ungated Usage ByModel Except")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage ByModel Except")),
 	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
+	// The author of a policy may have written private keys, or a URL with a password.
+	decide[v1alpha1.AccessJWT](shown("Issuer Audiences JWKS CACertificateRefs TokenSecretRef Claims")),
+	decide[v1alpha1.AccessJWKS](part{origin, "URI"}, sizes("Inline")),
+	decide[v1alpha1.AccessObject](names("Name")),
+	decide[v1alpha1.AccessClaims](shown("Owner Groups Models Objective")),
 	decide[endpointpicker.EndpointPickerConfig](object("Plugins SchedulingProfiles FeatureGates FlowControl "+
 		"SaturationDetector"), sizes("DataLayer RequestHandler Parser")),
 	decide[endpointpicker.Plugin](shown("Name Type"), sizes("Parameters")),

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// AccessPolicy requires an API key for requests to its targets. The policies of a route and of its
-// Gateway, listener, rule and pools all apply, and each must let a request in. A request without a
-// valid key is answered with 401, before its body is read. If a policy does not select the key, the
-// answer is 403.
+// AccessPolicy requires an API key or a JSON Web Token for requests to its targets. All policies
+// above a route apply (those of its Gateway, listener, route, rule and pools), and each must let a
+// request in. A request without a valid key or token is answered with 401, one that some policy
+// does not let in with 403, before its body is read.
 //
 // +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
 // +kubebuilder:subresource:status
@@ -56,6 +56,7 @@ type AccessPolicyStatus struct {
 // AccessPolicySpec is the specification of an AccessPolicy.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.except) || self.targetRefs.all(t, t.kind == 'Gateway')",message="only a policy for Gateways opens routes: remove except, or the other targets"
+// +kubebuilder:validation:XValidation:rule="has(self.apiKeys) || has(self.jwt)",message="it lets nothing in: write apiKeys, such as {}, or jwt"
 type AccessPolicySpec struct {
 	// TargetRefs are the gated objects, in the policy's namespace. If several policies have the
 	// same target, the oldest is in force there, then the first by name; the others have the
@@ -65,11 +66,17 @@ type AccessPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	TargetRefs []AccessTarget `json:"targetRefs"`
-	// APIKeys selects the API keys that are let in.
-	APIKeys *AccessKeys `json:"apiKeys"`
-	// ByModel makes Envoy hold each body, up to 32 MiB, until it is complete and its model is
-	// known, as keys with models need. On hosts with such a policy, a request is answered with 400
-	// if its body is encoded, or names the model twice or by a key such as Model.
+	// APIKeys selects the API keys that are let in. By default none is.
+	//
+	// +optional
+	APIKeys *AccessKeys `json:"apiKeys,omitempty"`
+	// JWT describes the JSON Web Tokens that are let in. By default none is.
+	//
+	// +optional
+	JWT *AccessJWT `json:"jwt,omitempty"`
+	// ByModel reads the model in the bodies of requests, as keys with models need: bodies are held
+	// until they are complete, up to 32 MiB. Requests whose body is encoded, or names models twice
+	// or by a key such as Model, are answered with 400 on hosts with such a policy.
 	//
 	// +optional
 	ByModel bool `json:"byModel,omitempty"`

@@ -4,11 +4,14 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// An address may make attemptBurst failed attempts at once, and regains one each attemptEvery.
-// Well-formed keys (256 random bits) are not limited. A credential that was valid from the address
-// within goodTime passes: many clients may share an address.
+// Limits of failed attempts. An address may make attemptBurst at once, and regains one each
+// attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
+// has 256 random bits, and a token has a signature. A key that was valid from the address within
+// goodTime passes, because many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -51,7 +54,7 @@ func networkOf(address string) netip.Prefix {
 }
 
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
-	if !from.IsValid() || credential == "" || WellFormed(credential) {
+	if !from.IsValid() || credential == "" || WellFormed(credential) || jwt.Formed(credential) {
 		return false
 	}
 	a.mu.Lock()
@@ -65,7 +68,7 @@ func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) 
 }
 
 func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.Time) {
-	if !from.IsValid() || credential == "" || ok && WellFormed(credential) {
+	if !from.IsValid() || credential == "" || ok && WellFormed(credential) || jwt.Formed(credential) {
 		return
 	}
 	a.mu.Lock()

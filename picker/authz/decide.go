@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
 // A Reason is the value of x-penstock-reason, and the code in the client's error.
@@ -32,7 +34,11 @@ type Request struct {
 	Known bool
 	// Model is the request's model, if every server reads the same name; otherwise "".
 	Model string
-	// Lists is set for requests that our picker answers with the list of permitted models.
+	// Tokens are the callers of a verified JSON Web Token, one for each of Policies; nil where the
+	// policy does not let the token in. May be empty.
+	Tokens []*Key
+	// Lists is set for requests that our picker answers with the list of models that the key
+	// permits.
 	Lists   bool
 	Headers []Header
 }
@@ -82,10 +88,14 @@ func (t *Table) DecideFor(r Request, name string, now time.Time) (d Decision, er
 
 func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
 	for i, p := range all {
-		at := slices.IndexFunc(keys, p.selects)
+		k := (*Key)(nil)
+		if at := slices.IndexFunc(keys, p.selects); at >= 0 {
+			k = keys[at]
+		} else if i < len(r.Tokens) {
+			k = r.Tokens[i]
+		}
 		switch {
-		case at >= 0 && keys[at].usable(now):
-			k := keys[at]
+		case k != nil && k.usable(now):
 			if d.Key == nil {
 				d.Key = k
 			}
@@ -153,7 +163,8 @@ func presented(headers []Header) (credential string, carriers []string) {
 		default:
 			continue
 		}
-		if value == "" || len(value) > MaxCredential || credential != "" && value != credential {
+		if long := len(value) > MaxCredential && !jwt.Formed(value); value == "" || long ||
+			credential != "" && value != credential {
 			return "", nil
 		}
 		credential = value

@@ -11,8 +11,6 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // These keys are in Envoy's metadata namespace envoy.filters.http.ext_authz.
@@ -61,7 +59,8 @@ type denial struct {
 
 var denials = map[string]denial{
 	ReasonInvalidKey: {codes.Unauthenticated, typev3.StatusCode_Unauthorized,
-		"no valid API key: send one as Authorization: Bearer KEY, x-api-key or api-key", "authentication_error"},
+		"no valid API key or token: send one as Authorization: Bearer KEY, x-api-key or api-key",
+		"authentication_error"},
 	ReasonNotPermitted: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
 		"the API key is valid, but a policy of this route does not let it in", "permission_error"},
 	ReasonModel: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
@@ -92,7 +91,7 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 	if c.Lists && len(d.Restricted) > 0 {
 		var keys []string
 		for _, k := range d.Restricted {
-			keys = append(keys, objectid.Join(k.Namespace, k.Name))
+			keys = append(keys, k.reference())
 		}
 		set = append(set, overwrite(KeysHeader, strings.Join(keys, ",")))
 	}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
 // ServiceName is the gRPC service of gates.
@@ -37,7 +39,9 @@ type Config struct {
 	Gateway func(context.Context) string
 	// Gates reports whether a route of a Gateway has a policy. Other calls are denied.
 	Gates func(gateway, policy string) bool
-	Now   func() time.Time
+	// Tokens verifies tokens; nil lets none in.
+	Tokens Tokens
+	Now    func() time.Time
 }
 
 // Server is the authorization service.
@@ -69,7 +73,11 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	call := callOf(ctx, a)
 	call.Policies = policies
 	now := s.cfg.Now()
+	pending := s.identify(ctx, &call, now)
 	d, err := s.cfg.Table.Decide(call.Request, now)
+	if err == nil && d.Reason != "" && pending {
+		err = jwt.ErrPending
+	}
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

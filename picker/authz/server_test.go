@@ -3,6 +3,7 @@ package authz_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -17,25 +18,43 @@ import (
 )
 
 type call struct {
-	path, policies, gateway string
-	headers                 []string // names and values
+	path, policies, gateway, address string
+	lists                            bool
+	headers                          []string // names and values
+	tokens                           authz.Tokens
+	now                              time.Time // zero: noon
 }
 
-func check(tab *authz.Table, c call) (*authv3.CheckResponse, error) {
-	s := authz.New(authz.Config{
-		Table: tab, Now: func() time.Time { return noon }, Gateway: func(context.Context) string { return c.gateway },
-		Gates: func(gateway, policy string) bool { return gateway == "infra/edge" && policy == "infra/all" },
-	})
+func (c call) request() *authv3.CheckRequest {
 	m := &corev3.HeaderMap{}
 	for i := 0; i < len(c.headers); i += 2 {
 		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: c.headers[i], RawValue: []byte(c.headers[i+1])})
 	}
-	return s.Check(context.Background(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		ContextExtensions: map[string]string{authz.PoliciesKey: c.policies},
+	extensions := map[string]string{authz.PoliciesKey: c.policies}
+	if c.lists {
+		extensions[authz.ListsKey] = "true"
+	}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		ContextExtensions: extensions,
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+			SocketAddress: &corev3.SocketAddress{Address: c.address}}}},
 		Request: &authv3.AttributeContext_Request{
-			Http: &authv3.AttributeContext_HttpRequest{Path: c.path, HeaderMap: m},
+			Http: &authv3.AttributeContext_HttpRequest{Path: c.path, HeaderMap: m, Method: http.MethodGet},
 		},
-	}})
+	}}
+}
+
+func check(tab *authz.Table, c call) (*authv3.CheckResponse, error) {
+	now := noon
+	if !c.now.IsZero() {
+		now = c.now
+	}
+	s := authz.New(authz.Config{
+		Table: tab, Now: func() time.Time { return now }, Tokens: c.tokens,
+		Gateway: func(context.Context) string { return c.gateway },
+		Gates:   func(gateway, policy string) bool { return gateway == "infra/edge" && policy == "infra/all" },
+	})
+	return s.Check(context.Background(), c.request())
 }
 
 func infra() *authz.Table {

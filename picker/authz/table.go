@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
 // Key is an immutable API key.
@@ -41,11 +42,12 @@ func (k *Key) compare(o *Key) int {
 		strings.Compare(k.Name, o.Name))
 }
 
-// Policy is an immutable AccessPolicy: which keys it lets in.
+// Policy is an AccessPolicy: which keys and tokens it lets in. Immutable.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
-	ByModel    bool // its routes read the model of a request
+	ByModel    bool      // its routes read the model of a request
+	JWT        *jwt.Rule // nil lets no token in
 }
 
 func (p *Policy) selects(k *Key) bool {
@@ -124,13 +126,16 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
-// Permits reports whether all keys in a comma-separated list of "namespace/name" permit a pool and
-// a model; "" is not checked. An unknown key permits nothing.
+// Permits reports whether all keys in a comma-separated list (reference) permit a pool and a model;
+// "" is not checked. An unknown key permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for name := range strings.SplitSeq(keys, ",") {
 		k := t.byName[name]
+		if caller, token := tokenOf(name); token {
+			k = caller
+		}
 		if k == nil || pool != "" && !k.Reaches(pool) || model != "" && !k.Names(model) {
 			return false
 		}
@@ -138,7 +143,20 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Sharing returns the names of other keys that share a hash with the named key.
+// Rules returns the rules for tokens of the named policies; nil for a policy without one.
+func (t *Table) Rules(names []string) []*jwt.Rule {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]*jwt.Rule, len(names))
+	for i, name := range names {
+		if p := t.policies[name]; p != nil {
+			out[i] = p.JWT
+		}
+	}
+	return out
+}
+
+// Sharing returns the names ("namespace/name") of the other keys that have a hash of the named key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

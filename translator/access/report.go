@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
+// reasonInvalid is the reason for a policy that lets no key or no token in because of a mistake.
 const reasonInvalid = gatewayv1.PolicyReasonInvalid
 
 // Targets looks up the Gateways above a policy's target.
@@ -56,6 +57,16 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		accepted.Message = err.Error() + ": the targets are closed to all"
 		wrong("spec.apiKeys.selector", accepted.Message,
 			"write matchLabels or matchExpressions as in a Deployment's selector")
+	}
+	if _, problems := IssuerOf(r, p); len(problems) > 0 {
+		accepted.Status, accepted.Reason = report.False, string(reasonInvalid)
+		accepted.Message = problems[0].Field + ": " + problems[0].Problem
+		out.Findings = append(out.Findings, problems...)
+	}
+	if p.Spec.JWT != nil && p.Spec.JWT.Claims.Models != "" && !p.Spec.ByModel {
+		out.Findings = append(out.Findings, report.Finding{Severity: report.Warning, Owner: out.Owner,
+			Field: "spec.jwt.claims.models", Problem: "the policy has no byModel: tokens are denied on its routes, " +
+				"unless another policy there has it", Fix: "write byModel: true, or remove claims.models"})
 	}
 	out.Conditions = []report.Condition{accepted} // for a policy without Gateways, too
 	at := out.Conditions

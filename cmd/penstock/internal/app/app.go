@@ -96,6 +96,8 @@ type wiring struct {
 	lagging    func() bool // objects may be outdated, so nothing may be removed; nil: never
 	proxies    func(gateway string)
 	standAlone *StandAlone
+	// apiServers are the API server's addresses, HOST:PORT.
+	apiServers []string
 }
 
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
@@ -149,7 +151,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.failback = failback.New(a.store, a.log)
 	a.expiry = expiry.New(a.board, a.registry)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
-	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime})
+	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime,
+		Fetch: cfg.fetch(w.apiServers)})
 	a.usage = newUsage(cfg, a.board, a.store)
 	if err := errors.Join(a.share(), register(a.registry, a.usage)); err != nil {
 		return nil, err
@@ -302,7 +305,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		return a.servePicks(ctx, l, options, func(r grpc.ServiceRegistrar) {
 			a.picker.Register(r)
 			authz.New(authz.Config{Table: a.gates.Table(), Gateway: identity.Gateway, Gates: a.gates.Gates,
-				Now: clock()}).Register(r)
+				Tokens: a.gates.Tokens(), Now: clock()}).Register(r)
 		})
 	})
 	for _, o := range a.cfg.Offers {

@@ -49,6 +49,7 @@ type Config struct {
 	// all of these pages, and so does the socket in StateDir. Both may be nil.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
+	Fetch       Fetch
 	// Processor is for pools whose policy names no processor.
 	Processor Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.

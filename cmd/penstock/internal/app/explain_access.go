@@ -20,7 +20,13 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 	}
 	policies := strings.Join(e.Gates, ", ")
 	if q.Key == "" {
-		e.Access = "AccessPolicy " + policies + " requires an API key: add --key NAME"
+		what := "an API key"
+		for _, id := range e.Gates {
+			if p, ok := store.AccessPolicies.Get(view, id); ok && p.Spec.JWT != nil {
+				what = "an API key or a token"
+			}
+		}
+		e.Access = "AccessPolicy " + policies + " requires " + what + ": add --key NAME"
 		return
 	}
 	r := authz.Request{Policies: e.Gates, Pools: e.Reaches, Known: true}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
@@ -18,6 +19,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker/authz"
+	"github.com/penstock-project/penstock/picker/authz/jwks"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/access"
 )
@@ -32,16 +34,19 @@ type Config struct {
 	Store *store.Store
 	Board Board
 	Now   func() time.Time
-	// Drain is how long a Gateway's proxies may ask about a policy after the Gateway's last route
-	// with the policy is gone.
+	// Fetch configures how keys of JSON Web Tokens are fetched. The zero value fetches none.
+	Fetch jwks.Config
+	// Drain is how long a Gateway's proxies may ask about a policy after its last route there has
+	// left.
 	Drain time.Duration
 }
 
 // Keeper keeps a Table current.
 type Keeper struct {
-	cfg   Config
-	table *authz.Table
-	sub   *store.Subscription
+	cfg     Config
+	table   *authz.Table
+	sub     *store.Subscription
+	issuers *issuers
 
 	follow sync.Mutex
 
@@ -55,23 +60,32 @@ type use struct{ gateway, policy string }
 // New makes a Keeper. Its Table decides nothing before Run.
 func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, table: authz.NewTable(), sub: cfg.Store.Subscribe(), gates: map[string][]string{},
-		left: map[use]time.Time{}}
+		left: map[use]time.Time{}, issuers: newIssuers(cfg)}
 }
 
 // Table returns the table.
 func (k *Keeper) Table() *authz.Table { return k.table }
 
-// Run follows the store until ctx ends.
+// Run follows the store, and fetches the keys of issuers, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer k.sub.Close()
-	for {
-		k.catchUp()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-k.sub.Ready():
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return k.issuers.fetcher.Run(ctx) })
+	group.Go(func() error {
+		for {
+			k.catchUp()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-k.sub.Ready():
+			case <-k.issuers.changed:
+				k.follow.Lock()
+				k.issuers.report()
+				k.follow.Unlock()
+			}
 		}
-	}
+	})
+	return group.Wait()
 }
 
 // Steps implements delivery.Part.
@@ -94,9 +108,14 @@ func (k *Keeper) catchUp() {
 				change.Keys[c.ID] = KeyOf(view, c.ID)
 			case store.AccessPolicies.Kind():
 				change.Policies[c.ID] = PolicyOf(view, c.ID)
+			case store.Secrets.Kind(), store.ConfigMaps.Kind():
+				for _, id := range k.issuers.naming(c.Table, c.ID) {
+					change.Policies[id] = PolicyOf(view, id)
+				}
 			}
 		}
 	}
+	k.issuers.follow(view, change.Policies)
 	affected := map[string]bool{}
 	mark := func() {
 		for name := range change.Keys {
@@ -167,8 +186,8 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	if !ok {
 		return nil
 	}
-	selector, namespaces, _ := access.Selector(o)
-	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel}
+	selector, namespaces, _ := access.Selector(o) // the policy's report has the error
+	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel, JWT: ruleOf(view, o)}
 }
 
 // report reports the hashes of a key that let no request in, and the hashes for which an older key

@@ -470,7 +470,7 @@ func noteGates(view *store.View, note func(any)) {
 	}
 	for _, p := range store.AccessPolicies.All(view) {
 		policy := gates.PolicyOf(view, objectid.Join(p.Namespace, p.Name))
-		note([]any{policy.Namespaces, fmt.Sprint(policy.Selector), policy.ByModel})
+		note([]any{policy.Namespaces, fmt.Sprint(policy.Selector), policy.ByModel, policy.JWT})
 	}
 }
 

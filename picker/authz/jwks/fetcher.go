@@ -1,0 +1,254 @@
+package jwks
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// refreshInterval is the time between fetches of a source that answers. A key that the issuer
+	// removes is in force for so long.
+	refreshInterval = 5 * time.Minute
+	// minInterval is the least time between the beginnings of two fetches of a source.
+	minInterval = 10 * time.Second
+)
+
+// Config configures a Fetcher.
+type Config struct {
+	// Hosts may be fetched from: HOST at port 443, or HOST:PORT. AnyHost allows all.
+	Hosts   []string
+	AnyHost bool
+	// Never returns the kind of an address that is never dialled; "" for others.
+	Never func(netip.Addr) string
+	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
+	// there.
+	APIServers []string
+	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
+	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	// Now measures durations.
+	Now func() time.Time
+	// Changed is called after a set or a problem has changed; may be nil.
+	Changed func()
+}
+
+// Fetcher keeps the sets of sources. Its methods are safe for concurrent use.
+type Fetcher struct {
+	cfg  Config
+	load func(context.Context, Source) ([]byte, error) // fetch, or a test's
+	// timeout is fetchTimeout, but in tests.
+	timeout time.Duration
+	wake    chan struct{} // has room for one
+
+	mu      sync.Mutex
+	sources map[Source]*state
+}
+
+type state struct {
+	text    []byte   // of set
+	set     *Set     // the last good one; nil before the first
+	problem *Problem // of the last fetch, or of an inline set
+	begun   time.Time
+	next    time.Time // when it is fetched again
+	// running is closed at the end of the fetch in flight; nil without one.
+	running  chan struct{}
+	failures int
+}
+
+// New makes a Fetcher, which fetches nothing before Run.
+func New(cfg Config) *Fetcher {
+	f := &Fetcher{cfg: cfg, timeout: fetchTimeout, wake: make(chan struct{}, 1), sources: map[Source]*state{}}
+	f.load = f.fetch
+	return f
+}
+
+// Follow replaces the followed sources. The sets of other sources are dropped.
+func (f *Fetcher) Follow(sources []Source) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make(map[Source]*state, len(sources))
+	for _, s := range sources {
+		switch known := f.sources[s]; {
+		case known != nil:
+			all[s] = known
+		case s.Inline != "":
+			all[s] = &state{}
+			all[s].take([]byte(s.Inline), nil)
+		default:
+			all[s] = &state{next: f.cfg.Now()}
+			for former, at := range f.sources {
+				if former.Token = s.Token; former == s { // a new token does not change the issuer
+					all[s].text, all[s].set = at.text, at.set
+				}
+			}
+		}
+	}
+	f.sources = all
+	f.awake()
+}
+
+// awake makes Run look at the sources again.
+func (f *Fetcher) awake() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Get returns the current set of a source; nil without one.
+func (f *Fetcher) Get(s Source) *Set {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at := f.sources[s]; at != nil {
+		return at.set
+	}
+	return nil
+}
+
+// Problem returns why the last fetch of a source has failed, and whether an earlier set is still in
+// use; nil after a success or before the first fetch has ended.
+func (f *Fetcher) Problem(s Source) (p *Problem, kept bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at := f.sources[s]; at != nil {
+		return at.problem, at.set != nil
+	}
+	return nil, false
+}
+
+// Pending reports whether the first fetch of a source has not ended.
+func (f *Fetcher) Pending(s Source) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.sources[s]
+	return at != nil && at.set == nil && at.problem == nil
+}
+
+// Refresh fetches a source again, unless that has been begun within minInterval, and waits for the
+// fetch in flight until ctx ends. It reports whether a fetch has ended.
+func (f *Fetcher) Refresh(ctx context.Context, s Source) bool {
+	f.mu.Lock()
+	at := f.sources[s]
+	if at == nil || s.Inline != "" {
+		f.mu.Unlock()
+		return false
+	}
+	now := f.cfg.Now()
+	if at.running == nil {
+		if since := now.Sub(at.begun); !at.begun.IsZero() && since >= 0 && since < minInterval {
+			f.mu.Unlock()
+			return false
+		}
+		at.begin(now)
+		at.next = now // Run fetches it
+	}
+	running := at.running
+	f.mu.Unlock()
+	f.awake()
+	select {
+	case <-running:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin marks a fetch as in flight.
+func (s *state) begin(now time.Time) { s.begun, s.running = now, make(chan struct{}) }
+
+// Run fetches sets until ctx ends.
+func (f *Fetcher) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		due, next := f.due()
+		for _, s := range due {
+			group.Go(func() {
+				text, err := f.load(ctx, s)
+				if ctx.Err() == nil {
+					f.done(s, text, err)
+				}
+			})
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-f.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// due returns the sources to fetch now, and the time until the next one is due.
+func (f *Fetcher) due() (due []Source, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	wait = refreshInterval
+	for s, at := range f.sources {
+		switch {
+		case at.next.IsZero(): // inline, or its fetch is in flight
+		case at.next.After(now):
+			wait = min(wait, at.next.Sub(now))
+		default:
+			if at.running == nil {
+				at.begin(now)
+			}
+			at.next = time.Time{}
+			due = append(due, s)
+		}
+	}
+	return due, wait
+}
+
+// done takes the result of a fetch.
+func (f *Fetcher) done(s Source, text []byte, err error) {
+	f.mu.Lock()
+	at := f.sources[s]
+	if at == nil || at.running == nil { // not followed any more
+		f.mu.Unlock()
+		return
+	}
+	before, problem := at.set, at.problem
+	at.take(text, err)
+	wait := refreshInterval
+	if at.problem == nil {
+		at.failures = 0
+	} else {
+		at.failures++
+		wait = min(refreshInterval, minInterval<<min(at.failures-1, 5))
+	}
+	at.next = f.cfg.Now().Add(wait)
+	close(at.running)
+	at.running = nil
+	changed := at.set != before || (at.problem == nil) != (problem == nil) ||
+		problem != nil && at.problem != nil && *problem != *at.problem
+	f.mu.Unlock()
+	f.awake()
+	if changed && f.cfg.Changed != nil {
+		f.cfg.Changed()
+	}
+}
+
+// take replaces the set, unless there is an error. An equal text keeps the set, and with it what
+// its keys have verified.
+func (s *state) take(text []byte, err error) {
+	if err == nil && s.set != nil && bytes.Equal(text, s.text) {
+		s.problem = nil
+		return
+	}
+	var set *Set
+	if err == nil {
+		set, err = Parse(text)
+	}
+	if err != nil {
+		s.problem = problemOf(err)
+		return
+	}
+	s.text, s.set, s.problem = text, set, nil
+}

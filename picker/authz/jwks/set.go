@@ -1,0 +1,107 @@
+package jwks
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	// maxKeys bounds the keys of a set.
+	maxKeys = 64
+	// maxTried bounds the keys that verify a token without the ID of its key.
+	maxTried = 8
+	// minRSABits is the least size of an RSA key (RFC 7518, section 3.3). go-jose has the largest.
+	minRSABits = 2048
+)
+
+// Set has the public keys of an issuer. Immutable.
+type Set struct{ keys []key }
+
+type key struct {
+	id, algorithm string // "" if the set does not state it
+	public        any    // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
+}
+
+// Parse reads a JSON Web Key Set. It ignores keys that verify no signatures of tokens: private and
+// symmetric ones, keys for encryption, and unsupported types (RFC 7517, section 5). A set without
+// another key is an error.
+func Parse(text []byte) (*Set, error) {
+	var doc struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return nil, errors.New("it is no JSON object with a list of keys")
+	}
+	if len(doc.Keys) > maxKeys {
+		return nil, fmt.Errorf("it has %d keys, more than %d", len(doc.Keys), maxKeys)
+	}
+	out := &Set{}
+	for _, raw := range doc.Keys {
+		if k, ok := parseKey(raw); ok {
+			out.keys = append(out.keys, k)
+		}
+	}
+	if len(out.keys) == 0 {
+		return nil, fmt.Errorf("none of its %d keys is a public key for signatures: RSA of %d to %d bits, EC on "+
+			"P-256, P-384 or P-521, or Ed25519", len(doc.Keys), minRSABits, jose.MaxRSAModulusBits)
+	}
+	return out, nil
+}
+
+func parseKey(raw []byte) (key, bool) {
+	var k jose.JSONWebKey
+	if err := k.UnmarshalJSON(raw); err != nil || k.Use != "" && k.Use != "sig" || !k.Valid() {
+		return key{}, false
+	}
+	switch public := k.Key.(type) {
+	case *rsa.PublicKey:
+		if public.N.BitLen() < minRSABits {
+			return key{}, false
+		}
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		return key{}, false
+	}
+	return key{k.KeyID, k.Algorithm, k.Key}, true
+}
+
+// Algorithms are the signature algorithms of tokens. All are asymmetric: with a symmetric one, the
+// public key could be taken for a secret.
+func Algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256,
+		jose.ES384, jose.ES512, jose.EdDSA}
+}
+
+// Find returns the keys that may have signed a token: id and algorithm are the kid and alg of its
+// header. known is false if id names no key of the set, so that a newer set may have it.
+func (s *Set) Find(id, algorithm string) (keys []any, known bool) {
+	known = id == ""
+	for _, k := range s.keys {
+		known = known || k.id == id
+		if (id == "" || k.id == "" || k.id == id) && k.fits(algorithm) && len(keys) < maxTried {
+			keys = append(keys, k.public)
+		}
+	}
+	return keys, known
+}
+
+// fits reports whether a key verifies signatures of an algorithm.
+func (k key) fits(algorithm string) bool {
+	if k.algorithm != "" && k.algorithm != algorithm {
+		return false
+	}
+	switch k.public.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES") // go-jose compares the curve
+	}
+	return algorithm == string(jose.EdDSA)
+}

@@ -1,0 +1,57 @@
+package jwks
+
+import (
+	"net/url"
+	"strings"
+)
+
+// Source is where the keys of an issuer come from. Sources are comparable.
+type Source struct {
+	// Issuer is the iss of tokens. If URI and Inline are empty, discovery finds its set.
+	Issuer string
+	// URI is the URL of the set; Inline is the set itself.
+	URI, Inline string
+	// CA has the trusted CAs in PEM; "" means the system's.
+	CA string
+	// Token is sent as Authorization: Bearer to the host of URI, or of Issuer; "" means none.
+	Token string `json:"-"`
+}
+
+// String describes the source without its token.
+func (s Source) String() string {
+	switch {
+	case s.Inline != "":
+		return "an inline set of " + s.Issuer
+	case s.URI != "":
+		return s.URI
+	}
+	return "discovery at " + s.Issuer
+}
+
+// wellKnown is the path of OpenID Connect discovery below an issuer (Discovery 1.0, section 4).
+const wellKnown = "/.well-known/openid-configuration"
+
+// start returns the first URL that a fetch requests, and whether it is of discovery.
+func (s Source) start() (first string, discovery bool) {
+	if s.URI != "" {
+		return s.URI, false
+	}
+	return strings.TrimSuffix(s.Issuer, "/") + wellKnown, true
+}
+
+// issues reports whether a URL has the host and the port of the issuer.
+func (s Source) issues(u *url.URL) bool {
+	issuer, err := url.Parse(s.Issuer)
+	return err == nil && issuer.Host != "" && endpointOf(issuer) == endpointOf(u)
+}
+
+// endpoint is a host in lower case and a port.
+type endpoint struct{ host, port string }
+
+func endpointOf(u *url.URL) endpoint {
+	e := endpoint{strings.ToLower(u.Hostname()), u.Port()}
+	if e.port == "" {
+		e.port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return e
+}

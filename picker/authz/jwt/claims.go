@@ -1,0 +1,170 @@
+package jwt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits of an identity, as of an APIKey.
+const (
+	maxOwner, maxGroups, maxGroup = 128, 32, 128
+	maxModels, maxModel           = 64, 256
+	maxObjective                  = 253
+)
+
+// skew is how far the issuer's clock may be ahead of ours when nbf is compared. exp is compared
+// exactly.
+const skew = time.Minute
+
+// Errors of tokens.
+var (
+	errForm     = errors.New("it is no token with one signature of an asymmetric algorithm")
+	errKey      = errors.New("no key of its issuer has signed it")
+	errClaims   = errors.New("its claims are no JSON object")
+	errIssuer   = errors.New("it is of another issuer")
+	errAudience = errors.New("it is for another audience")
+	errExpired  = errors.New("it has expired, or never does")
+	errEarly    = errors.New("it does not count yet")
+	errOwner    = errors.New("it does not name its owner")
+)
+
+type claims map[string]any
+
+func parseClaims(payload []byte) (claims, error) {
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.UseNumber()
+	var c claims
+	if err := d.Decode(&c); err != nil || c == nil || d.More() {
+		return nil, errClaims
+	}
+	return c, nil
+}
+
+// find returns a claim by its name, or else by its path.
+func (c claims) find(name string) any {
+	if v, ok := c[name]; ok || name == "" {
+		return v
+	}
+	var at any = map[string]any(c)
+	for part := range strings.SplitSeq(name, ".") {
+		object, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = object[part]
+	}
+	return at
+}
+
+// text returns a claim that is text; "" for others.
+func (c claims) text(name string) string {
+	text, _ := c.find(name).(string)
+	return text
+}
+
+// list returns the texts of a claim: of a list, or of a text with spaces between them. Others of a
+// list, and texts longer than a limit, are ignored.
+func (c claims) list(name string, most, longest int) []string {
+	var all []string
+	switch v := c.find(name).(type) {
+	case string:
+		all = strings.Fields(v)
+	case []any:
+		for _, e := range v {
+			if text, ok := e.(string); ok {
+				all = append(all, text)
+			}
+		}
+	}
+	out := []string{} // not nil: without models, none is permitted
+	for _, text := range all {
+		if text != "" && len(text) <= longest && len(out) < most && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// when returns a time in seconds since 1970 (RFC 7519, section 2).
+func (c claims) when(name string) (time.Time, bool) {
+	number, ok := c[name].(json.Number)
+	if !ok {
+		return time.Time{}, false
+	}
+	seconds, err := number.Float64()
+	if err != nil || seconds < 0 {
+		return time.Time{}, false
+	}
+	const farthest = 253402300799 // the end of the year 9999
+	return time.Unix(int64(math.Min(seconds, farthest)), 0), true
+}
+
+// accept returns the identity in verified claims if a rule accepts them at the time now.
+func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
+	if issuer, _ := c["iss"].(string); issuer == "" || issuer != rule.Source.Issuer {
+		return nil, errIssuer
+	}
+	audience, _ := c["aud"].([]any)
+	if one, ok := c["aud"].(string); ok {
+		audience = []any{one}
+	}
+	if !slices.ContainsFunc(audience, func(a any) bool {
+		text, ok := a.(string)
+		return ok && slices.Contains(rule.Audiences, text)
+	}) {
+		return nil, errAudience
+	}
+	expires, ok := c.when("exp")
+	if !ok || !now.Before(expires) {
+		return nil, errExpired
+	}
+	if _, limited := c["nbf"]; limited {
+		if from, ok := c.when("nbf"); !ok || now.Add(skew).Before(from) {
+			return nil, errEarly
+		}
+	}
+	id := &Identity{Owner: ownerOf(c.text(rule.Claims.Owner)), Expires: expires}
+	if id.Owner == "" {
+		return nil, errOwner
+	}
+	if rule.Claims.Groups != "" {
+		id.Groups = c.list(rule.Claims.Groups, maxGroups, maxGroup)
+	}
+	if rule.Claims.Models != "" {
+		id.Models = c.list(rule.Claims.Models, maxModels, maxModel)
+	}
+	if text := c.text(rule.Claims.Objective); len(text) <= maxObjective && objectiveName.MatchString(text) {
+		id.Objective = text
+	}
+	return id, nil
+}
+
+// objectiveName is the form of an InferenceObjective's name.
+var objectiveName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+// ownerOf percent-encodes an owner, so that different ones stay different in headers and logs; ""
+// if the result is too long.
+func ownerOf(text string) string {
+	const plain, digits = "@._:-", "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte(plain, c) >= 0:
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
+		}
+		if b.Len() > maxOwner {
+			return ""
+		}
+	}
+	return b.String()
+}
