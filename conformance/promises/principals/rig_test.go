@@ -36,7 +36,7 @@ type rig struct {
 	dir string // state, logs and sockets
 	// Ports of 127.0.0.1: the Gateway's listeners by name, the picker, pages, and Envoy's admin
 	// interface.
-	gateway             map[string]int
+	gateway             map[string]int // and "issuer": the server of a tenant's JWKS
 	picker, http, admin int
 	server              *httptest.Server // the victim's server
 	penstock            *process.Process
@@ -73,6 +73,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	for _, listener := range []string{"http", "through", "tcp", "sets", "secure"} {
 		r.gateway[listener] = r.Port()
 	}
+	r.gateway["issuer"] = portOf(r.server)
 	r.picker, r.http, r.admin = r.Port(), r.Port(), r.Port()
 	if err := os.Mkdir(r.Files, 0o700); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,12 @@ func (r *rig) attach(gateway string, admin int) {
 	r.ends(envoy)
 }
 
-// modelServer answers each request with a text; its metrics page is an idle vLLM's.
+// jwks has the public key of RFC 7515, appendix A.3.
+const jwks = `{"keys": [{"kty": "EC", "crv": "P-256", "kid": "mine",
+  "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`
+
+// modelServer answers each request with a text; its metrics page is an idle vLLM's, and /keys is
+// jwks.
 func modelServer(reply string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -119,6 +125,10 @@ func modelServer(reply string) *httptest.Server {
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/keys" {
+			_, _ = io.WriteString(w, jwks)
+			return
+		}
 		_, _ = io.WriteString(w, reply)
 	}))
 }
