@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -28,9 +31,6 @@ type APIKey struct {
 func (in *APIKey) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // APIKeySpec is the specification of an APIKey.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.models) || dyn(self.models) != null",message="null is no list: write [] for no model, or remove models for all of them",fieldPath=".models"
-// +kubebuilder:validation:XValidation:rule="!has(self.pools) || dyn(self.pools) != null",message="null is no list: write [] for no pool, or remove pools for all of them",fieldPath=".pools"
 type APIKeySpec struct {
 	// Hashes are SHA-256 hashes of the key, in lower-case hexadecimal digits. During a rotation
 	// there are two: the old and the new key both count. If two APIKeys that a policy selects have
@@ -92,6 +92,23 @@ type APIKeySpec struct {
 	//
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
+}
+
+// UnmarshalJSON rejects null for models and pools: a template without a value would otherwise permit
+// everything. The schema allows null, because an API server drops null from other fields.
+func (s *APIKeySpec) UnmarshalJSON(raw []byte) error {
+	var lists struct{ Models, Pools json.RawMessage }
+	if err := json.Unmarshal(raw, &lists); err != nil {
+		return err
+	}
+	for i, list := range []json.RawMessage{lists.Models, lists.Pools} {
+		if string(list) == "null" {
+			name := []string{"models", "pools"}[i]
+			return fmt.Errorf("spec.%s: null is no list: write [] for none, or remove %s for all", name, name)
+		}
+	}
+	type plain APIKeySpec
+	return json.Unmarshal(raw, (*plain)(s))
 }
 
 // KeyPool is an InferencePool or InferencePoolImport. An import is not the pool of this cluster
