@@ -162,12 +162,10 @@ var mistakes = map[string]struct {
 	},
 	"null for a list of which the absence permits everything": {
 		"apiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {name: k}\nspec:\n  hashes: [" +
-			strings.Repeat("ab", 32) + "]\n  models:\n  pools: null\n",
+			strings.Repeat("ab", 32) + "]\n  pools:\n",
 		[]string{
-			"error: x.yaml:6: APIKey default/k spec.models: null is no list: write [] for no model, or remove models " +
-				"for all of them",
-			"error: x.yaml:7: APIKey default/k spec.pools: null is no list: write [] for no pool, or remove pools " +
-				"for all of them",
+			"error: x.yaml:1: APIKey default/k cannot be decoded: spec.pools: null is no list: write [] for none, or " +
+				"remove pools for all",
 		},
 	},
 	"duplicate key": {

@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -28,9 +31,6 @@ type APIKey struct {
 func (in *APIKey) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // APIKeySpec is the specification of an APIKey.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.models) || dyn(self.models) != null",message="null is no list: write [] for no model, or remove models for all of them",fieldPath=".models"
-// +kubebuilder:validation:XValidation:rule="!has(self.pools) || dyn(self.pools) != null",message="null is no list: write [] for no pool, or remove pools for all of them",fieldPath=".pools"
 type APIKeySpec struct {
 	// Hashes are SHA-256 hashes of the key, in lower-case hexadecimal digits. During a rotation
 	// there are two hashes, and both keys are valid. If two APIKeys that a policy selects have the
@@ -94,8 +94,25 @@ type APIKeySpec struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// KeyPool is an InferencePool or InferencePoolImport. An import does not include this cluster's
-// pool of the same name, although that pool may back the import.
+// UnmarshalJSON rejects null for models and pools: a template without a value would otherwise permit
+// everything. The schema allows null, because an API server drops null from other fields.
+func (s *APIKeySpec) UnmarshalJSON(raw []byte) error {
+	var lists struct{ Models, Pools json.RawMessage }
+	if err := json.Unmarshal(raw, &lists); err != nil {
+		return err
+	}
+	for i, list := range []json.RawMessage{lists.Models, lists.Pools} {
+		if string(list) == "null" {
+			name := []string{"models", "pools"}[i]
+			return fmt.Errorf("spec.%s: null is no list: write [] for none, or remove %s for all", name, name)
+		}
+	}
+	type plain APIKeySpec
+	return json.Unmarshal(raw, (*plain)(s))
+}
+
+// KeyPool is an InferencePool or InferencePoolImport. An import is not the pool of this cluster
+// with its name, although that one may be one of its clusters.
 type KeyPool struct {
 	// Kind is InferencePool or InferencePoolImport.
 	//

@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,6 +37,22 @@ func TestAPIKey_EmptyListsStayEmpty(t *testing.T) {
 			if (got.Spec.Models == nil) != (models == nil) || (got.Spec.Pools == nil) != (models == nil) {
 				t.Errorf("%s of models %#v: %#v", name, models, got.Spec)
 			}
+		}
+	}
+}
+
+// A template that leaves a list out must not permit everything.
+func TestAPIKey_NullIsNoList(t *testing.T) {
+	for _, name := range []string{"models", "pools"} {
+		var key v1alpha1.APIKey
+		err := json.Unmarshal([]byte(`{"spec": {"hashes": [], "`+name+`": null}}`), &key)
+		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no list") {
+			t.Errorf("%s in JSON: %v", name, err)
+		}
+		object := map[string]any{"spec": map[string]any{"hashes": []any{}, name: nil}}
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object, &key)
+		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no list") {
+			t.Errorf("%s of a cluster: %v", name, err)
 		}
 	}
 }

@@ -94,10 +94,6 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {kvEvents: {mode: Listen, port: 5557}}}", "port is of mode Dial"},
 
 	{"APIKey", "{hashes: [" + hash + "], models: [], pools: []}", ""},
-	{"APIKey", "{hashes: [" + hash + "], pools: null}",
-		"spec.pools: Invalid value: null: null is no list: write [] for no pool, or remove pools for all of them"},
-	{"APIKey", "{hashes: [" + hash + "], models: null}",
-		"spec.models: Invalid value: null: null is no list: write [] for no model, or remove models for all of them"},
 
 	{"ModelServers", "{servers: [{address: 10.0.0.1, ports: [8000]}, {address: gpu.example.com}]}", ""},
 	{"ModelServers", "{servers: []}", "should have at least 1 items"},

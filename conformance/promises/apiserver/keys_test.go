@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -104,6 +105,18 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 		t.Errorf("at last: %v", spec)
 	}
 	s.importsKeys(t, config)
+
+	// Without "nullable" in the CRD, the API server would drop null, and Penstock could not report it.
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "APIKey",
+		"metadata": map[string]any{"name": "null"},
+		"spec":     map[string]any{"hashes": []any{hashed("null")}, "pools": nil}}}
+	if _, err := s.client.Resource(apiKeys).Namespace("default").Create(t.Context(), u,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if spec, _ := s.keySpec(t, "null"); !slices.Contains(slices.Collect(maps.Keys(spec)), "pools") {
+		t.Errorf("the API server has dropped null: %v", spec)
+	}
 }
 
 func (s *server) importsKeys(t *testing.T, config string) {
