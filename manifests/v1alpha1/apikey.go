@@ -94,8 +94,8 @@ type APIKeySpec struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// UnmarshalJSON rejects null for models and pools: a template without a value would otherwise permit
-// everything. The schema allows null, because an API server drops null from other fields.
+// UnmarshalJSON rejects null for models and pools: a template without a value would otherwise
+// permit everything. The schema allows null, because an API server drops null from other fields.
 func (s *APIKeySpec) UnmarshalJSON(raw []byte) error {
 	var lists struct{ Models, Pools json.RawMessage }
 	if err := json.Unmarshal(raw, &lists); err != nil {

@@ -106,7 +106,8 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	}
 	s.importsKeys(t, config)
 
-	// Without "nullable" in the CRD, the API server would drop null, and Penstock could not report it.
+	// Without "nullable" in the CRD, the API server would drop null, and Penstock could not report
+	// it.
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "APIKey",
 		"metadata": map[string]any{"name": "null"},
 		"spec":     map[string]any{"hashes": []any{hashed("null")}, "pools": nil}}}

@@ -225,9 +225,9 @@ func (k *Keeper) report(view *store.View, id string) {
 			found(report.Warning, i, fmt.Sprintf("APIKey %s of the namespace has the same hash and is older, or first "+
 				"by name: where a policy selects both, it counts", older.Name), "remove one of them, or rotate one")
 		} else if first, policy := k.table.Instead(id, h); first != nil {
-			found(report.Warning, i, fmt.Sprintf("AccessPolicy %s also selects APIKey %s, which has the same hash and is "+
-				"older, or first by name: there that key counts", policy, objectid.Join(first.Namespace, first.Name)),
-				"remove one of them, or rotate one")
+			found(report.Warning, i, fmt.Sprintf("AccessPolicy %s also selects APIKey %s, which has the same hash and "+
+				"is older, or first by name: there that key counts", policy,
+				objectid.Join(first.Namespace, first.Name)), "remove one of them, or rotate one")
 		}
 	}
 	if len(rep.Findings) == 0 {
