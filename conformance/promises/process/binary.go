@@ -60,8 +60,8 @@ func build(ctx context.Context, tree, path, program string, flags ...string) err
 	return nil
 }
 
-// Earlier builds penstock into a folder, from the source tree of an earlier commit, which it unpacks
-// into the folder's subfolder tree.
+// Earlier builds penstock into a folder, from the source tree of an earlier commit. It unpacks the
+// tree into the subfolder tree.
 func Earlier(ctx context.Context, dir, commit string) (string, error) {
 	here, err := root(ctx)
 	if err != nil {
