@@ -48,7 +48,7 @@ spec:
         image: ghcr.io/penstock-project/penstock:0.1.0
         args: [sim, --port=8000, --name=$(POD_NAME), --time-to-first-token=20ms, --inter-token-latency=500ms]
         env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        readinessProbe: {httpGet: {path: /health, port: 8000}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /health, port: 8000}, periodSeconds: 1, timeoutSeconds: 10}
 ---
 apiVersion: v1
 kind: Service
