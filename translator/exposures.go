@@ -17,8 +17,8 @@ import (
 
 // policyTables are the tables for reports about AccessPolicies on other objects.
 type policyTables struct {
-	// policed has a row for each kind that an AccessPolicy targets. Its index has one key, "", so
-	// that a row reads whether there is any AccessPolicy.
+	// policed has a row for each kind that an AccessPolicy targets. Its index has one key, "",
+	// through which a row reads whether any AccessPolicy exists.
 	policed    *graph.Table[string, struct{}]
 	policedAny *graph.Index[string, struct{}, string]
 	effects    *graph.Table[string, []access.Effect] // by target (store.TargetKey)
@@ -137,8 +137,8 @@ func passages(hosts iter.Seq2[hostKey, virtualHost], pool string, gated bool) (l
 	return slices.Compact(list)
 }
 
-// exposed adds a warning to the report on a route for each pool that it and others reach, with and
-// without gates.
+// exposed adds a warning to the report on a route for each pool that this route and others reach,
+// some of them with gates and some without.
 func (t *tables) exposed(r *graph.Reader, rep report.Report) report.Report {
 	warn := func(problem, fix string) {
 		rep.Findings = append(slices.Clip(rep.Findings), report.Finding{Severity: report.Warning, Owner: rep.Owner,
