@@ -20,7 +20,7 @@ import (
 // Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
 	Hosts        uint32
-	Routes       uint32 // of Envoy; one or more for each match
+	Routes       uint32 // Envoy's routes: one or more for each match
 	Conditions   uint32
 	Changes      uint32
 	Answers      uint32

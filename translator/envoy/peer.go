@@ -215,8 +215,8 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	}
 }
 
-// PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority, or a
-// member that may use one pool could reach others.
+// PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority:
+// otherwise a member that may use one pool could reach others.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true}
 	host := &routev3.VirtualHost{

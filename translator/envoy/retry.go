@@ -20,8 +20,8 @@ const (
 
 	resetRetries = ",reset"
 
-	// The mark is from a hop to an exporting cluster, a member's gateway, or our picker, which
-	// found the server of a 500 or 503 dead (failed.go).
+	// A hop to an exporting cluster, a member's gateway or our picker marks the answer. Our picker
+	// marks a 500 or 503 if it found the server dead (failed.go).
 	markedRetries = ",retriable-headers"
 
 	poolRetries    = 3
@@ -40,8 +40,8 @@ const (
 
 var spillCodes = []uint32{429, 503}
 
-// The largest number of retries applies. A picker receives the user's number (metaRetries), because
-// the picker's own number overrides it.
+// Of the backends' and the user's numbers of retries, the largest applies. A picker receives the
+// user's number (metaRetries), because the picker's own number overrides it.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
@@ -105,7 +105,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 }
 
 // movesOn reports whether requests that a dead server may have started are retried at another
-// server. A retry rule without attempts forbids it. Requests to hops move on behind the hop.
+// server. A retry rule with 0 attempts forbids it. Requests to hops move on behind the hop.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false
