@@ -34,7 +34,7 @@ func listenerReports(gw *model.Gateway, owner report.Ref,
 	return out
 }
 
-// RouteReport reports on a route. overruns are its rules above a budget.
+// RouteReport reports on a route. The parameter overruns has the route's rules above a budget.
 func RouteReport(a *model.Attachment, c *model.Candidate, overruns []model.Overrun) report.Report {
 	out := report.Report{Owner: a.Route, Parents: a.Parents, Findings: a.Findings}
 	if len(overruns) == 0 {
