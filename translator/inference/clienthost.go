@@ -36,9 +36,9 @@ func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	return c
 }
 
-// At returns the gateway of an exporting cluster at an address, or else its first gateway. False
-// means that the gateways receive another Host: a hostname, or the pool's authority (peer
-// listeners).
+// At returns the gateway of an exporting cluster at an address. If no gateway has the address, it
+// returns the first one. False means that the gateways receive another Host: a hostname, or the
+// pool's authority (peer listeners).
 func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok bool) {
 	m := slices.IndexFunc(c.members, func(m model.ImportMember) bool { return m.Name == member })
 	i := slices.IndexFunc(c.entries, func(e inferenceapi.ImportedCluster) bool { return e.Name == member })

@@ -45,8 +45,8 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	} else {
 		b.together(&res, r, imp)
 	}
-	// If all clusters of an import have weight 0, the import counts as a backendRef of weight 0.
-	// If the clusters with a weight are unusable, the import does not.
+	// If all clusters of an import have weight 0, the import counts as a backendRef of weight 0. If
+	// clusters have a weight and none of these is usable, the import is unresolved.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
 	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Problem != "" && m.Share > 0
