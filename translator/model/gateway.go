@@ -127,7 +127,7 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream is a filter chain of a TCP listener or of one server name of a TLS listener, or a UDP
+// Stream is a UDP listener, or a filter chain: of a TCP listener, or of one server name of a TLS
 // listener.
 type Stream struct {
 	Name       string
@@ -249,7 +249,7 @@ type Route struct {
 	// Gates are the AccessPolicies that must let a request in, the outermost first.
 	Gates      []string
 	ExactUsage bool
-	// Reaches lists, while there are AccessPolicies, all that its requests may reach, sorted:
+	// While there are AccessPolicies, Reaches lists, sorted, all that the requests may reach:
 	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string
 	// ByModel is set if one of Gates decides by the model: the body is read for it.
