@@ -90,8 +90,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener by the share of the Port that opened it, or of p if no
-// Port did. with has further limits.
+// Limit bounds the connections of a listener by the share of the Port that opened it. If no Port
+// opened it, p's share counts. The parameter with has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port
