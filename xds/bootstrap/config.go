@@ -67,8 +67,8 @@ type TLS struct {
 // bootstraps lack. Then serve older profiles their previous resources. Otherwise an upgrade of the
 // control plane drains all streams at once, or breaks older proxies.
 //
-// It is still 1: the filter uploads, added since, protects proxies, so older proxies get it, too,
-// and drain once.
+// It is still 1, although a filter named uploads was added. That filter protects proxies, so older
+// proxies get it, too, and drain once.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
