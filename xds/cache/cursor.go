@@ -196,9 +196,9 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial acquires the names of initial_resource_versions. current has the names listed with
-// their current version. others has the rest, and resources that have changed since the last Pull.
-// Safe for concurrent use.
+// AcquireInitial acquires the names of initial_resource_versions. The result current has the names
+// that are listed with their current version. The result others has all other names, and resources
+// that have changed since the last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log
