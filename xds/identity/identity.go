@@ -114,7 +114,7 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	return c.valid()
 }
 
-// valid returns the time of its next call, or an error once the credential has expired.
+// valid returns when to call it again, or an error once the credential has expired.
 func (c *Client) valid() (next time.Time, err error) {
 	now := c.guard.cfg.Now()
 	switch {
