@@ -90,7 +90,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response has all resources
+			break // one response has all resources of the type
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}

@@ -163,8 +163,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// The secret may have caused the rejection of these resources, and the proxy has now replaced or
-// dropped its bytes.
+// retryUsers sends rejected clusters and listeners that name the secret again. The secret may have
+// caused their rejection, and the proxy has now replaced or dropped its bytes.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
