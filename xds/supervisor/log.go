@@ -81,7 +81,8 @@ func (w *logWriter) record(line string) {
 		w.lastError = text
 	}
 	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
-	// times. The user cannot choose which fields are used (docs/envoy.md has the reasons).
+	// times. Warnings about work in progress are about fields that Penstock chooses, not the user
+	// (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}
