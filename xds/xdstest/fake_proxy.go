@@ -23,11 +23,11 @@ type proxy struct {
 	// its hops. Those hops are lost.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// Envoy ignores bytes of a secret that it has stored, accepted or rejected, and uses stored
-	// bytes for new versions of listeners.
+	// Envoy stores the bytes of a secret even if it rejects them. It ignores bytes that it has
+	// stored, and uses the stored bytes for new versions of listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized means that the fake has received clusters, listening that it has requested its
-	// listeners.
+	// initialized means that the fake has received clusters. listening means that it has requested
+	// its listeners.
 	initialized, listening bool
 }
 
