@@ -14,8 +14,8 @@ const (
 	longest = 50 * time.Millisecond
 )
 
-// Until returns once holds returns true. After Limit it ends the test with what as message. holds
-// may call t.Fatal.
+// Until returns once holds returns true. After Limit it ends the test with the message what. The
+// func holds may call t.Fatal.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, Limit, holds)
@@ -39,7 +39,8 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
-// Never ends the test with what as message if happens returns true within the time window.
+// If the func happens returns true within the time window, Never ends the test with the message
+// what.
 func Never(t testing.TB, what string, window time.Duration, happens func() bool) {
 	t.Helper()
 	start := time.Now()
