@@ -23,8 +23,8 @@ type policyTables struct {
 	policedAny *graph.Index[string, struct{}, string]
 	effects    *graph.Table[string, []access.Effect] // by target (store.TargetKey)
 
-	// exposures are the pools that routes reach with and without gates. The keys are elements of
-	// model.Route.Reaches.
+	// exposures are the pools that some routes reach with gates and others without. The keys are
+	// elements of model.Route.Reaches.
 	exposures        *graph.Table[string, exposure]
 	exposuresByRoute *graph.Index[string, exposure, string] // store.TargetKey
 	hostsByGatedPool *graph.Index[hostKey, virtualHost, string]
@@ -159,7 +159,8 @@ func (t *tables) exposed(r *graph.Reader, rep report.Report) report.Report {
 	return rep
 }
 
-// exposedPool returns a finding about a pool or import that routes reach with and without gates.
+// exposedPool returns a finding about a pool or import that some routes reach with gates and others
+// without.
 func (t *tables) exposedPool(r *graph.Reader, owner report.Ref, pool objectid.Target) []report.Finding {
 	e, ok := t.exposures.Get(r, pool.String())
 	if !ok {
