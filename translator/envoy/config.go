@@ -27,7 +27,8 @@ const (
 	// maxBody is the largest request body, in bytes, that a picker or the scan for the model reads,
 	// or that a retry may repeat. Larger bodies get 413.
 	maxBody = 32 << 20
-	// streamIdle ends a silent stream or connection. A model may need long for its first token.
+	// streamIdle ends a silent stream or connection. A model may take long to produce its first
+	// token.
 	streamIdle     = time.Hour
 	headersTimeout = 30 * time.Second
 	// silentPicker replaces streamIdle on routes with an external picker and no timeout: nothing

@@ -111,7 +111,7 @@ func (b *builder) asks(extensions map[string]string) *anypb.Any {
 	}})
 }
 
-// gated switches the gate on, and locks it: an empty answer, or a list of filters without the gate,
+// gated enables the gate, and locks it: an empty answer, or a list of filters without the gate,
 // would let requests pass. The lock requires an answer in which each policy of g let the request
 // in.
 func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {

@@ -73,7 +73,7 @@ type localClass struct {
 	add    []*corev3.HeaderValueOption
 }
 
-// Each class has its own mappers, because only the first match counts.
+// Each localClass has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {

@@ -31,9 +31,9 @@ const (
 	// request prefers the failed host, which is idle: of two hosts, with ten draws one retry in
 	// eighteen would stay there.
 	otherHostTries = 64
-	// otherMemberTries is the same for exporting clusters, drawn by weight. With weights 98:1:1, 64
-	// draws find only the first cluster for one request in four; 1,000 draws for less than one in
-	// 2,000, at 435 us of CPU.
+	// otherMemberTries is that number for exporting clusters, which are drawn by weight. With
+	// weights 98:1:1, 64 draws fail to find another cluster for one request in four. With 1,000
+	// draws, at 435 us of CPU, this happens to less than one in 2,000.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )
