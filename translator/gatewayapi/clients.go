@@ -101,8 +101,7 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// The condition reports rules that allow clients without a valid certificate. Without such rules it
-// is nil.
+// The result is a condition about rules that allow clients without a valid certificate, or nil.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

@@ -134,7 +134,7 @@ func (b *ruleBuilder) headerName(name, field string) string {
 	return strings.ToLower(name)
 }
 
-// modified returns the name of a header that a filter changes.
+// modified checks the name of a header that a filter changes, and returns it in lower case.
 func (b *ruleBuilder) modified(name, field string) string {
 	name = b.headerName(name, field)
 	if strings.HasPrefix(name, ownHeaders) {

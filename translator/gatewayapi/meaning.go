@@ -144,7 +144,7 @@ func created(obj *inferenceapi.InferencePoolImport) int64 {
 // AliasName returns the name for one exporting cluster of an import.
 func AliasName(name, cluster string) string { return name + "-" + cluster }
 
-// IsImportAlias reports whether the result of AliasName means that exporting cluster.
+// IsImportAlias reports whether the result of AliasName means the exporting cluster.
 func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
 	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
 	return ok && pinned == cluster && key == objectid.Join(namespace, name)

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// GatewayReport reports on a Gateway. attached counts the Accepted routes of a listener key.
+// GatewayReport reports on a Gateway. The func attached counts the Accepted routes of a listener
+// key.
 func GatewayReport(gw *model.Gateway, attached func(listener string) int32) report.Report {
 	out := report.Report{
 		Owner: gw.Ref, Conditions: gw.Conditions, Addresses: gw.Addresses, Findings: gw.Findings,
