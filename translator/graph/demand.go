@@ -37,8 +37,8 @@ func (r *Reader) OnDemand(table string) bool {
 }
 
 // WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
-// as arrived. A waiting row keeps its last value, as does a row that would be deleted while one of
-// its source rows waits. Rows that read a waiting row without a value wait, too.
+// as arrived. A waiting row keeps its last value. A row also stays while one of its source rows
+// waits. Rows that read a waiting row without a value wait, too.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {

@@ -7,8 +7,8 @@
 // result equals the old one.
 //
 // Invariants: a table reads only the store and earlier tables; a violation panics. After any
-// changes, Update leaves the same rows as a fresh engine with the same store, except for rows whose
-// computation panics or that wait for a key.
+// changes, Update leaves the rows that a new engine would compute from the same store, except for
+// rows whose computation panics or that wait for a key.
 //
 // # Design notes from profiles
 //
