@@ -26,7 +26,7 @@ type ClientHosts struct {
 	entries []inferenceapi.ImportedCluster
 }
 
-// NewClientHosts reads the import with a key, which need not exist.
+// NewClientHosts reads the import with a key. The import need not exist.
 func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	c := &ClientHosts{r: r}
 	if imp, ok := Import(r, key); ok {

@@ -113,8 +113,8 @@ func (e *exporter) expose(
 	e.imp.Exposed = append(e.imp.Exposed, exposure)
 }
 
-// If the ClusterSet has the cluster's certificates, only its peer listeners are used. handled is
-// false if the ordinary gateways decide.
+// If the ClusterSet has the cluster's certificates, only its peer listeners are used. The result
+// handled is false if the ordinary gateways decide.
 func (e *exporter) throughPeers() (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(e.Parents, isPeer) {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool for each Gateway whose routes name it. spilledTo is set if
-// another pool spills to this one.
+// PoolReport reports on an InferencePool for each Gateway whose routes name it. The parameter
+// spilledTo is set if another pool spills to this pool.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {

@@ -148,7 +148,7 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// While the mistake exists, the suggestion of a similar name reads the whole namespace.
+// While the object is missing, the suggestion of a similar name reads the whole namespace.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
 		"create it, or name another one"
