@@ -56,7 +56,7 @@ type Cluster struct {
 	HealthService string
 	ServesHealth  bool
 	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
-	// another one.
+	// another replica.
 	Own  bool
 	Peer bool
 	// Ejects makes Envoy eject an unreachable endpoint for a while.
@@ -293,8 +293,9 @@ func (s *Spill) Ends() []WeightedBackend {
 // Relay configures calls from our picker to a remote picker whose pods are unknown here.
 type Relay struct {
 	Pickers []RemoteAddress
-	// Within restricts the remote pods: a range of each list must contain a pod's address. Without
-	// lists, any address that the operator allows may be a pod, except loopback.
+	// Within has lists of ranges that restrict the remote pods: a range of each list must contain a
+	// pod's address. Without lists, any address that the operator allows may be a pod, except
+	// loopback.
 	Within [][]netip.Prefix
 	Import string
 	Member string

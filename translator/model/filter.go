@@ -38,7 +38,7 @@ type ExternalAuth struct {
 }
 
 // OwnFilters are filters of a backendRef that Envoy supports only for whole routes, so the backend
-// gets a route of its own. They override the rule's filters of the same type; mirrors add up.
+// gets a route of its own. OwnFilters override the rule's filters of the same type; mirrors add up.
 type OwnFilters struct {
 	Redirect    *Redirect
 	RewritePath PathChange

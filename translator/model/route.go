@@ -210,10 +210,10 @@ type PickerCall struct {
 	Spills      bool // immediate responses count as "no pick"
 	// Spill lists the HopID.Address values that our picker may return besides pods, in order.
 	Spill []string
-	// Open lets our picker return any endpoint if the picker that it relays to returns none. It has
-	// no effect with Closed or Subset.
+	// With Open, our picker may return any endpoint if the picker that it relays to returns none.
+	// It has no effect with Closed or Subset.
 	Open bool
-	// Closed makes a request fail, in every failure mode, if the picker picks nothing. The request
+	// With Closed, a request fails, in every failure mode, if the picker picks nothing. The request
 	// then moves on to another cluster.
 	Closed bool
 	Again  bool
