@@ -28,7 +28,7 @@ type Config struct {
 	// With Every, connections that are not admitted stay open, such as health checks: Timeout does
 	// not apply, and Bytes limits each interval of length Every.
 	Every time.Duration
-	// Trusting admits every connection at once, because there is no authentication.
+	// If Trusting is set, every connection is admitted at once, because there is no authentication.
 	Trusting bool
 	Budget   *Budget
 	// Most limits all connections; 0: no limit. One address may have half of them. At the limit, a
@@ -110,8 +110,8 @@ func Address(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter returns why a connection is denied. At the limit it also returns an older connection to
-// close, crowded.
+// enter returns why a connection is denied. At the limit it also returns an older connection
+// (crowded), which the caller closes.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
