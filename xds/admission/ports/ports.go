@@ -51,8 +51,8 @@ func descriptors() uint64 {
 	return min(uint64(limit.Cur), 1<<20)
 }
 
-// Listen opens a socket. network is "tcp" or "unix". Only this process's user may connect to a Unix
-// socket.
+// Listen opens a socket. The network is "tcp" or "unix". Only this process's user may connect to a
+// Unix socket.
 func (p Port) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	if network == "unix" {
