@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
-	// Stop makes the listeners for clients reject connections from the beginning, for Envoys
-	// without a load balancer in front.
+	// If Stop is set, the listeners for clients reject connections from the beginning. It is for
+	// Envoys without a load balancer in front.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
