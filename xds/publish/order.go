@@ -13,7 +13,7 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// With both gates a stage sends upserts and removals in one response.
+	// If both gates are set, a stage sends upserts and removals in one response.
 	upsert, remove gate
 	// A response has one resource, so that its nonce identifies the resource.
 	single bool
