@@ -53,9 +53,9 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers logs requests to members that have no lease. At the hops it does not check for a
-// member, because nearly all requests there go to members. These entries have their own stream, so
-// that they displace no leases.
+// toMembers logs the requests without a lease that go to members. At the hops it does not check for
+// a member, because nearly all requests there go to members. These entries have their own stream,
+// so that they displace no leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{

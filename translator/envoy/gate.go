@@ -23,8 +23,8 @@ const (
 	// Envoy reads the limit of one try from the retry policy's max_interval. With 10 ms, a server's
 	// pause of 30 ms causes a 503. With 60 ms, no request fails while one of two servers is frozen.
 	gateTryTimeout = 60 * time.Millisecond
-	// A try's time starts once its connection is open, so a host that drops SYNs would take all of
-	// gateTimeout. On a busy machine TLS takes longer.
+	// The time of a try starts once its connection is open, so one host that drops SYNs would use
+	// up gateTimeout. TLS handshakes take longer on a busy machine.
 	gateConnectTimeout, gateTLSTimeout = 50 * time.Millisecond, 150 * time.Millisecond
 )
 

@@ -15,8 +15,8 @@ import (
 // maxProgram is the bootstrap's re2.max_program_size.error_level, in instructions.
 const maxProgram = 100_000
 
-// CheckRegex returns an error unless Envoy accepts an expression: RE2's syntax, which is Go's, and
-// a program up to maxProgram.
+// CheckRegex returns nil if Envoy accepts an expression: it has RE2's syntax, which is Go's, and
+// its program is not larger than maxProgram.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
 	return err

@@ -28,8 +28,8 @@ const (
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
 	// otherHostTries is how often a retry may draw again when it draws the host that failed. Least
-	// request prefers the failed host, which is idle: of two hosts, with ten draws one retry in
-	// eighteen would stay there.
+	// request prefers the failed host, which is idle: with ten draws and two hosts, one retry in
+	// eighteen would stay at the failed host.
 	otherHostTries = 64
 	// otherMemberTries is that number for exporting clusters, which are drawn by weight. With
 	// weights 98:1:1, 64 draws fail to find another cluster for one request in four. With 1,000
