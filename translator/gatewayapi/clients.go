@@ -54,7 +54,8 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0).
+// ClientTrust returns a Gateway's CA bundle for client certificates on a port. Port 0 means the
+// default bundle.
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {

@@ -52,7 +52,7 @@ func (m *Meaning) compare(o *Meaning) int {
 }
 
 // ImportNamed returns the key of the import that a name means, and the exporting cluster, or "" for
-// the whole import. Every lookup of a user's name must use it.
+// the whole import. Every lookup of a user's name must use ImportNamed.
 func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) == 0 {

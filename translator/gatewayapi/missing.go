@@ -40,8 +40,8 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 	return DidYouMean(ref.Name, names)
 }
 
-// Elsewhere suggests the pool or import with the same name in another namespace, or returns "". It
-// discloses nothing without a grant if namespaces belong to several users.
+// Elsewhere suggests the pool or import with the same name in another namespace, or returns "". If
+// namespaces belong to several users, it discloses nothing without a grant.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
