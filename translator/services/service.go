@@ -98,8 +98,8 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 }
 
 // Addresses lists the endpoints of a Service's port. The result outside has the keys of
-// EndpointSlices from which addresses were left out. Without EndpointSlices, the Service's selector
-// chooses Pods and ModelServers, unless slicesOnly is set.
+// EndpointSlices from which addresses were left out. If there are no EndpointSlices and slicesOnly
+// is false, the Service's selector chooses Pods and ModelServers.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	port := Port(svc, number, transport)
