@@ -31,7 +31,7 @@ type Config struct {
 	Secrets Secrets
 	// Names are the DNS names of the control plane, at least one.
 	Names []string
-	// ID is the SPIFFE ID in its certificates, for connections to other clusters. Optional.
+	// ID is the SPIFFE ID in the certificates, for connections to other clusters. Optional.
 	ID *url.URL
 	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed. The
 	// first call is before Ready. Optional.
