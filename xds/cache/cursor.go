@@ -71,7 +71,8 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 // concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Signal receives when a Pull may return changes, and after Poke. Safe for concurrent use.
+// The channel of Signal receives when a Pull may return changes, and after Poke. Safe for
+// concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
 // Poke makes Signal receive. Safe for concurrent use.
