@@ -268,7 +268,7 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 // A proxy may have resumed with unknown versions of resources. mayNameStale reports whether one of
-// these resources, except but, may name slot, and until when to assume this.
+// these resources may name the slot, and until when to assume this. It ignores the item but.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {

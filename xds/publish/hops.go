@@ -15,8 +15,8 @@ import (
 
 // Endpoints that lead to a hop name an internal listener and the hop's virtual host. Both are sent
 // before the endpoints that name them, and removed after these endpoints. All hops of a gateway
-// share the listener and its route configuration, whose variants keep a removed virtual host until
-// no endpoints of the proxy name it.
+// share the listener and its route configuration. Variants of the route configuration keep a
+// removed virtual host until no endpoints of the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }

@@ -163,7 +163,7 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// retryUsers sends rejected clusters and listeners that name the secret again. The secret may have
+// retryUsers resends rejected clusters and listeners that name the secret. The secret may have
 // caused their rejection, and the proxy has now replaced or dropped its bytes.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
