@@ -28,8 +28,8 @@ type Proxy interface {
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster and requires no credential, for loopback and Unix
-// sockets only.
+// TrustNode takes the gateway from node.cluster and requires no credential. It is for loopback and
+// Unix sockets only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
 type trusted struct{}
