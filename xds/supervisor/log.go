@@ -63,7 +63,7 @@ func (w *logWriter) flush() {
 	}
 }
 
-// Envoy writes lines in another format before it sets up its log; they are warnings.
+// Before Envoy sets up its log, it writes lines in another format. They count as warnings.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
