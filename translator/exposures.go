@@ -173,7 +173,7 @@ func (t *tables) exposedPool(r *graph.Reader, owner report.Ref, pool objectid.Ta
 		Fix: "gate " + e.open[0].route.String() + ", too" + fix}}
 }
 
-// keyless ends the problem of an exposure.
+// keyless is the end of a finding about an exposure.
 const keyless = ": clients without a key reach its servers"
 
 func poolAndFix(key string) (name, fix string) {
