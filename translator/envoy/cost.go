@@ -96,7 +96,7 @@ func (c Cost) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// CostOf returns the cost of a match of a rule in one virtual host.
+// CostOf returns the cost that a route has in one virtual host.
 func CostOf(r *model.Route) (c Cost) {
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		c = c.Add(routeCost(route))

@@ -66,7 +66,8 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// Only here Envoy may ignore an immediate response. In all other cases that would become a 503.
+	// Only here may Envoy ignore an immediate response. In all other cases, an ignored response
+	// would become a 503.
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
