@@ -161,10 +161,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
-		spec.Session = nil // applies between the clusters
+		spec.Session = nil // it applies between the clusters
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // applies between the clusters
+		spec.ResponseAffinity = false // it applies between the clusters
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),
