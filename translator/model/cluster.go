@@ -37,7 +37,7 @@ const (
 	H2C   Protocol = "h2c"
 	TCP   Protocol = "tcp"
 	UDP   Protocol = "udp"
-	GRPC  Protocol = "grpc" // keepalive, raised limits
+	GRPC  Protocol = "grpc" // with keepalive and raised limits
 )
 
 // Cluster is an Envoy cluster. Its endpoints come by EDS under the same name.
@@ -68,7 +68,7 @@ type Cluster struct {
 
 // UpstreamTLS configures TLS to endpoints.
 type UpstreamTLS struct {
-	Insecure bool // self-signed external pickers
+	Insecure bool // for external pickers with self-signed certificates
 	SNI      string
 	AutoSNI  bool
 	Trust    string // SDS name of the CAs; "" for the system's CAs

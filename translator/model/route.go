@@ -72,7 +72,7 @@ type PathChange struct {
 	Prefix *string // replaces Match.Path, element-wise (HTTPPathModifier)
 }
 
-// Redirect answers with a Location.
+// Redirect is an answer with a Location.
 type Redirect struct {
 	Scheme string
 	Host   string
@@ -81,7 +81,7 @@ type Redirect struct {
 	Code   uint32
 }
 
-// Direct answers without a backend.
+// Direct is an answer without a backend.
 type Direct struct {
 	Status uint32
 	Body   string
@@ -120,8 +120,8 @@ type HopOrder struct {
 // model server may have begun it.
 type RetryOn struct {
 	Full        bool // a server's answer 429
-	Unavailable bool // 503, or a connection to a server that ends before its answer
-	LostGateway bool // a connection to a member's gateway that ends before the answer
+	Unavailable bool // 503, or a connection to a server ends before the answer
+	LostGateway bool // a connection to a member's gateway ends before the answer
 }
 
 // WeightedBackend is a share of a rule's requests.
