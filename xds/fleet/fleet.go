@@ -73,7 +73,7 @@ type Fleets struct {
 	queue    queue
 	set      bool
 	gateways map[key]*member
-	marks    map[apply.Ref]string // when last applied or found up to date
+	marks    map[apply.Ref]string // Object.Mark when last applied or found up to date
 	reports  map[key]report.Report
 	orphans  map[key]struct{} // fleets with objects whose Gateway Set did not list
 }
