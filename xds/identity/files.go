@@ -141,7 +141,7 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}, nil
 }
 
-// With errUnreadable, a token may be valid.
+// errUnreadable does not mean that a token is invalid.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 func (f Files) accepts(hash [sha256.Size]byte) error {
