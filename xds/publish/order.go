@@ -21,8 +21,8 @@ type stage struct {
 }
 
 var stages = []stage{
-	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. A
-	// removal only answers a request.
+	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. The
+	// removal of a secret only answers a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
 	// Endpoints follow at once: after a change, a cluster waits for its endpoints again, and

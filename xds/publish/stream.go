@@ -84,7 +84,7 @@ type item struct {
 	flight *Response
 
 	rejected   string
-	again      string // sent once more because of a placeholder
+	again      string // the version that was sent once more because of a placeholder
 	detail     string
 	faults     []Fault
 	reported   bool
