@@ -10,7 +10,7 @@ import (
 type proxy struct {
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// accepted omits versions of a partly rejected response.
+	// The map accepted omits versions of a partly rejected response.
 	accepted   map[resource.Ref]string
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
@@ -173,8 +173,8 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken ignores rejected resources, and missing route configurations, which only delay a
-// listener's start.
+// The func broken ignores rejected resources. It also ignores missing route configurations, which
+// only delay a listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {
