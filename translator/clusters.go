@@ -90,7 +90,7 @@ func (t *tables) declareClusters() {
 	})
 }
 
-// users are the clusters whose routes lead to the picker.
+// The parameter users lists clusters: their routes lead to the picker.
 func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
 	bool) {
 	c, ok := t.cluster(r, id)

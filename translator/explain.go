@@ -86,7 +86,7 @@ type Explanation struct {
 	Rule     int         `json:"rule"` // position in the route
 	RuleName string      `json:"ruleName,omitempty"`
 	Name     string      `json:"name,omitempty"`
-	// Models are, at most 8, the models with which earlier rules would match the same request.
+	// Models lists at most 8 models with which earlier rules would match the same request.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
@@ -129,7 +129,7 @@ type HopView struct {
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. A grpc or grpcs URL is a POST of gRPC.
+// Explain follows a request through the current translation. A grpc or grpcs URL means a gRPC POST.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -144,7 +144,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without marks e as not served if unserved returns true for the cluster of a share.
+// If the func unserved returns true for the cluster of a share, Without marks e as not served.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return

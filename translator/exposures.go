@@ -17,14 +17,14 @@ import (
 
 // policyTables are the tables for reports about AccessPolicies on other objects.
 type policyTables struct {
-	// policed has a row for each kind that an AccessPolicy targets. Its index has one key, "", so
-	// that a row reads whether there is any AccessPolicy.
+	// policed has a row for each kind that an AccessPolicy targets. Its index has one key, "",
+	// through which a row reads whether any AccessPolicy exists.
 	policed    *graph.Table[string, struct{}]
 	policedAny *graph.Index[string, struct{}, string]
 	effects    *graph.Table[string, []access.Effect] // by target (store.TargetKey)
 
-	// exposures are the pools that routes reach with and without gates. The keys are elements of
-	// model.Route.Reaches.
+	// exposures are the pools that some routes reach with gates and others without. The keys are
+	// elements of model.Route.Reaches.
 	exposures        *graph.Table[string, exposure]
 	exposuresByRoute *graph.Index[string, exposure, string] // store.TargetKey
 	hostsByGatedPool *graph.Index[hostKey, virtualHost, string]
@@ -137,8 +137,8 @@ func passages(hosts iter.Seq2[hostKey, virtualHost], pool string, gated bool) (l
 	return slices.Compact(list)
 }
 
-// exposed adds a warning to the report on a route for each pool that it and others reach, with and
-// without gates.
+// exposed adds a warning to the report on a route for each pool that this route and others reach,
+// some of them with gates and some without.
 func (t *tables) exposed(r *graph.Reader, rep report.Report) report.Report {
 	warn := func(problem, fix string) {
 		rep.Findings = append(slices.Clip(rep.Findings), report.Finding{Severity: report.Warning, Owner: rep.Owner,
@@ -159,7 +159,8 @@ func (t *tables) exposed(r *graph.Reader, rep report.Report) report.Report {
 	return rep
 }
 
-// exposedPool returns a finding about a pool or import that routes reach with and without gates.
+// exposedPool returns a finding about a pool or import that some routes reach with gates and others
+// without.
 func (t *tables) exposedPool(r *graph.Reader, owner report.Ref, pool objectid.Target) []report.Finding {
 	e, ok := t.exposures.Get(r, pool.String())
 	if !ok {
@@ -172,7 +173,7 @@ func (t *tables) exposedPool(r *graph.Reader, owner report.Ref, pool objectid.Ta
 		Fix: "gate " + e.open[0].route.String() + ", too" + fix}}
 }
 
-// keyless ends the problem of an exposure.
+// keyless is the end of a finding about an exposure.
 const keyless = ": clients without a key reach its servers"
 
 func poolAndFix(key string) (name, fix string) {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A changed route invalidates only its namespace's row, unless it is the namespace's first or last
-// route there.
+// A changed route invalidates only its namespace's row of a Gateway, unless it is the namespace's
+// first or last route at the Gateway.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
@@ -122,9 +122,9 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest limits the expressions that routes with wider hostnames have together in a virtual host. A
-// namespace with a route for the host itself may use its share once more, divided by the number of
-// its hosts. The limit is the largest such part, or zero.
+// widest limits the expressions of all routes with wider hostnames together in a virtual host. Each
+// namespace with a route for the host itself has a part: its share, divided by the number of its
+// hosts. The limit is the largest part, or zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

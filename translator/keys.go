@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A gateway is "namespace/name", a chain the result of model.ChainName or model.StreamName.
+// A gateway is "namespace/name". A chain is a result of model.ChainName or model.StreamName.
 
 type gatewayKey interface {
 	comparable

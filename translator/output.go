@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Then merges o with the Output of the next Update: opposite changes cancel out. The result has no
-// Wanted and Unwanted.
+// Then merges o with later, the Output of the next Update. Opposite changes cancel out. The result
+// has no Wanted and Unwanted.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)

@@ -42,7 +42,7 @@ func (t *tables) parentsOf(r *graph.Reader, backend string) (out []model.ParentG
 			}
 			i := slices.IndexFunc(g.Listeners, func(l *model.Listener) bool { return l.Key == p.Listener })
 			if i < 0 || g.Listeners[i].Clients != nil && !g.Listeners[i].Clients.Optional {
-				continue // other clusters have no client certificate for it
+				continue // other clusters have no client certificate for the listener
 			}
 			if _, ok := at[p.Gateway]; !ok {
 				at[p.Gateway] = len(out)

@@ -19,7 +19,7 @@ type PickerPool struct {
 	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
 	// only the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// With Gateways, our picker picks no server for this pool of another cluster.
+	// If Gateways is set, the pool is in another cluster, and our picker picks no server for it.
 	Gateways *model.ExternalPicker
 	// Choice is set if the picker chooses an import's exporting cluster for each request.
 	Choice *Choice
@@ -57,8 +57,8 @@ type poolTables struct {
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
 	parents *graph.Table[string, []model.ParentGateway]
-	// selections only waits for the pods of a pool, so that no route leads to a pool with unread
-	// pods.
+	// selections only waits for the pods of a pool, so that no route leads to a pool before its
+	// pods have been read.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
@@ -164,8 +164,8 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	}
 }
 
-// Other gateways and clusters may use any local pool. Clusters behind gateways are included,
-// because our picker requests their models.
+// The table members has all local pools, because other gateways and clusters may use any of them.
+// It also has exporting clusters behind gateways, because our picker requests their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",

@@ -109,8 +109,8 @@ func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 // graph.Engine.WaitForDemands does.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
-// Update translates the difference between view and the last Update's view. arrived lists keys of
-// Output.Wanted whose objects are in view now.
+// Update translates the difference between view and the last Update's view. The parameter arrived
+// lists keys of Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
 	out := Output{Work: d.Work()}
@@ -257,8 +257,8 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
-// routeReports adds the reports of changed routes, of routes with rules that went above or below a
-// budget, and of routes to which AccessPolicies matter otherwise than before.
+// routeReports adds the reports of changed routes, of routes whose rules went above or below a
+// budget, and of routes on which AccessPolicies have a changed effect.
 func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	done := map[string]bool{}

@@ -18,7 +18,8 @@ type Effect struct {
 	Section string // a listener or rule; "" for the whole target
 }
 
-// Effects returns the policies in force at a target: for the whole object first, then by section.
+// Effects returns the policies in force at a target: first the policies for the whole object, then
+// the others by section.
 func Effects(r store.Reader, target report.Ref) (effects []Effect) {
 	sections, exists := sectionsOf(r, target)
 	if !exists {
@@ -32,7 +33,7 @@ func Effects(r store.Reader, target report.Ref) (effects []Effect) {
 	return effects
 }
 
-// Affected returns the condition of an object with effects; none without effects.
+// Affected returns the condition of an object with effects. Without effects it returns none.
 func Affected(effects []Effect) []report.Condition {
 	if len(effects) == 0 {
 		return nil
@@ -44,7 +45,7 @@ func Affected(effects []Effect) []report.Condition {
 			texts[i] = "AccessPolicy " + e.Policy + " gates rule " + e.Section
 		}
 	}
-	// A policy's name is no valid reason, so the message has it.
+	// A reason cannot be a policy's name, so the message has the name.
 	return []report.Condition{{Type: ConditionAffected, Status: report.True, Reason: "Gated",
 		Message: strings.Join(texts, "; ")}}
 }

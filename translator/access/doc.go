@@ -1,16 +1,14 @@
 // Package access finds the AccessPolicies above a route, which decide which API keys may call it.
-// Only translator calls it. Every policy above a route must let a request in. Of several policies
-// with the same target, only the oldest counts (GEP-713).
 //
-// translator calls it. Above returns the policies of a route, which package envoy turns into gates.
-// Ungated returns the policy that forbids streams at a listener, because no gate can read them.
-// Report reports on a policy, Effects and Affected (affected.go) on its targets.
+// Only translator calls it. Above returns the policies of a route, which package envoy turns into
+// gates. Ungated returns the policy that forbids streams at a listener, because no gate can read
+// them. Report reports on a policy, Effects and Affected (affected.go) on its targets.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,
 // one listener, a route, one rule of a route, or an InferencePool. With a pool as the target, it
 // applies to all routes that may reach the pool, also by spilling, mirroring or an import. All
-// policies above a route apply together: each must let a request in. If several have the same
-// target, only the oldest counts, or else the first by name.
+// policies above a route apply together: each must let a request in. Of several with the same
+// target, only the oldest counts, and of equally old policies the first by name.
 //
 // Invariants:
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes

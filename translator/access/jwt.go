@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// The entries of objects that spec.jwt names.
+// Keys in the data of objects that spec.jwt references.
 const (
 	caKey    = "ca.crt"
 	tokenKey = "token"
 )
 
-// Issuer has what objects of a policy's namespace contain about its issuer.
+// Issuer has a policy's data about its issuer, read from objects of the policy's namespace.
 type Issuer struct {
 	CA    string // PEM; "" for the system's CAs
 	Token string // for fetches; "" for none

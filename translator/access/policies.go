@@ -68,13 +68,13 @@ func ExactUsage(r store.Reader, names []string) bool {
 	})
 }
 
-// GatesPools reports whether any policy targets an InferencePool. Otherwise Above ignores
+// GatesPools reports whether any policy targets an InferencePool. If none does, Above ignores
 // Route.Pools.
 func GatesPools(r store.Reader) bool {
 	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0
 }
 
-// Ungated returns the policy that forbids streams at a listener, "namespace/name", or "".
+// Ungated returns "namespace/name" of the policy that forbids streams at a listener, or "".
 func Ungated(r store.Reader, gateway, listener string) string {
 	ref := store.RefOf(store.Gateways, gateway)
 	for _, section := range []string{"", listener} {
@@ -85,7 +85,7 @@ func Ungated(r store.Reader, gateway, listener string) string {
 	return ""
 }
 
-// section "" means the whole object.
+// The section "" means the whole object.
 func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
 	key := store.TargetKey(target.Kind, target.Namespace, target.Name)
 	for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {

@@ -68,9 +68,9 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 			Field: "spec.jwt.claims.models", Problem: "the policy has no byModel: tokens are denied on its routes, " +
 				"unless another policy there has it", Fix: "write byModel: true, or remove claims.models"})
 	}
-	out.Conditions = []report.Condition{accepted} // for a policy without Gateways, too
+	out.Conditions = []report.Condition{accepted} // also if the policy has no Gateways
 	at := out.Conditions
-	if accepted.Status == report.True { // on Kubernetes, once the proxies have acknowledged it
+	if accepted.Status == report.True { // on Kubernetes, only after the proxies acknowledge it
 		at = append(slices.Clip(at), report.Condition{Type: report.Programmed, Status: report.True,
 			Reason: "Programmed"})
 	}

@@ -2,9 +2,9 @@
 // than its users may. Translation checks each address that a user writes, or that DNS returns for a
 // user's host name. The picker checks addresses from remote pickers.
 //
-// Invariants: an IPv6 address that reaches an IPv4 address through a translator counts as both.
-// Link-local, multicast and unspecified addresses are never allowed. Without a store.AddressPolicy
-// no written address is allowed.
+// Invariants: an IPv6 address that reaches an IPv4 address through NAT64 or a tunnel counts as
+// both. Link-local, multicast and unspecified addresses are never allowed. Without a
+// store.AddressPolicy no written address is allowed.
 //
 // Tests: go test ./translator/addresses
 package addresses

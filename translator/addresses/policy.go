@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix returns how an object's author can correct an address. outside is the reason why it is not
-// allowed.
+// Fix returns how an object's author can correct an address. The parameter outside is the reason
+// why the address is not allowed.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
@@ -111,8 +111,8 @@ func (p Policy) Written(ip netip.Addr) string {
 }
 
 // Slice checks the addresses of an EndpointSlice that Kubernetes did not generate. By default only
-// administrators write such slices. So the addresses may be outside the allowed ranges, but not be
-// an endpoint of another namespace (CVE-2021-25740).
+// administrators write such slices. So their addresses may be outside the allowed ranges, but none
+// may be an endpoint of another namespace (CVE-2021-25740).
 type Slice struct {
 	policy    Policy
 	namespace string

@@ -35,7 +35,7 @@ func Everything() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-// Never returns the kind of ip if it is never allowed, or "".
+// If no range can allow ip, Never returns its kind; otherwise "".
 func (r *Ranges) Never(ip netip.Addr) string {
 	if ip.Zone() != "" { // zones are local to a machine, and Envoy rejects endpoints with them
 		return "an address with a zone"

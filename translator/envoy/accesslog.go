@@ -53,8 +53,9 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// At the hops, toMembers logs every request without a lease, because hops lead to little else. A
-// separate stream keeps these entries from displacing leases.
+// toMembers logs the requests without a lease that go to members. At the hops it does not check for
+// a member, because nearly all requests there go to members. These entries have their own stream,
+// so that they displace no leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -79,7 +80,7 @@ const (
 	usageInterval = time.Second
 )
 
-// A separate stream keeps these entries from displacing leases.
+// Entries about token usage have their own stream, so that they displace no leases.
 func (b *builder) toUsage() *accesslogv3.AccessLog {
 	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{

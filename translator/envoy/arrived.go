@@ -209,7 +209,7 @@ func tokens(values []string) (out []string) {
 
 const unknownAddress = "0.0.0.0"
 
-// Removed reports whether an edge removes a client's header, by its lower-case name.
+// Removed reports whether an edge removes a client's header. The name is in lower case.
 func Removed(name string) bool {
 	return slices.Contains(internalHeaders, name) || slices.ContainsFunc(edgeHeaders,
 		func(m *mutationv3.HeaderMutation) bool {

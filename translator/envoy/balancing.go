@@ -17,8 +17,8 @@ const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// Only a picker selects hops after the first: a fallback that spreads over all hops would
-	// ignore the user's order.
+	// Only a picker selects hops after the first: a fallback that spread requests over all hops
+	// would ignore the user's order.
 	roleLater = "spill-later"
 	roleNone  = "none"
 )

@@ -10,8 +10,9 @@ import (
 // unbounded disables circuit breakers: Envoy's default limit is 1,024 connections and requests.
 const unbounded = 1 << 30
 
-// A cluster's retries in flight may be this percentage of its requests in flight, or this number if
-// it is larger. Beyond that, the client gets the failure.
+// servicePercent and poolPercent limit a cluster's retries in flight, in % of its requests in
+// flight. serviceLeast and poolLeast retries are always allowed. Beyond that, the client gets the
+// failure.
 const (
 	// With Envoy's default of three retries, most fail-overs of a Service would be 503s.
 	servicePercent, serviceLeast = 25, 64

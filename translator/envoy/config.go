@@ -24,10 +24,11 @@ type Tracing struct {
 }
 
 const (
-	// maxBody is the largest request body, in bytes, that a picker or the scan for the model reads
-	// (413 above), or that a retry may repeat.
+	// maxBody is the largest request body, in bytes, that a picker or the scan for the model reads,
+	// or that a retry may repeat. Larger bodies get 413.
 	maxBody = 32 << 20
-	// streamIdle ends a silent stream or connection. A model may need long for its first token.
+	// streamIdle ends a silent stream or connection. A model may take long to produce its first
+	// token.
 	streamIdle     = time.Hour
 	headersTimeout = 30 * time.Second
 	// silentPicker replaces streamIdle on routes with an external picker and no timeout: nothing
@@ -41,9 +42,9 @@ const (
 	datagramIdle     = time.Minute
 	// By default, Envoy drops datagrams above 1,500 bytes.
 	maxDatagram = 65535
-	// maxSessions limits the sessions of one UDP listener, because any source address starts one,
-	// with an open file. Without a free file, Envoy 1.40's udp_proxy crashes
-	// (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
+	// maxSessions limits the sessions of one UDP listener, because each source address starts a
+	// session, and each session has an open file. Without a free file, Envoy 1.40's udp_proxy
+	// crashes (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
 	maxSessions          = 2048
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does (uvicorn: 5

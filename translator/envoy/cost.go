@@ -20,7 +20,7 @@ import (
 // Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
 	Hosts        uint32
-	Routes       uint32 // of Envoy; one or more for each match
+	Routes       uint32 // Envoy's routes: one or more for each match
 	Conditions   uint32
 	Changes      uint32
 	Answers      uint32
@@ -96,7 +96,7 @@ func (c Cost) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// CostOf returns the cost of a match of a rule in one virtual host.
+// CostOf returns the cost that a route has in one virtual host.
 func CostOf(r *model.Route) (c Cost) {
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		c = c.Add(routeCost(route))

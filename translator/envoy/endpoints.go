@@ -51,8 +51,8 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 
 const podSize = 64
 
-// Most pods are encoded without messages: tens of thousands of messages would load the garbage
-// collector.
+// Most pods are encoded without protobuf messages: tens of thousands of messages would load the
+// garbage collector.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte
@@ -103,7 +103,7 @@ var podMetadata = func() []byte {
 	return body
 }()
 
-// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy, unless a
+// AddEndpoints adds the pods that a pool's encoded endpoints lack. It adds none if a
 // BackendTLSPolicy without a valid CA certificate has closed the cluster.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
@@ -132,8 +132,8 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 const maxFormer = 16
 
 // AddFormer adds a cluster's previous endpoints at priority 1 if no previous endpoint remains:
-// Envoy uses them until a new endpoint passes its first health check. replaced reports whether
-// before had endpoints of priority 0, of which none remains.
+// Envoy uses them until a new endpoint passes its first health check. The result replaced reports
+// whether the previous endpoints of priority 0 existed and are all gone.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
 	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load),
@@ -176,8 +176,8 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 const maxDraining = 1024
 
 // AddDraining adds a datagram cluster's previous endpoints as draining, so that pending answers
-// still arrive. drains reports whether an endpoint begins to drain now. A cluster without other
-// endpoints keeps none.
+// still arrive. The result drains reports whether an endpoint begins to drain now. If a cluster has
+// no new endpoints, AddDraining adds none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {

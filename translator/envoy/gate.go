@@ -23,8 +23,8 @@ const (
 	// Envoy reads the limit of one try from the retry policy's max_interval. With 10 ms, a server's
 	// pause of 30 ms causes a 503. With 60 ms, no request fails while one of two servers is frozen.
 	gateTryTimeout = 60 * time.Millisecond
-	// A try's time starts once its connection is open, so a host that drops SYNs would take all of
-	// gateTimeout. On a busy machine TLS takes longer.
+	// The time of a try starts once its connection is open, so one host that drops SYNs would use
+	// up gateTimeout. TLS handshakes take longer on a busy machine.
 	gateConnectTimeout, gateTLSTimeout = 50 * time.Millisecond, 150 * time.Millisecond
 )
 
@@ -36,7 +36,7 @@ const (
 	gateLists       = "lists"
 	gateAny         = "any"              // one policy suffices, before the route is known
 	gateFinal       = "final"            // an early answer may be the only one
-	modelHeader     = "x-penstock-model" // ModelHeader, if any server reads the same
+	modelHeader     = "x-penstock-model" // ModelHeader, if all servers read the same model
 	keysHeader      = "x-penstock-keys"  // for requests for the list of models
 	callerHeader    = "x-penstock-caller"
 	gateMetadata    = "envoy.filters.http.ext_authz"
@@ -52,7 +52,7 @@ var (
 	gatedHeaders = []string{callerHeader, keysHeader}
 )
 
-// gateHeaders are all that the service reads of a request, besides method and path.
+// gateHeaders are all headers that the service reads. It also reads method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
 	"access-control-request-method", "origin", "content-length", chunkedHeader, "upgrade"}
 
@@ -111,9 +111,9 @@ func (b *builder) asks(extensions map[string]string) *anypb.Any {
 	}})
 }
 
-// gated switches the gate on, and locks it: an empty answer, or a list of filters without the gate,
-// would let requests pass. The lock requires an answer in which each of these policies let the
-// request in.
+// gated enables the gate, and locks it: an empty answer, or a list of filters without the gate,
+// would let requests pass. The lock requires an answer in which each policy of g let the request
+// in.
 func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	if len(g.policies) == 0 {
 		return
@@ -205,8 +205,8 @@ func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
 	}))
 }
 
-// lists reports whether our picker answers a route's requests for the list of models, with only the
-// models that a key may use. If the picker fails, a server answers with its own list.
+// If our picker answers a route's requests for the list of models, lists returns true. The answer
+// has only the models that a key may use. If the picker fails, a server answers with its own list.
 func lists(r *model.Route, route *routev3.Route) bool {
 	f := r.Action.Forward
 	elsewhere := func(p model.PathChange) bool {

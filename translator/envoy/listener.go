@@ -47,7 +47,7 @@ func tcpListener(cfg Config, p model.Port) *listenerv3.Listener {
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		// This limits an answer that a client does not read (Envoy's edge guide).
+		// This limits the memory of an answer that a client does not read (Envoy's edge guide).
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
 	if cfg.OwnPorts {
@@ -102,8 +102,8 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)
-	// No address is internal, or clients in private networks could set x-envoy-max-retries. An
-	// empty list would mean all private addresses.
+	// No address is internal: otherwise clients in private networks could set x-envoy-max-retries.
+	// An empty list would mean all private addresses.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}

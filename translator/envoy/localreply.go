@@ -48,8 +48,8 @@ var otherReasons = []localError{
 
 const otherReason = "unavailable"
 
-// A condition that fails is false. Only requests to an API get its error format: gRPC has its own
-// format.
+// If the evaluation of a condition fails, the condition is false. Only requests to an API get its
+// error format: gRPC has its own format.
 const (
 	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
 	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
@@ -73,7 +73,7 @@ type localClass struct {
 	add    []*corev3.HeaderValueOption
 }
 
-// Each class has its own mappers, because only the first match counts.
+// Each localClass has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Penstock's clusters follow the pick in metadata, which clients cannot set. The header is removed,
-// or pods and pickers would receive a client's header.
+// Penstock's clusters follow the pick in metadata, which clients cannot set. The header is removed:
+// otherwise pods and pickers would receive a client's header.
 const endpointHeader = "x-gateway-destination-endpoint"
 
 const peerHeaders = "penstock-peer-"

@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute leads requests for the list of models to our picker. It is nil if the main route does
-// so and no pool spills: if a pool spills, Envoy ignores the picker's answer. Services keep their
-// share, because their models are unknown. An import with several exporting clusters gets one
-// query: three calls would take 10 KiB more of Envoy's memory.
+// modelsRoute leads requests for the list of models to our picker. It is nil if the main route also
+// leads them there and no pool spills: if a pool spills, Envoy ignores the picker's answer.
+// Services keep their share of these requests, because their models are unknown. An import with
+// several exporting clusters gets one query: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil
@@ -72,8 +72,8 @@ func behindHops(w *model.WeightedBackend) bool {
 }
 
 // ListsModels reports whether a host answers unrouted requests for the list of models. The host
-// does not if a route has an authorization service, or other gates than the host. Otherwise clients
-// without permission would learn the models' names.
+// does not if a route has an authorization service, or if its gates differ from the host's.
+// Otherwise clients without permission would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

@@ -137,7 +137,7 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
 				removeHeader(endpointHeader), removePrefix("x-penstock-"),
 			}}}),
-		// Without a policy, this filter denies requests that no virtual host takes.
+		// This filter has no policy, so it denies requests that no virtual host takes.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
@@ -215,8 +215,8 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	}
 }
 
-// PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority, or a
-// member that may use one pool could reach others.
+// PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority:
+// otherwise a member that may use one pool could reach others.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true}
 	host := &routev3.VirtualHost{

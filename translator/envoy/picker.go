@@ -66,7 +66,8 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// In other cases, an ignored immediate response would become a 503.
+	// Only here may Envoy ignore an immediate response. In all other cases, an ignored response
+	// would become a 503.
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -176,8 +177,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
 	models bool   // the route is for the list of models
-	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
-	main   bool   // the route is for all requests that need no other one
+	pools  string // if models: metaPools; "" for the rule's pools that our picker may pick from
+	main   bool   // the route is for all requests that need no sibling
 	exact  bool   // model.Route.ExactUsage
 	gated  bool   // requests may have callerHeader
 }
@@ -198,8 +199,8 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// Siblings precede the main route, for requests whose body pickers do not receive. Our picker needs
-// none: it ends its call for a streamed body.
+// bodyRoutes puts siblings before the main route. They take the requests of which pickers do not
+// receive the body. Our picker needs no siblings: it ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// A body that a retry cannot repeat gets 507, even if no picker reads the body.

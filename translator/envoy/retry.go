@@ -20,28 +20,28 @@ const (
 
 	resetRetries = ",reset"
 
-	// The mark is from a hop to an exporting cluster, a member's gateway, or our picker, which
-	// found the server of a 500 or 503 dead (failed.go).
+	// A hop to an exporting cluster, a member's gateway or our picker marks the answer. Our picker
+	// marks a 500 or 503 if it found the server dead (failed.go).
 	markedRetries = ",retriable-headers"
 
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
 	// otherHostTries is how often a retry may draw again when it draws the host that failed. Least
-	// request prefers the failed host, which is idle: of two hosts, with ten draws one retry in
-	// eighteen would stay there.
+	// request prefers the failed host, which is idle: with ten draws and two hosts, one retry in
+	// eighteen would stay at the failed host.
 	otherHostTries = 64
-	// otherMemberTries is the same for exporting clusters, drawn by weight. With weights 98:1:1, 64
-	// draws find only the first cluster for one request in four; 1,000 draws for less than one in
-	// 2,000, at 435 us of CPU.
+	// otherMemberTries is that number for exporting clusters, which are drawn by weight. With
+	// weights 98:1:1, 64 draws fail to find another cluster for one request in four. With 1,000
+	// draws, at 435 us of CPU, this happens to less than one in 2,000.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )
 
 var spillCodes = []uint32{429, 503}
 
-// The largest number of retries applies. A picker receives the user's number (metaRetries), because
-// the picker's own number overrides it.
+// Of the backends' and the user's numbers of retries, the largest applies. A picker receives the
+// user's number (metaRetries), because the picker's own number overrides it.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
@@ -105,7 +105,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 }
 
 // movesOn reports whether requests that a dead server may have started are retried at another
-// server. A retry rule without attempts forbids it. Requests to hops move on behind the hop.
+// server. A retry rule with 0 attempts forbids it. Requests to hops move on behind the hop.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false

@@ -68,10 +68,11 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// For a route that matches the model's name, scanRoute returns the route to put before it, or nil.
-// That route reads the model, and makes Envoy choose the route again, so that Envoy holds only
-// these requests' bodies. It answers 404 without a direct response, which would ignore the buffer
-// limit. A route with a gate by models gets it, too; on its host all scans are strict.
+// If r matches by the model's name, or has a gate by models, scanRoute returns the scan route to
+// put before it, otherwise nil. The scan route reads the model, and makes Envoy choose a route
+// again, so that Envoy holds only the bodies of r's requests. It answers 404 without a direct
+// response, which would ignore the buffer limit. On a host with a gate by models, all scans are
+// strict.
 func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {

@@ -82,7 +82,8 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
-// A session's cookie names an endpoint, and Envoy looks for it only in the backend that it draws.
+// A session's cookie names an endpoint. Envoy looks for the endpoint only in the backend that Envoy
+// draws.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }

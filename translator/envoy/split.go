@@ -23,7 +23,8 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// An import with several exporting clusters needs other retries than another backend of the rule.
+// An import with several exporting clusters needs retries that differ from the retries of the
+// rule's other backends.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {

@@ -14,8 +14,8 @@ const (
 	errorKindKey   = "kind"
 )
 
-// If a server cannot complete a stream, its last event is an object with error.message, or in the
-// Responses API response.error.message.
+// If a server cannot complete a stream, its last event is an object with error.message or, in the
+// Responses API, with response.error.message.
 func (b *builder) streamErrors() *ssev3.SseToMetadata {
 	rule := func(key string, value *structpb.Value, path ...string) *parserv3.JsonContentParser_RuleConfig {
 		pair := &jsonv3.JsonToMetadata_KeyValuePair{MetadataNamespace: errorNamespace, Key: key}

@@ -172,8 +172,8 @@ func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resourc
 	return resource.FromParts(resource.RouteConfiguration, rc.Name, parts...), nil
 }
 
-// misdirected answers 421 for hosts of other listeners of the port, which makes a client open
-// another connection (Gateway API, listener isolation; RFC 9110, 15.5.20).
+// The virtual host misdirected answers 421 for hosts of other listeners of the port. The client
+// then opens another connection (Gateway API, listener isolation; RFC 9110, 15.5.20).
 func misdirected(domains []string, hosts []*Block) *routev3.VirtualHost {
 	own := func(d string) bool {
 		return slices.ContainsFunc(hosts, func(b *Block) bool {

@@ -53,7 +53,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if (b.hops || calls.gated) && !toHops(w) {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), gatedHeaders...)
 		}
-		if further { // a picker that selects a single cluster has written it
+		if further { // a picker that selects one hop has written the header
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
@@ -98,10 +98,10 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	return shares
 }
 
-// toHops reports whether endpoints of a backend may be hops, whose pickers read gatedHeaders. If
-// pods are among them, our picker removes the caller when it picks pods (extproc.Answer.Hide), and
-// answers requests with keysHeader itself. Without a pick, such a cluster prefers hops, unless the
-// pool spills and fails open.
+// toHops reports whether endpoints of a backend may be hops. The pickers behind hops read
+// gatedHeaders. If the backend also has pods, our picker removes the caller when it picks a pod
+// (extproc.Answer.Hide), and answers requests with keysHeader itself. Without a pick, the cluster
+// prefers hops, unless the pool spills and fails open.
 func toHops(w *model.WeightedBackend) bool {
 	p := w.Picker
 	return w.Hops || len(w.Members) > 0 || p != nil && (p.Spills || len(p.Spill) > 0 || p.Again)

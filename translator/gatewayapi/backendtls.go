@@ -127,8 +127,8 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owners: owners}, len(bundle) > 0
 }
 
-// The oldest policy is in force, then the first by name. A policy for NAME-CLUSTER applies to
-// section CLUSTER of the import NAME.
+// The oldest policy is in force, and of equally old policies the first by name. A policy for
+// NAME-CLUSTER applies to section CLUSTER of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	list := policiesOf(r, target)
 	if p := oldest(list, target, section); section != "" {

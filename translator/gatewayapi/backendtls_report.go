@@ -172,7 +172,7 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return sorted(out, report.Ref.Compare)
 }
 
-// section "" selects all exporting clusters.
+// The section "" selects all exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind(), store.ServiceImports.Kind():

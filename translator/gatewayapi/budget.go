@@ -18,8 +18,8 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// A change takes 9 ms without the routes of a namespace, and up to 8 times as long if they use the
-// whole budget: Envoy may exceed the estimate by half.
+// A change takes 9 ms without a namespace's routes. If the routes use the whole budget, it takes up
+// to 8 times as long, because Envoy may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
@@ -138,8 +138,8 @@ type Cut struct {
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place: it is older than From, and does not exceed the budget
-// alone.
+// Takes reports whether a route has a place: it is older than From, and its own cost does not
+// exceed the budget.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }

@@ -54,7 +54,8 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0).
+// ClientTrust returns a Gateway's CA bundle for client certificates on a port. Port 0 means the
+// default bundle.
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -101,8 +102,7 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// The condition reports rules that allow clients without a valid certificate. Without such rules it
-// is nil.
+// The result is a condition about rules that allow clients without a valid certificate, or nil.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

@@ -16,12 +16,13 @@ const Controller = "penstock.dev/gateway-controller"
 type Config struct {
 	// Controller is the controllerName of Penstock's classes. "" means the default.
 	Controller string
-	// AnyClass accepts a Gateway without an existing GatewayClass: small folders need no class.
+	// If AnyClass is set, the GatewayClass of a Gateway need not exist: small folders need no
+	// class.
 	AnyClass bool
-	// AnyController accepts every Gateway.
+	// If AnyController is set, every Gateway is accepted.
 	AnyController bool
 	// BehindService is set if a Service in front of the proxies has the Gateway's addresses: the
-	// proxies bind any address.
+	// proxies then bind any address.
 	BehindService bool
 	// ReservedPort is a port that managed proxies bind for themselves, or 0.
 	ReservedPort uint16

@@ -39,7 +39,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 }
 
 // Within one object all listeners in a conflict lose (Gateway API, "Handling indistinct
-// Listeners"). Otherwise the Gateway wins over its ListenerSets, and ListenerSets win by
+// Listeners"). Between objects, the Gateway wins over its ListenerSets, and ListenerSets win by
 // precedence. A listener that lost does not conflict with others.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {

@@ -49,8 +49,8 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 		Winner: winner}
 }
 
-// Each host goes to the route with the most specific hostname for it; among equals, to the first
-// route. All routes are accepted (conformance: TCPRouteMultipleRoutesAttachment,
+// Each host goes to the route with the most specific hostname for it. Of equally specific routes,
+// the first gets the host. All routes are accepted (conformance: TCPRouteMultipleRoutesAttachment,
 // UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}

@@ -62,8 +62,8 @@ func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed the
-// route's budget or the namespace's share, which goes to older routes first.
+// Overruns returns rules of a namespace's routes on a Gateway: their expressions exceed the route's
+// budget or the namespace's share. The share goes to older routes first.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),

@@ -122,11 +122,11 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// ownHeaders begins the headers with which Penstock's gates and pickers pass on a caller: a route
-// that sets one would forge it for the next hop.
+// ownHeaders is the prefix of the headers in which gates and pickers pass on the caller's identity.
+// A route that sets such a header would forge the identity for the next hop.
 const ownHeaders = "x-penstock-"
 
-// Envoy rejects a whole route configuration for an invalid one.
+// Envoy rejects a whole route configuration for one invalid header name.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)
@@ -134,7 +134,7 @@ func (b *ruleBuilder) headerName(name, field string) string {
 	return strings.ToLower(name)
 }
 
-// modified returns the name of a header that a filter changes.
+// modified checks the name of a header that a filter changes, and returns it in lower case.
 func (b *ruleBuilder) modified(name, field string) string {
 	name = b.headerName(name, field)
 	if strings.HasPrefix(name, ownHeaders) {

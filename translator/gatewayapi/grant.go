@@ -12,8 +12,8 @@ func noGrant(from, to report.Ref) string {
 		from.Namespace, to)
 }
 
-// Granted reports whether an object (from) may refer to another (to): in the same namespace, or by
-// a ReferenceGrant.
+// Granted reports whether an object (from) may refer to another (to): both are in one namespace, or
+// a ReferenceGrant allows it.
 func Granted(r store.Reader, from, to report.Ref) bool {
 	if from.Namespace == to.Namespace {
 		return true

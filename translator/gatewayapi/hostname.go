@@ -43,8 +43,8 @@ func wildness(host string) int {
 	return 0
 }
 
-// Covering lists the hostnames whose routes may answer for host, most specific first: x.a.com,
-// *.a.com, *.com and * for x.a.com.
+// Covering lists the hostnames whose routes may answer for host, most specific first. For x.a.com
+// they are x.a.com, *.a.com, *.com and *.
 func Covering(host string) []string {
 	out := []string{host}
 	rest := strings.TrimPrefix(host, "*.")

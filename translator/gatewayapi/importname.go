@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
-// Imported returns an import with its object's clusters and the members' Offers that its PoolPolicy
-// allows.
+// Imported returns an import. Its clusters are from the object and from members' Offers, without
+// clusters that the PoolPolicy excludes.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Meaning is one meaning of an InferencePoolImport's name: the import, or as NAME-CLUSTER an
-// exporting cluster of an import (multi-cluster proposal).
+// Meaning is one meaning of an InferencePoolImport's name: the import of that name, or, if the name
+// is NAME-CLUSTER, the exporting cluster CLUSTER of the import NAME (multi-cluster proposal).
 type Meaning struct {
 	Namespace, Import string
 	Cluster           string
@@ -39,7 +39,7 @@ func (m *Meaning) String() string {
 
 // An import that a user or another controller wrote comes first, then the older meaning, so that a
 // new export never changes a name. For equal ages, a cluster of an import precedes an import, and a
-// longer NAME a shorter one.
+// longer NAME precedes a shorter one.
 func (m *Meaning) compare(o *Meaning) int {
 	rank := func(first bool) int {
 		if first {
@@ -52,7 +52,7 @@ func (m *Meaning) compare(o *Meaning) int {
 }
 
 // ImportNamed returns the key of the import that a name means, and the exporting cluster, or "" for
-// the whole import. Every lookup of a user's name must use it.
+// the whole import. Every lookup of a user's name must use ImportNamed.
 func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) == 0 {
@@ -118,7 +118,7 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 	return m, ok || imported
 }
 
-// imported is false if the hub that wrote the entry does not import the cluster.
+// The result imported is false if the hub that wrote the entry does not import the cluster.
 func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
 	if made(obj) {
 		since = created(obj)
@@ -144,13 +144,13 @@ func created(obj *inferenceapi.InferencePoolImport) int64 {
 // AliasName returns the name for one exporting cluster of an import.
 func AliasName(name, cluster string) string { return name + "-" + cluster }
 
-// IsImportAlias reports whether AliasName means that cluster.
+// IsImportAlias reports whether the result of AliasName means the exporting cluster.
 func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
 	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
 	return ok && pinned == cluster && key == objectid.Join(namespace, name)
 }
 
-// HasItsName reports whether an import's name means that import.
+// HasItsName reports whether an import's name means the import itself.
 func HasItsName(r store.Reader, namespace, name string) bool {
 	_, cluster, ok := ImportNamed(r, namespace, name)
 	return !ok || cluster == ""

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Missing returns why a referenced object has no effect: that it is invalid, or else the text
-// absent, with a suggestion of a similar name.
+// Missing returns why a reference has no effect. If the object exists but is invalid, the result
+// states that. Otherwise it is the parameter absent, followed by a similar name if there is one.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -40,8 +40,8 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 	return DidYouMean(ref.Name, names)
 }
 
-// Elsewhere suggests the pool or import with the same name in another namespace, or returns "". It
-// discloses nothing without a grant if namespaces belong to several users.
+// Elsewhere suggests the pool or import with the same name in another namespace, or returns "". If
+// namespaces belong to several users, it discloses nothing without a grant.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
@@ -83,7 +83,8 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// Of a kind on demand, the store holds only objects that are read, so that no search is possible.
+// The store holds an object of an on-demand kind only while a row reads it, so no search is
+// possible.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

@@ -71,7 +71,8 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// If the sum would exceed the limit most, the result divides that limit by largest remainder.
+// If the sum would exceed the parameter most, integers divides most by the largest-remainder
+// method.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

@@ -14,7 +14,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff report which keys of these store tables rows start and stop reading. Call
+// Demand makes each Diff list the keys of these store tables that rows start or stop reading. Call
 // it before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
@@ -30,15 +30,15 @@ func (e *Engine) follow(wait bool, tables []string) {
 	}
 }
 
-// OnDemand reports whether the store holds only the keys of a table that rows read.
+// OnDemand reports whether the store holds only those keys of a table which rows read.
 func (r *Reader) OnDemand(table string) bool {
 	wait, ok := r.engine.demanded[table]
 	return ok && wait
 }
 
 // WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
-// as arrived. A waiting row keeps its last value, as does a row that would be deleted while one of
-// its source rows waits. Rows that read a waiting row without a value wait, too.
+// as arrived. A waiting row keeps its last value. A row also stays while one of its source rows
+// waits. Rows that read a waiting row without a value wait, too.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {

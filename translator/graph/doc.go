@@ -7,14 +7,14 @@
 // result equals the old one.
 //
 // Invariants: a table reads only the store and earlier tables; a violation panics. After any
-// changes, Update leaves the same rows as a fresh engine with the same store, except for rows whose
-// computation panics or that wait for a key.
+// changes, Update leaves the rows that a new engine would compute from the same store, except for
+// rows whose computation panics or that wait for a key.
 //
 // # Design notes from profiles
 //
 // An unchanged source does not invalidate rows that only exist because of it. A row's reads are a
 // list of pointers, because maps of three strings took three times the memory. All sorts the rows
-// when it is called: to keep every table sorted took a third of the time when 10,000 imports
+// when it is called: keeping every table sorted took a third of the time when 10,000 imports
 // arrived in any order.
 //
 // Tests: go test ./translator/graph

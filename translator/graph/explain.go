@@ -23,8 +23,8 @@ type Explanation struct {
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows whose key equals the text, or else the rows whose key contains it. It
-// walks over all rows.
+// Explain returns the rows whose key equals the text. If there are no such rows, it returns the
+// rows whose key contains the text. It walks over all rows.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {

@@ -20,8 +20,8 @@ type index[K comparable, V any] interface {
 	move(n *row[K, V])
 }
 
-// NewIndex adds an index to a table. keys must be a pure function, because it is called again for
-// an old value.
+// NewIndex adds an index to a table. The func keys must be pure, because it is called again for an
+// old value.
 func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 	keys func(key K, value V) []I) *Index[K, V, I] {
 	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
@@ -52,9 +52,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move moves a row from its old keys to its new keys. At a key of both values, move invalidates
-// only rows that read the key, not rows that merely exist because of it. Otherwise each change of a
-// route would recompute its clusters.
+// move moves a row from its old keys to its new keys. At a key that both the old and the new value
+// have, move invalidates only rows that read the key, not rows that merely exist because of it.
+// Otherwise each change of a route would recompute its clusters.
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil
@@ -111,7 +111,7 @@ func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	return rows
 }
 
-// Each is By without a copy. rows is valid until the Compute returns.
+// Each is By without a copy. The result rows is valid until the Compute returns.
 func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
 	list := ix.read(r, key)
 	return len(list), walk(list)

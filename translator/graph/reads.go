@@ -44,7 +44,7 @@ type anyRow interface {
 
 const crowd = 16
 
-// Nearly all sets have one to three rows: a list or a map would be larger than the rest of a
+// Nearly every subject has one to three readers: a list or a map would be larger than the rest of a
 // subject.
 type readers struct {
 	first *node

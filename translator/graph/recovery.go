@@ -31,7 +31,7 @@ type Recovered struct {
 type misuse string
 
 type fallen struct {
-	// The store must keep the keys of good, the reads of the last good value.
+	// good has the reads of the last good value. The store must keep their keys.
 	good []*subject
 }
 
@@ -55,7 +55,7 @@ func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, 
 	return false, false
 }
 
-// try runs all code that may panic before the new value is in the table.
+// try runs all code that may panic, before the table gets the new value.
 func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (V, bool)) (changed bool, p *Panic) {
 	defer func() {
 		v := recover()

@@ -15,8 +15,8 @@ type Table[K comparable, V any] struct {
 	// Compute returns the row of a key, or false. It must be a pure function of key and of its
 	// reads through r, and must not modify its inputs or earlier results.
 	Compute func(r *Reader, key K) (V, bool)
-	// Recover returns a row for a key whose Compute panicked. last is the previous value, if had is
-	// true. If Recover is nil, the previous value stays.
+	// Recover returns a row for a key whose Compute panicked. If had is true, last is the previous
+	// value. If Recover is nil, the previous value stays.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
 	// Equal reports whether two values mean the same. The default is reflect.DeepEqual.
 	Equal func(a, b V) bool
@@ -224,7 +224,7 @@ type Row[K comparable, V any] struct {
 	Value V
 }
 
-// All iterates over all rows, sorted by key. Use it before the Compute returns.
+// All iterates over all rows, sorted by key. Use the iterator only until the Compute returns.
 func (t *Table[K, V]) All(r *Reader) iter.Seq2[K, V] {
 	r.check(t.Name, t.layer)
 	read(r, &t.all, struct{}{})

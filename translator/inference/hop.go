@@ -82,7 +82,8 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			}
 			continue
 		}
-		// A spill leads to other clusters: the pool of the same name may be its source.
+		// A spill leads to other clusters: the pool of the same name in this cluster may be the
+		// source.
 		if !m.Takes() || m.Local {
 			continue
 		}

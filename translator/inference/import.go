@@ -211,10 +211,10 @@ func notReady(conditions []metav1.Condition) string {
 	return ""
 }
 
-// withheld returns why a cluster takes no new requests although its own conditions allow them: the
-// reason of Accepted=False or Ready=False of the whole import, or of the controller that lists the
-// cluster. Conditions of Penstock's controllers have no such effect, or one member could disable
-// other members' clusters.
+// withheld returns why a cluster takes no new requests although its own conditions allow them. The
+// reason is from Accepted=False or Ready=False of the whole import, or of the controller that lists
+// the cluster. Conditions of Penstock's controllers have no such effect: otherwise one member could
+// disable other members' clusters.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {

@@ -98,8 +98,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening reports a policy in which model servers connect to publish KV events, for processes
-// without an address for these.
+// NotListening returns a finding about a policy whose model servers connect to penstock to publish
+// KV events. It is for processes that have no address for these connections.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
@@ -161,10 +161,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
-		spec.Session = nil // applies between the clusters
+		spec.Session = nil // it applies between the clusters
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // applies between the clusters
+		spec.ResponseAffinity = false // it applies between the clusters
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),

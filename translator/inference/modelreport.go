@@ -168,7 +168,8 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	return p
 }
 
-// A stand-alone picker has one pool, so this process may not serve an existing InferencePool.
+// A stand-alone picker has one pool, so other InferencePools may exist that this process does not
+// serve.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there

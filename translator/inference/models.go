@@ -98,7 +98,7 @@ func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// The oldest valid object is in force, then the first by name.
+// The oldest valid object is in force, and of equally old objects the first by name.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)

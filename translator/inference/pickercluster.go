@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Pickers that follow a leader answer NOT_SERVING.
+// pickerHealth is the service that health checks name. A picker that is not the leader of its
+// replicas answers NOT_SERVING.
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // PickerCluster returns the cluster of an external picker.
@@ -81,7 +82,8 @@ func configured(c *model.Cluster) model.ClusterID {
 	return id
 }
 
-// ImportedCluster returns the import and the index of an exporting cluster in status.clusters.
+// ImportedCluster returns the import of an exporting cluster, and the cluster's index in
+// status.clusters.
 func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
 	obj, ok := gatewayapi.Imported(r, id.Key())
 	if !ok {
@@ -98,8 +100,8 @@ func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
 	return some, some && cleartext
 }
 
-// PeerTLS returns the TLS to a member, with its Gateways' identity. name is the server name of one
-// of its pools.
+// PeerTLS returns the TLS to a member. It verifies the identity of the member's Gateways. The
+// parameter name is the server name of one of the member's pools.
 func PeerTLS(member, name string) *model.UpstreamTLS {
 	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)},
 		Certificate: model.MemberCertificate}

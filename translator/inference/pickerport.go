@@ -20,10 +20,10 @@ const (
 	passwordKey = corev1.BasicAuthPasswordKey
 )
 
-// PickerPort returns how a port of an exporting cluster's picker is called: in cleartext, or, with
-// a secretRef, over TLS verified by the picker's BackendTLSPolicy, with the Secret's credential.
-// Otherwise problem and fix describe why it is not called. Without a grant they disclose nothing
-// about the Secret.
+// PickerPort returns how to call a port of an exporting cluster's picker. Without a secretRef,
+// calls are in cleartext. With a secretRef, they have the Secret's credential, and use TLS that the
+// picker's BackendTLSPolicy verifies. If no call is possible, the results problem and fix describe
+// why. Without a grant they disclose nothing about the Secret.
 func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort,
 	problem, fix string) {
 	switch {

@@ -140,7 +140,7 @@ func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string
 
 func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpointpicker.Problem) {
 	if profile.Dynamo != nil {
-		p.Settings.Prefix = true // bodies also name workers
+		p.Settings.Prefix = true // bodies must be read: they also name workers
 	}
 	d := profile.Disagg
 	if d == nil {

@@ -118,8 +118,8 @@ func or[T int32 | int64](v *T, otherwise T) T {
 }
 
 // By default Penstock's own picker fails open, because a pool that requests no picker should not
-// stop with ours. If the picker changes bodies, the pool fails closed: servers could not process
-// the originals.
+// stop when our picker stops. If the picker changes bodies, the pool fails closed: servers could
+// not process the originals.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = !p.Settings.ChangesBodies()
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool for each Gateway whose routes name it. spilledTo is set if
-// another pool spills to this one.
+// PoolReport reports on an InferencePool for each Gateway whose routes name it. The parameter
+// spilledTo is set if another pool spills to this pool.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -44,11 +44,12 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 }
 
 // ImportReport reports whether an InferencePoolImport is usable, for each Gateway whose routes name
-// it. ports are the findings about its pickers' ports; spilledTo is set if a pool spills to it.
+// it. The parameter ports has the findings about its pickers' ports; spilledTo is set if a pool
+// spills to it.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
-	for _, gw := range gateways { // the board adds the conditions
+	for _, gw := range gateways { // status.Board adds the conditions
 		rep.Parents = append(rep.Parents, report.Parent{
 			Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
 		})

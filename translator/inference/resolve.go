@@ -45,8 +45,8 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	} else {
 		b.together(&res, r, imp)
 	}
-	// If all clusters of an import have weight 0, the import counts as a backendRef of weight 0.
-	// If the clusters with a weight are unusable, the import does not.
+	// If all clusters of an import have weight 0, the import counts as a backendRef of weight 0. If
+	// clusters have a weight and none of these is usable, the import is unresolved.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
 	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Problem != "" && m.Share > 0
@@ -148,7 +148,7 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// While the mistake exists, the suggestion of a similar name reads the whole namespace.
+// While the object is missing, the suggestion of a similar name reads the whole namespace.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
 		"create it, or name another one"

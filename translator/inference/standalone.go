@@ -17,7 +17,7 @@ import (
 
 // StandAlone configures a picker for gateways that Penstock does not configure.
 type StandAlone struct {
-	// Pool is the only InferencePool; zero for all pools.
+	// Pool is the only InferencePool. The zero value means all pools.
 	Pool objectid.Pool
 	// Source locates metrics pages, unless the pool's policy or the EndpointPickerConfig does.
 	Source endpointpicker.PageSource

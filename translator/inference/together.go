@@ -67,8 +67,8 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// If the policy retries servers' answers, there is no hop for requests that all clusters have
-// failed: a server that answered would get the request again.
+// If the policy retries servers' answers, there is no hop for requests that failed at all clusters:
+// a server that answered would get the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen

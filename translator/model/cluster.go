@@ -37,7 +37,7 @@ const (
 	H2C   Protocol = "h2c"
 	TCP   Protocol = "tcp"
 	UDP   Protocol = "udp"
-	GRPC  Protocol = "grpc" // keepalive, raised limits
+	GRPC  Protocol = "grpc" // with keepalive and raised limits
 )
 
 // Cluster is an Envoy cluster. Its endpoints come by EDS under the same name.
@@ -56,7 +56,7 @@ type Cluster struct {
 	HealthService string
 	ServesHealth  bool
 	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
-	// another one.
+	// another replica.
 	Own  bool
 	Peer bool
 	// Ejects makes Envoy eject an unreachable endpoint for a while.
@@ -68,7 +68,7 @@ type Cluster struct {
 
 // UpstreamTLS configures TLS to endpoints.
 type UpstreamTLS struct {
-	Insecure bool // self-signed external pickers
+	Insecure bool // for external pickers with self-signed certificates
 	SNI      string
 	AutoSNI  bool
 	Trust    string // SDS name of the CAs; "" for the system's CAs
@@ -116,7 +116,8 @@ type Pool struct {
 	Picker   PickerCall
 	External bool
 	Spill    []Spill
-	// SpillImports lists all imports of its policy, because their host names must be resolved.
+	// SpillImports lists all imports that the policy names, because their host names must be
+	// resolved.
 	SpillImports []string
 	Settings     PickerSettings
 	Relay        *Relay
@@ -155,8 +156,8 @@ type ExternalPicker struct {
 	Addresses []RemoteAddress
 	TLS       UpstreamTLS
 	CA        []byte
-	// Chain and Key are a client certificate in PEM: of the first Gateway that has one and whose
-	// routes lead to the picker.
+	// Chain and Key are a client certificate in PEM. It is from the first Gateway that has a
+	// certificate and routes to the picker.
 	Chain, Key []byte
 	// Relayed is set if only our picker calls this picker.
 	Relayed bool
@@ -193,8 +194,8 @@ type Import struct {
 	// to the only member.
 	Cluster ClusterID
 	Order   HopOrder
-	// Ordered is set if only the first member that takes requests serves. A member that failed
-	// recently comes last for a while (store.Failback).
+	// Ordered means that all requests go to one member: the first in order that takes requests. A
+	// member that failed recently comes last for a while (store.Failback).
 	Ordered bool
 	// Choice makes our picker choose a hop for each request. If it is nil, weights and priorities
 	// choose.
@@ -226,7 +227,8 @@ type Choice struct {
 	Picker  PickerCall
 	Margin  time.Duration
 	Latency bool
-	// Blind ignores prompts, even if bodies are read for PickerCall.ResponseIDs.
+	// Blind is set if the choice ignores prompts, even if bodies are read for
+	// PickerCall.ResponseIDs.
 	Blind         bool
 	Sessions      bool
 	SessionTTL    int32
@@ -252,7 +254,8 @@ type ImportMember struct {
 	MaxGateways uint32
 	Local       bool
 	Problem     string
-	// Reason is NotAllowed, NotSupported, or "" if resolving a host name may end Problem.
+	// Reason is NotAllowed, NotSupported or "". With "" the Problem may end when a host name
+	// resolves.
 	Reason string
 	// NotReady is the reason of the member's condition Ready=False: Share is then 0.
 	NotReady string
@@ -290,8 +293,9 @@ func (s *Spill) Ends() []WeightedBackend {
 // Relay configures calls from our picker to a remote picker whose pods are unknown here.
 type Relay struct {
 	Pickers []RemoteAddress
-	// Within restricts the remote pods: a range of each list must contain a pod's address. Without
-	// lists, any address that the operator allows may be a pod, except loopback.
+	// Within has lists of ranges that restrict the remote pods: a range of each list must contain a
+	// pod's address. Without lists, any address that the operator allows may be a pod, except
+	// loopback.
 	Within [][]netip.Prefix
 	Import string
 	Member string
@@ -378,7 +382,7 @@ type KVEvents struct {
 	Port       int32
 	ReplayPort int32
 	Topic      string
-	Render     time.Duration // 0: none are fetched
+	Render     time.Duration // time to fetch the tokens of a prompt; 0: none are fetched
 }
 
 // Hop is a virtual host of HopListener: a spilled request reaches the next pool's own picker there.

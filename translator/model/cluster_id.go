@@ -21,7 +21,8 @@ type ClusterID struct {
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's
 	// certificate. For other kinds it is 0. Envoy ends all calls in flight when a cluster changes,
-	// and such a call lasts as long as its request. So a new configuration gets a new cluster.
+	// and a call to a picker lasts as long as its request. So a new configuration gets a new
+	// cluster.
 	Config uint16
 }
 

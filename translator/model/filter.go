@@ -6,7 +6,7 @@ import "time"
 type Mirror struct {
 	Cluster ClusterID
 	Backend string
-	// Numerator of Denominator requests are copied: at least one, at most all.
+	// Of Denominator requests, Numerator are copied: at least one, at most all.
 	Numerator, Denominator uint32
 }
 
@@ -24,13 +24,13 @@ type CORS struct {
 type ExternalAuth struct {
 	Cluster ClusterID
 	Backend string
-	GRPC    bool // Envoy's ext_authz protocol; else HTTP, where 200 lets a request pass
+	GRPC    bool // Envoy's ext_authz protocol. false: HTTP, where 200 lets a request pass
 	Path    string
 	// Headers lists, in lower case, the headers that the service receives. An empty list means all
 	// headers with gRPC, and the standard headers with HTTP.
 	Headers []string
-	// Copied lists the headers of an HTTP answer that the backend receives. An empty list means all
-	// but Host.
+	// Copied lists the headers that the backend receives from an HTTP answer. An empty list means
+	// all but Host.
 	Copied []string
 	// MaxBody limits the body that the service receives, in bytes; larger requests get 413. With 0
 	// the service receives no body.
@@ -38,7 +38,7 @@ type ExternalAuth struct {
 }
 
 // OwnFilters are filters of a backendRef that Envoy supports only for whole routes, so the backend
-// gets a route of its own. They override the rule's filters of the same type; mirrors add up.
+// gets a route of its own. OwnFilters override the rule's filters of the same type; mirrors add up.
 type OwnFilters struct {
 	Redirect    *Redirect
 	RewritePath PathChange
@@ -47,8 +47,8 @@ type OwnFilters struct {
 	Auth        *ExternalAuth
 }
 
-// Session keeps a client at the endpoint that served it first (SessionPersistence), for an import
-// at the exporting cluster.
+// Session keeps a client at the endpoint that served it first (SessionPersistence). With an import
+// it keeps the client at the exporting cluster.
 type Session struct {
 	Name    string
 	Header  bool

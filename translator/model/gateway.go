@@ -114,8 +114,8 @@ type Edge struct {
 	Uploads        int64 // total bytes of large request bodies in one Envoy
 }
 
-// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes: half of Envoy's
-// heap limit, which is nine tenths of the memory.
+// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes. It is half of
+// Envoy's heap limit, and the heap limit is nine tenths of the memory.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
 // DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets a limit.
@@ -127,7 +127,7 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream is a filter chain of a TCP listener or of one server name of a TLS listener, or a UDP
+// Stream is a UDP listener, or a filter chain: of a TCP listener, or of one server name of a TLS
 // listener.
 type Stream struct {
 	Name       string
@@ -165,11 +165,11 @@ type Place struct {
 	Hosts []string
 }
 
-// Candidate is a route with the listeners that may take it, decided without knowledge of other
-// routes.
+// Candidate is a route with the listeners that may take it. It does not depend on other routes.
 type Candidate struct {
 	Route report.Ref
-	// Created is in Unix seconds, 0 from files. Older routes win ties (HTTPRouteRule).
+	// Created is in Unix seconds. It is 0 for routes from files. Older routes win ties
+	// (HTTPRouteRule).
 	Created int64
 	// Hostnames are in lower case, sorted; "*" if the route has none.
 	Hostnames []string
@@ -219,7 +219,7 @@ type Rule struct {
 	Matches []Match // none in routes of connections
 	Action  Action
 	// Expressions is the matches' cost in each host. Envoy compiles an expression once for each
-	// Envoy route with it.
+	// Envoy route that has it.
 	Expressions Expressions
 }
 
@@ -249,7 +249,7 @@ type Route struct {
 	// Gates are the AccessPolicies that must let a request in, the outermost first.
 	Gates      []string
 	ExactUsage bool
-	// Reaches lists, while there are AccessPolicies, all that its requests may reach, sorted:
+	// While there are AccessPolicies, Reaches lists, sorted, all that the requests may reach:
 	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string
 	// ByModel is set if one of Gates decides by the model: the body is read for it.

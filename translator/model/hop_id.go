@@ -76,7 +76,7 @@ func compareBool(a, b bool) int {
 
 // String returns the name of the virtual host and the ID of endpoints that lead to it:
 // "hop.NAMESPACE.pool.NAME" or "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". Bytes
-// of a Member that DNS names lack become "_" and two hex digits, because Envoy ignores case here
+// of a Member that no DNS name has become "_" and two hex digits, because Envoy ignores case here
 // and pickers separate hops with commas.
 func (id HopID) String() string {
 	if id.IsZero() {

@@ -129,7 +129,7 @@ const (
 type SecretID struct {
 	Kind            SecretKind
 	Namespace, Name string
-	Port            uint16 // 0: of all ports that have no CA certificates of their own
+	Port            uint16 // 0: for all ports that have no CA certificates of their own
 }
 
 // String returns the SDS name.

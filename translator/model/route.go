@@ -9,8 +9,8 @@ import (
 // PathKind selects how a path is compared.
 type PathKind string
 
-// The specification leaves the rank of regular expressions open: after prefixes, any rule for "/"
-// would hide them.
+// The specification leaves the rank of regular expressions open. If they ranked after prefixes, any
+// rule for "/" would hide them.
 const (
 	PathExact PathKind = "Exact"
 	PathRegex PathKind = "RegularExpression" // matches the whole path
@@ -30,7 +30,7 @@ type Match struct {
 	// Names are in lower case. Of equal names, the first counts (specification).
 	Headers []ValueMatch
 	Query   []ValueMatch
-	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path has the same names
+	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path contains both names
 }
 
 // GRPCMethod is a GRPCMethodMatch.
@@ -40,7 +40,7 @@ type GRPCMethod struct{ Service, Method string }
 type ValueMatch struct {
 	Name    string
 	Regex   bool
-	Present bool // of an Overrun: any value
+	Present bool // for an Overrun: any value matches
 	Value   string
 	Written string // the user's text, if Value is its form on the wire
 }
@@ -72,16 +72,16 @@ type PathChange struct {
 	Prefix *string // replaces Match.Path, element-wise (HTTPPathModifier)
 }
 
-// Redirect answers with a Location.
+// Redirect is an answer with a Location.
 type Redirect struct {
 	Scheme string
 	Host   string
-	Port   uint16 // 0: Scheme's well-known port, or else the listener's port
+	Port   uint16 // 0: Scheme's well-known port; without Scheme, the listener's port
 	Path   PathChange
 	Code   uint32
 }
 
-// Direct answers without a backend.
+// Direct is an answer without a backend.
 type Direct struct {
 	Status uint32
 	Body   string
@@ -120,8 +120,8 @@ type HopOrder struct {
 // model server may have begun it.
 type RetryOn struct {
 	Full        bool // a server's answer 429
-	Unavailable bool // 503, or a connection to a server that ends before its answer
-	LostGateway bool // a connection to a member's gateway that ends before the answer
+	Unavailable bool // 503, or a connection to a server ends before the answer
+	LostGateway bool // a connection to a member's gateway ends before the answer
 }
 
 // WeightedBackend is a share of a rule's requests.
@@ -158,8 +158,8 @@ func (w *WeightedBackend) Imported() bool { return !w.Hop.IsZero() || len(w.Memb
 type BodyMode string
 
 // None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external pickers.
-// Whole is for external pickers that do not send bodies back, which Duplex requires. They receive
-// the body in one piece, within their message limit (4 MiB by default).
+// Duplex requires that a picker sends bodies back. Whole is for external pickers that do not. They
+// receive the body in one piece, within their message limit (4 MiB by default).
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
@@ -187,7 +187,7 @@ type Subset struct {
 	Selector  string
 	Addresses []string
 	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
-	// Such a hop serves no request of the subset.
+	// The hop then serves no request of the subset.
 	Elsewhere bool
 }
 
@@ -196,8 +196,8 @@ type PickerCall struct {
 	Cluster ClusterID
 	Names   *PickerNames
 	Subset  *Subset
-	// A pool with an external picker has it, too: our picker relays the requests whose bodies no
-	// picker receives (envoy's bodyless).
+	// Pool is also set for a pool with an external picker: our picker relays the requests whose
+	// bodies no picker receives (envoy's bodyless).
 	Pool       objectid.Target
 	RemotePool string
 	Body       BodyMode
@@ -210,13 +210,13 @@ type PickerCall struct {
 	Spills      bool // immediate responses count as "no pick"
 	// Spill lists the HopID.Address values that our picker may return besides pods, in order.
 	Spill []string
-	// Open lets our picker return any endpoint if the picker that it relays to returns none. It has
-	// no effect with Closed or Subset.
+	// With Open, our picker may return any endpoint if the picker that it relays to returns none.
+	// It has no effect with Closed or Subset.
 	Open bool
-	// Closed makes a request fail, in every failure mode, if the picker picks nothing. The request
+	// With Closed, a request fails, in every failure mode, if the picker picks nothing. The request
 	// then moves on to another cluster.
 	Closed bool
 	Again  bool
-	// Last marks the call of a hop, which ends spilling.
+	// Last is set for the call of a hop: its picker does not spill.
 	Last bool
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Endpoints returns, sorted, the endpoints of a named port of the Service key ("namespace/name"):
-// ready endpoints, or else terminating endpoints that still serve (KEP-1669).
+// ready endpoints or, if none is ready, terminating endpoints that still serve (KEP-1669).
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })

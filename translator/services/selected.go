@@ -64,7 +64,7 @@ func running(pod *corev1.Pod) []corev1.Container {
 	return out
 }
 
-// Unnamed lists the ports, as indexes of spec.ports, whose targetPort is a name that no selected
+// Unnamed lists, as indexes of spec.ports, the ports whose targetPort is a name that no selected
 // Pod has. It is empty if the Service has EndpointSlices or selects no Pods.
 func Unnamed(r store.Reader, svc *corev1.Service) (out []int) {
 	if len(store.EndpointSlices.By(r, store.ByService, store.ID(svc))) > 0 {

@@ -26,7 +26,7 @@ func choose(r store.Reader, namespace string, selector map[string]string, ports 
 	return slices.CompactFunc(out, func(a, b model.Member) bool { return a.Address == b.Address })
 }
 
-// Candidates returns the Pods with the first label of a selector, from which Select chooses.
+// Candidates returns the Pods with the first label of a selector. Select chooses among them.
 func Candidates(r store.Reader, namespace string, selector map[string]string) store.Rows {
 	first, ok := firstLabel(namespace, selector)
 	if !ok {

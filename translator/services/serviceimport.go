@@ -58,7 +58,8 @@ func RefOf(id model.ClusterID) report.Ref {
 }
 
 // Addresses lists the endpoints of one port, like the function Addresses. Without EndpointSlices of
-// the cluster set's controller, a ServiceImport has the allowed addresses in the object.
+// the cluster set's controller, the endpoints of a ServiceImport are the allowed addresses in the
+// object itself.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {

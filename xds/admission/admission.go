@@ -25,10 +25,10 @@ type Config struct {
 	Timeout time.Duration
 	// Bytes limits what a connection may send before it is admitted. Default: 256 KiB.
 	Bytes int64
-	// Every keeps connections that are not admitted, such as health checks: Bytes limits each
-	// interval of this length, and Timeout does not apply.
+	// With Every, connections that are not admitted stay open, such as health checks: Timeout does
+	// not apply, and Bytes limits each interval of length Every.
 	Every time.Duration
-	// Trusting admits every connection at once, because there is no authentication.
+	// If Trusting is set, every connection is admitted at once, because there is no authentication.
 	Trusting bool
 	Budget   *Budget
 	// Most limits all connections; 0: no limit. One address may have half of them. At the limit, a
@@ -60,7 +60,7 @@ func Listen(l net.Listener, c Config) *Listener {
 	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}, open: map[netip.Addr]int{}}
 }
 
-// Accept returns the next connection within the limits and closes all others.
+// Accept returns the next connection within the limits, and closes connections beyond them.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -110,8 +110,8 @@ func Address(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter returns why a connection is denied. At the limit it also returns crowded, an older
-// connection to close.
+// enter returns why a connection is denied. At the limit it also returns an older connection
+// (crowded), which the caller closes.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,8 +21,8 @@ func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 const (
 	// A reconnecting proxy with 5,000 routes sends less.
 	fairShare = 1 << 20
-	// lastShare replaces fairShare when more than manyTimes the budget is used. A thousand proxies
-	// that reconnect at once stay below it.
+	// lastShare replaces fairShare when the bytes in use exceed manyTimes the budget. Each of a
+	// thousand proxies that reconnect at once stays below lastShare.
 	lastShare = 64 << 10
 	manyTimes = 8
 	// forgotten is how many counted bytes of a connection expire each second. Some bytes never

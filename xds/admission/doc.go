@@ -1,7 +1,7 @@
-// Package admission limits a listener's connections: their number, and until a client has
-// authenticated, the connections of its address, and the bytes and time of each connection.
-// cmd/penstock wraps the listeners of its gRPC servers, which call Admit once they have verified
-// the credential of a call.
+// Package admission limits the number of a listener's connections. Until a client has
+// authenticated, it also limits the connections of the client's address, and the bytes and the time
+// of each connection. cmd/penstock wraps the listeners of its gRPC servers, which call Admit once
+// they have verified the credential of a call.
 //
 // Invariants: a listener never has more than Config.Most connections, nor more than
 // Config.PerAddress of an address that are not admitted.

@@ -31,10 +31,10 @@ type Config struct {
 	Secrets Secrets
 	// Names are the DNS names of the control plane, at least one.
 	Names []string
-	// ID is the SPIFFE ID in its certificates, for connections to other clusters. Optional.
+	// ID is the SPIFFE ID in the certificates, for connections to other clusters. Optional.
 	ID *url.URL
-	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed, first
-	// before Ready. Optional.
+	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed. The
+	// first call is before Ready. Optional.
 	Changed func()
 	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
 	// certificate is in use (default: one day). Overlap is how long an authority is in the bundle
@@ -257,7 +257,7 @@ func (a *Authority) Bundle() []byte {
 
 // Keys returns the keys that all replicas derive from the authorities for a purpose. Proxies get
 // the first key, and replicas accept all of them. A replaced key is accepted for Config.Overlap.
-// After half of Overlap, when all replicas have it, proxies get the next authority's key.
+// After half of Overlap, all replicas have the next authority, and proxies get its key.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -278,7 +278,8 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// The monotonic clock stops while the machine sleeps; Config.Now may be set.
+// The monotonic clock stops while the machine sleeps. An administrator can set the wall clock
+// (Config.Now).
 type signed struct{ monotonic, wall time.Time }
 
 // A certificate is due after two thirds of CertificateLife by either clock, or if Config.Now was

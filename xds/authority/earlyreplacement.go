@@ -60,8 +60,8 @@ func ErrNone(err error) bool { return errors.Is(err, errNone) }
 const rotateAttempts = 10
 
 // Rotate replaces an authority early, because its key may be compromised. The new authority signs
-// after overlap, and trust in the previous authority ends after another overlap. A next authority
-// that the Secret already has never signs: its key may be compromised, too.
+// after overlap, and trust in the previous authority ends after another overlap. If the Secret has
+// a next authority already, that one never signs: its key may be compromised, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {

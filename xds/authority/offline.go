@@ -24,9 +24,9 @@ func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	return Pair{Cert: s.certPEM, Key: s.keyPEM}, nil
 }
 
-// Issue signs a client certificate with the CA p, also for servers if server is set. names are DNS
-// names or IP addresses; the first name is the subject. The certificate expires no later than the
-// CA.
+// Issue signs a client certificate with the CA p. If server is set, the certificate is for servers,
+// too. The parameter names has DNS names or IP addresses; the first name is the subject. The
+// certificate expires no later than the CA.
 func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...string) (Pair, error) {
 	ca, err := readSigner(p.Cert, p.Key, true)
 	if err != nil {

@@ -25,9 +25,9 @@ const (
 
 const (
 	skew = time.Hour
-	// tolerance is the largest clock error at which certificates are still valid: from tolerance
-	// before the authority is made until tolerance after it is replaced. This covers two clocks
-	// that are a year wrong.
+	// tolerance is the largest clock error at which certificates are still valid. They are valid
+	// from tolerance before the authority is made until tolerance after it is replaced. This covers
+	// two clocks that are a year wrong.
 	tolerance = 800 * 24 * time.Hour
 	// retention is how long an expired authority stays in the bundle after its replacement. A
 	// process that cannot read the Secret still presents certificates of that authority.

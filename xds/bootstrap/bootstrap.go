@@ -191,7 +191,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 			}),
 		},
 	}
-	if names { // each IP address of such a name is a control plane
+	if names { // each IP address of a name is a control plane
 		out.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name:        "envoy.cluster.dns",
 			TypedConfig: b.any(&dnsv3.DnsCluster{RespectDnsTtl: true, DnsRefreshRate: durationpb.New(5 * time.Second)}),

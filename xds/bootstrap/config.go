@@ -32,8 +32,8 @@ type Config struct {
 	// Token is the file of the proxy's bearer token. Envoy reads the file again when it is
 	// replaced. Token requires TLS and Secrets.
 	Token string
-	// Secrets is the path at the proxy of the folder with the files of SecretFiles. With it, Envoy
-	// loads a new CA, certificate or token without a restart.
+	// Secrets is the path of a folder at the proxy: it has the files of SecretFiles. With Secrets,
+	// Envoy loads a new CA, certificate or token without a restart.
 	Secrets string
 
 	// Ready is the "ip:port" where ReadyPath reports readiness.
@@ -67,8 +67,8 @@ type TLS struct {
 // bootstraps lack. Then serve older profiles their previous resources. Otherwise an upgrade of the
 // control plane drains all streams at once, or breaks older proxies.
 //
-// It is still 1: the filter uploads, added since, protects proxies, so older proxies get it, too,
-// and drain once.
+// It is still 1, although a filter named uploads was added. That filter protects proxies, so older
+// proxies get it, too, and drain once.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.

@@ -71,7 +71,8 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 // concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Signal receives when a Pull may return changes, and after Poke. Safe for concurrent use.
+// The channel of Signal receives when a Pull may return changes, and after Poke. Safe for
+// concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
 // Poke makes Signal receive. Safe for concurrent use.
@@ -196,9 +197,9 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial acquires the names of initial_resource_versions. current has the names listed with
-// their current version. others has the rest, and resources that have changed since the last Pull.
-// Safe for concurrent use.
+// AcquireInitial acquires the names of initial_resource_versions. The result current has the names
+// that are listed with their current version. The result others has all other names, and resources
+// that have changed since the last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log

@@ -121,8 +121,8 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// Variant returns an entry with another body, which replaces e in one stream. Streams share equal
-// bodies, because the proxies of a fleet reject the same resources.
+// Variant returns an entry with another body. The entry replaces e in one stream. Streams share
+// equal bodies, because the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))

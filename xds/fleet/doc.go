@@ -4,8 +4,8 @@
 // to Gateways for xds/identity.
 //
 // Invariants: no object is deleted before Set was called and all objects were listed. Kubernetes
-// collects the objects of a deleted Gateway. A Gateway that is not accepted keeps its proxies. A
-// hash of its input in each object prevents writes when the leader changes.
+// collects the objects of a deleted Gateway. A Gateway that is not accepted keeps its proxies. Each
+// object has a hash of its input, which prevents writes when the leader changes.
 //
 // Tests: go test ./xds/fleet/... (against a cluster in memory); against a real one: make test-lab.
 package fleet

@@ -26,7 +26,7 @@ const Source = "supervisor"
 // Cluster reads and writes objects. *apply.Cluster implements it.
 type Cluster interface {
 	Objects(namespace, fleet string) []apply.Object
-	// Apply writes an object. known reports whether Objects has returned it.
+	// Apply writes an object. The parameter known is set if Objects has returned the object.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
 	// Delete deletes an object. A missing object is not an error.
 	Delete(ctx context.Context, o apply.Object) error
@@ -73,7 +73,7 @@ type Fleets struct {
 	queue    queue
 	set      bool
 	gateways map[key]*member
-	marks    map[apply.Ref]string // when last applied or found up to date
+	marks    map[apply.Ref]string // Object.Mark when last applied or found up to date
 	reports  map[key]report.Report
 	orphans  map[key]struct{} // fleets with objects whose Gateway Set did not list
 }

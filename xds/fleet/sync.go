@@ -51,7 +51,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	var invalidField *render.InvalidField
 	switch {
 	case errors.As(err, &invalidField):
-		return nil // only a change of the user's object resolves it, which enqueues the fleet
+		return nil // only a change of the user's object resolves it; the change enqueues the fleet
 	case errors.Is(err, apply.ErrNotOwned):
 		f.addAfter(k, f.cfg.ConflictInterval) // objects without Penstock's label are not watched
 		return nil

@@ -26,7 +26,7 @@ type Callers struct {
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
 // TLS returns a server's configuration that also serves members. They cannot resume TLS sessions,
-// because a cluster may have left the set since.
+// because a cluster may have left the set meanwhile.
 func (m Callers) TLS(server *tls.Config) *tls.Config {
 	out := server.Clone()
 	others := out.GetConfigForClient
@@ -54,7 +54,7 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls lets members call only one service, and the exempt services.
+// Calls lets members call only two services: the parameters service and exempt.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)

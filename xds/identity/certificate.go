@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// While the API server is unreachable, certificates accepts expired certificates that it has
-// verified before.
+// While the API server is unreachable, the type certificates accepts expired client certificates
+// that it has verified before.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time

@@ -61,8 +61,8 @@ func (f Files) PickKey() (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// TLS returns the configuration of a server. If verify is set, clients must have a certificate of
-// ClientCA, or may have one if there is a Token.
+// TLS returns the configuration of a server. If verify is set, a client must have a certificate of
+// ClientCA. If there is a Token, the certificate is optional.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -103,8 +103,8 @@ func (f Files) Tokens() ([]string, error) {
 	return strings.Fields(string(raw)), nil
 }
 
-// Authenticate verifies the credential of a call. permitted returns an error once the credential is
-// invalid, and before that the time of its next call.
+// Authenticate verifies the credential of a call. The result permitted returns an error once the
+// credential is invalid. Before, it returns when to call it again.
 func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
@@ -141,7 +141,7 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}, nil
 }
 
-// With errUnreadable, a token may be valid.
+// errUnreadable does not mean that a token is invalid.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 func (f Files) accepts(hash [sha256.Size]byte) error {

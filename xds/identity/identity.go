@@ -27,8 +27,8 @@ type Proof struct {
 
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
-	// Member returns the Gateway that a proxy may serve; wish is its node.cluster. An error denies
-	// the proxy.
+	// Member returns the Gateway that a proxy may serve; the parameter wish is its node.cluster. An
+	// error denies the proxy.
 	Member(p Proof, wish string) (gateway string, err error)
 	// Recheck returns an error if the proxy may no longer serve the Gateway, but none for a deleted
 	// Gateway.
@@ -114,7 +114,7 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	return c.valid()
 }
 
-// valid returns the time of its next call, or an error once the credential has expired.
+// valid returns when to call it again, or an error once the credential has expired.
 func (c *Client) valid() (next time.Time, err error) {
 	now := c.guard.cfg.Now()
 	switch {

@@ -25,7 +25,7 @@ type Reviewer interface {
 }
 
 const (
-	// For this time, a pod can read after its deletion.
+	// trusted is how long a review is valid: a deleted pod can read for that time.
 	trusted    = 5 * time.Minute
 	denied     = 10 * time.Second
 	remembered = 8192
@@ -154,8 +154,8 @@ func (t *tokens) evict(now time.Time) {
 	}
 }
 
-// The signature of the JWT is not verified: claims are a reason to deny it without a review, never
-// to accept it.
+// The signature of the JWT is not verified: claims are a reason to deny the token without a review,
+// never to accept it.
 type claims struct {
 	expires, issued int64
 	audience        []string

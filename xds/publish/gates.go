@@ -67,16 +67,16 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// A change that only removes virtual hosts that endpoints still name waits for the ACK of the
-	// endpoints.
+	// If a change only removes virtual hosts, and endpoints still name these, it waits for the ACK
+	// of the endpoints.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
 
 // listenerReady is routesReady for listeners. In addition, a listener that a proxy has from another
-// release of Penstock waits for the routes that the proxy has from there. A filter that is new in
-// the listener acts on all routes that do not switch it off, and the routes of an earlier release
-// do not.
+// release of Penstock waits for the proxy's routes of that release. A new filter of the listener
+// acts on all routes that do not switch it off, and routes of an earlier release do not switch it
+// off.
 func listenerReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if ok, until := routesReady(s, it, now); !ok {
 		return false, until
@@ -267,8 +267,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether another resource of which the proxy resumed with an unknown version
-// may name slot, and until when to assume this.
+// A proxy may have resumed with unknown versions of resources. mayNameStale reports whether one of
+// these resources may name the slot, and until when to assume this. It ignores the item but.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {

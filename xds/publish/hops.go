@@ -15,8 +15,8 @@ import (
 
 // Endpoints that lead to a hop name an internal listener and the hop's virtual host. Both are sent
 // before the endpoints that name them, and removed after these endpoints. All hops of a gateway
-// share the listener and its route configuration, whose variants keep a removed virtual host until
-// no endpoints of the proxy name it.
+// share the listener and its route configuration. Variants of the route configuration keep a
+// removed virtual host until no endpoints of the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
@@ -219,9 +219,9 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// Clusters behind hops that lead to hops would stay forever. So releaseHops removes the hops from
-// endpoints that name a removed listener, if requests reach these endpoints only through such hops.
-// It first waits for the drain time.
+// Endpoints behind a hop may name hops again, and would keep a removed listener of hops forever. So
+// if requests reach these endpoints only through that listener, releaseHops removes the hops from
+// them. It first waits for the drain time.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {

@@ -60,7 +60,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// If e is newer than the last pull, the next pull would otherwise assume the version before e.
+// If e is newer than the last pull, it needs an item: without the item, the next pull would assume
+// the version before e.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

@@ -140,8 +140,8 @@ func rejectedNames(r *Response, message string) []string {
 	if at == nil {
 		return nil
 	}
-	// The text is "a, b: cause". Names may contain any of these characters, so it is compared with
-	// the names in the response.
+	// The text is "a, b: cause". Names may contain any of these characters, so the text is compared
+	// with the names in the response.
 	var out []string
 	rest := message[at[1]:]
 	for {

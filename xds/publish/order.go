@@ -13,7 +13,7 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// With both gates a stage sends upserts and removals in one response.
+	// If both gates are set, a stage sends upserts and removals in one response.
 	upsert, remove gate
 	// A response has one resource, so that its nonce identifies the resource.
 	single bool
@@ -21,8 +21,8 @@ type stage struct {
 }
 
 var stages = []stage{
-	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. A
-	// removal only answers a request.
+	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. The
+	// removal of a secret only answers a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
 	// Endpoints follow at once: after a change, a cluster waits for its endpoints again, and
@@ -90,7 +90,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response has all resources
+			break // one response has all resources of the type
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}

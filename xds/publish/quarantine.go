@@ -15,10 +15,11 @@ import (
 )
 
 // Envoy accepts or rejects a route configuration as a whole, so quarantine sends variants. The
-// first has only the parts that have not changed since the last accepted version, the next half of
-// the changes, and so on down to a virtual host and its route. Accepted variants are in force at
-// once; undecided parts stay as they were. In the end a rejected part answers 500, or stays as it
-// was if Envoy rejects that, too (an invalid match).
+// first variant has only the parts that have not changed since the last accepted version. Further
+// variants have half of the changes, then a quarter, and so on down to a single virtual host and
+// its single routes. Accepted variants are in force at once; undecided parts stay as they were. In
+// the end a rejected part answers 500, or stays as it was if Envoy rejects that, too (an invalid
+// match).
 type quarantine struct {
 	target *cache.Entry
 	names  []*cache.Slot

@@ -163,8 +163,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// The secret may have caused the rejection of these resources, and the proxy has now replaced or
-// dropped its bytes.
+// retryUsers resends rejected clusters and listeners that name the secret. The secret may have
+// caused their rejection, and the proxy has now replaced or dropped its bytes.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -175,10 +175,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// Of the secrets of a resource, Envoy rejects the last one to arrive, whichever is faulty. So once
-// the proxy accepts a secret, retryBeside resends rejected secrets of the same resource. A resent
-// last good version must not trigger this: two such secrets would resend each other forever. A
-// placeholder triggers it once for each version.
+// If a secret of a resource is faulty, Envoy rejects the secret of the resource that arrives last,
+// even a valid one. So once the proxy accepts a secret, retryBeside resends rejected secrets of the
+// same resource. A resent last good version must not trigger this: two such secrets would resend
+// each other forever. A placeholder triggers it once for each version.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -206,9 +206,9 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 	})
 }
 
-// suspected reports whether to resend a rejected resource: the proxy has dropped a secret that it
-// may have rejected. suspected also resends secrets that the proxy stored on an earlier stream; the
-// resource follows then.
+// suspected reports whether to resend a rejected resource because the proxy has dropped a secret
+// that it may have rejected. suspected also resends secrets that the proxy stored on an earlier
+// stream; the resource follows then.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force,
 	// delays other resources: Envoy withholds the ACK of clusters while any of them warms. New
-	// clusters delay resources that name them indefinitely. Default: 300 ms.
+	// clusters have no such bound. Default: 300 ms.
 	Watchdog time.Duration
 	// Drain is the drain time of a removed filter chain, at least the proxy's --drain-time-s.
 	Drain time.Duration
@@ -24,9 +24,9 @@ type Config struct {
 	// Called reports whether the proxy's calls to a cluster last as long as a client's request.
 	// Such a cluster stays for the longer of Drain and Linger.
 	Called func(cluster string) bool
-	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
-	// does not have: until the proxy subscribes to its routes, and for listeners that its endpoints
-	// may name. A listener waits as long for its routes. Default: 3 s.
+	// A proxy may resume with versions that the cache does not have. Then removals wait until the
+	// proxy subscribes to its routes, and removals of listeners wait for endpoints that may name
+	// them. A listener waits for its routes. Settle bounds these waits. Default: 3 s.
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because the process cannot
 	// read its sources. Meanwhile no listener and no cluster is removed.
@@ -75,7 +75,7 @@ type item struct {
 	// An item that is not dirty is in flight, rejected, or waits for the proxy to unsubscribe.
 	dirty bool
 	since time.Time
-	// idle is since when no request can reach a removed listener of hops.
+	// idle is the time since which no request can reach a removed listener of hops.
 	idle time.Time
 	// If now is set, the proxy waits for a response, so the order of delivery does not apply.
 	now bool
@@ -84,7 +84,7 @@ type item struct {
 	flight *Response
 
 	rejected   string
-	again      string // sent once more because of a placeholder
+	again      string // the version that was sent once more because of a placeholder
 	detail     string
 	faults     []Fault
 	reported   bool

@@ -74,8 +74,8 @@ func (r Ref) Compare(o Ref) int {
 type Part struct {
 	// Concatenated bodies of parts encode the whole message.
 	Body []byte
-	// Refs are the resources that the part names, also in per-filter configuration: sorted,
-	// distinct.
+	// Refs lists, sorted and distinct, the resources that the part names, also in per-filter
+	// configuration.
 	Refs []Ref
 	// Owners are sorted and distinct.
 	Owners []report.Ref

@@ -24,12 +24,12 @@ type Proxy interface {
 	// Gateway returns the gateway that a node may read. An error denies the connection.
 	Gateway(node *corev3.Node) (string, error)
 	// Permitted returns an error, which ends the stream, if the proxy may no longer read a gateway.
-	// It is called after Server.Recheck and at next, unless next is zero.
+	// It is called after Server.Recheck, and at the time that it returned, unless that is zero.
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster and requires no credential, for loopback and Unix
-// sockets only.
+// TrustNode takes the gateway from node.cluster and requires no credential. It is for loopback and
+// Unix sockets only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
 type trusted struct{}

@@ -60,7 +60,7 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// A proxy is served as if it connected now: changes before are not sent separately.
+	// A proxy is served as if it connected now: earlier changes are not sent separately.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }

@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// Every user of the machine could connect to a TCP port, and the admin interface can end the
-// process.
+// The admin interface can end Envoy. It is a Unix socket, because every user of the machine could
+// connect to a TCP port.
 type adminClient struct {
 	socket string
 	http   *http.Client

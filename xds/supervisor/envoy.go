@@ -44,8 +44,8 @@ type EnvoyConfig struct {
 	// Args are for settings that a bootstrap lacks (bootstrap.Config.Args).
 	Args []string
 
-	// Grace is how long Run waits for requests in flight once its context has ended, or until Now
-	// closes. Default: 30 seconds.
+	// Grace is how long Run waits for requests in flight once its context has ended. Default: 30
+	// seconds. The wait also ends when Now closes.
 	Grace time.Duration
 
 	Now <-chan struct{}

@@ -8,8 +8,8 @@ const (
 	leastConnections = 256
 )
 
-// Each connection may need a second file, for its server. Without it, Envoy answers 503, and its
-// TCP proxy crashes (seen with 1.40).
+// A connection may need a second open file, for its connection to a server. If no file is free,
+// Envoy answers 503, and its TCP proxy crashes (seen with 1.40).
 func connections(files uint64) int64 {
 	if files >= 2*mostConnections+reservedFiles {
 		return mostConnections

@@ -16,7 +16,7 @@ import (
 )
 
 // MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh
-// has the same number.
+// has this number, too.
 const MinVersion = "1.40"
 
 // Binary is an Envoy binary that reports a supported version.

@@ -63,7 +63,7 @@ func (w *logWriter) flush() {
 	}
 }
 
-// Envoy writes lines in another format before it sets up its log; they are warnings.
+// Before Envoy sets up its log, it writes lines in another format. They count as warnings.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
@@ -81,7 +81,8 @@ func (w *logWriter) record(line string) {
 		w.lastError = text
 	}
 	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
-	// times. The user cannot choose which fields are used (docs/envoy.md has the reasons).
+	// times. Warnings about work in progress are about fields that Penstock chooses, not the user
+	// (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}

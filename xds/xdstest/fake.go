@@ -19,8 +19,8 @@ import (
 // FakeConfig configures a fake Envoy.
 type FakeConfig struct {
 	Address string
-	// Gateway and Node are the node.cluster and node.id that the fake sends. Default: Gateway, and
-	// "fake".
+	// Gateway and Node are the node.cluster and node.id that the fake sends. Defaults: the constant
+	// Gateway, and "fake".
 	Gateway, Node   string
 	StateOfTheWorld bool
 	Dial            []grpc.DialOption

@@ -10,7 +10,7 @@ import (
 type proxy struct {
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// accepted omits versions of a partly rejected response.
+	// The map accepted omits versions of a partly rejected response.
 	accepted   map[resource.Ref]string
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
@@ -23,11 +23,11 @@ type proxy struct {
 	// its hops. Those hops are lost.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// Envoy ignores bytes of a secret that it has stored, accepted or rejected, and uses stored
-	// bytes for new versions of listeners.
+	// Envoy stores the bytes of a secret even if it rejects them. It ignores bytes that it has
+	// stored, and uses the stored bytes for new versions of listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized means that the fake has received clusters, listening that it has requested its
-	// listeners.
+	// initialized means that the fake has received clusters. listening means that it has requested
+	// its listeners.
 	initialized, listening bool
 }
 
@@ -173,8 +173,8 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken ignores rejected resources, and missing route configurations, which only delay a
-// listener's start.
+// The func broken ignores rejected resources. It also ignores missing route configurations, which
+// only delay a listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {

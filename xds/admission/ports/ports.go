@@ -51,8 +51,8 @@ func descriptors() uint64 {
 	return min(uint64(limit.Cur), 1<<20)
 }
 
-// Listen opens a socket. network is "tcp" or "unix". Only this process's user may connect to a Unix
-// socket.
+// Listen opens a socket. The network is "tcp" or "unix". Only this process's user may connect to a
+// Unix socket.
 func (p Port) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	if network == "unix" {
@@ -90,8 +90,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener by the share of the Port that opened it, or of p if no
-// Port did. with has further limits.
+// Limit bounds the connections of a listener by the share of the Port that opened it. If no Port
+// opened it, p's share counts. The parameter with has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port

@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
-	// Stop makes the listeners for clients reject connections from the beginning, for Envoys
-	// without a load balancer in front.
+	// If Stop is set, the listeners for clients reject connections from the beginning. It is for
+	// Envoys without a load balancer in front.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
@@ -25,8 +25,8 @@ type Config struct {
 	// balancers remove the pod. Default: 10 s.
 	Settle time.Duration
 	// Quiet is how long to wait for requests on idle connections: a client learns that its
-	// connection ends only from its next response. Without Stop, the drain waits as long without
-	// datagrams. Default: 5 s.
+	// connection ends only from its next response. Without Stop, the drain also waits until no
+	// datagram has arrived for that time. Default: 5 s.
 	Quiet time.Duration
 	// Interval is the time between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
@@ -38,8 +38,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when nothing is in flight, or after Config.Timeout. left counts the requests and
-// streams that are still in flight.
+// Drain returns when nothing is in flight, or after Config.Timeout. The result left counts the
+// requests and streams that are still in flight.
 func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{

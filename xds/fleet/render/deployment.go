@@ -45,7 +45,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// An apply without the field would reset the Deployment to one replica.
+// An apply without spec.replicas would reset the Deployment to one replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// Binary returns the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or
-// envoy on the PATH.
+// Binary returns the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or a directory
+// above, or envoy on the PATH.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {
