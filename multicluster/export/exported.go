@@ -11,9 +11,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Controller is the controllerName of the parent with the condition Exported.
-const Controller = "penstock.dev/multicluster-controller"
-
 const (
 	conditionExported = "Exported"
 	ExportedReason    = "Exported"

@@ -19,7 +19,6 @@ const (
 	maxWanted     = 4096
 	maxLoadBlocks = 4096
 	maxSenders    = 64
-	maxSender     = 128
 	maxLoad       = 64 << 10
 )
 

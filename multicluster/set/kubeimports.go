@@ -37,11 +37,7 @@ type task struct {
 const importWorkers = 4
 
 const (
-	importAccepted          = "Accepted"
-	importReady             = "Ready"
 	importedReason          = "Imported"
-	noReadyClusterReason    = "NoReadyCluster"
-	staleReason             = "Stale"
 	conditionClustersPruned = "ClustersPruned"
 	crdOfAnotherReason      = "CRDOfAnotherProject"
 )

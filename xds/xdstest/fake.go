@@ -145,24 +145,6 @@ func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	return f.state.has(ref)
 }
 
-// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
-// a partly rejected response, and the stream ended before they were sent again.
-func (f *Fake) HasUnacked() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.state.unacked) > 0
-}
-
-// Secret returns the encoded secret in force, or nil.
-func (f *Fake) Secret(name string) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if a := f.state.active[resource.Ref{Type: resource.Secret, Name: name}]; a != nil {
-		return a.body
-	}
-	return nil
-}
-
 // Names returns the names of a type that are in force, sorted.
 func (f *Fake) Names(t resource.Type) []string {
 	f.mu.Lock()

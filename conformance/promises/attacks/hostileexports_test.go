@@ -96,7 +96,7 @@ func hostileMessages() []attack {
 		{"millions of exports", "of its exports are not imported", func(v *parties.Subscriber) error {
 			return again(v, 50, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(10_000, func(n int) *discoveryv3.Resource {
-					return parties.Exported(fmt.Sprintf("evil/endless-%d-%d", i, n), i, "")
+					return exported(fmt.Sprintf("evil/endless-%d-%d", i, n), i, "")
 				}), parties.State(i))
 			})
 		}},
@@ -121,8 +121,8 @@ func hostileParts() []attack {
 				var list []*discoveryv3.Resource
 				for n := range 8 {
 					list = append(list,
-						parties.Exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
-						parties.Exported(fmt.Sprintf("evil/parents-%d-%d", i, n), i, `,"parents":[`+objects+`]`),
+						exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
+						exported(fmt.Sprintf("evil/parents-%d-%d", i, n), i, `,"parents":[`+objects+`]`),
 						parties.Item(fmt.Sprintf("evil/parts-%d#%d", i, n), `{"epoch":1,"endpoints":[`+objects+`]}`))
 				}
 				return append(list,
@@ -149,7 +149,7 @@ func hostileParts() []attack {
 		{"another state each time", "an update of it had no effect", func(v *parties.Subscriber) error {
 			return again(v, 3000, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(1, func(n int) *discoveryv3.Resource {
-					return parties.Exported(fmt.Sprintf("evil/x-%d", i), i, `,"parts":[]`)
+					return exported(fmt.Sprintf("evil/x-%d", i), i, `,"parts":[]`)
 				}), parties.Item("", fmt.Sprintf(`{"uid":"u%d","epoch":1,"sequence":%d}`, i, -i)))
 			})
 		}},
@@ -287,4 +287,10 @@ func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 		}
 	}
 	traffic.end()
+}
+
+// exported is the item of an export. entry is a comma and further fields of the entry, or empty.
+func exported(name string, sequence int, entry string) *discoveryv3.Resource {
+	return parties.Item(name,
+		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
 }

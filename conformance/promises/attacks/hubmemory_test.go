@@ -54,7 +54,7 @@ func honestServer(t *testing.T, exports bool) (api *kubetest.Server, url string)
 
 // hubOf runs a hub of some API servers within the limits of the chart. It returns the address of
 // its pages.
-func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *process.Confinement, pages string) {
+func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *confinement, pages string) {
 	dir := t.TempDir()
 	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\n" +
 		"spec:\n  cluster: management\n  members:\n"
@@ -71,14 +71,14 @@ func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *pr
 	if err := os.WriteFile(filepath.Join(dir, "set.yml"), []byte(set), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	limit, err := process.ChartMemory(t.Context(), "penstock", "hub", "resources")
+	limit, err := chartMemory("penstock", "hub", "resources")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := processtest.Port(t)
-	c = process.Confine("hub", process.Limits{Memory: limit, Files: openFiles})
-	t.Cleanup(c.Release)
-	binary, args := c.Command(binaries.penstock, "hub", "-f", filepath.Join(dir, "set.yml"), "--kubeconfigs", dir,
+	c = confine("hub", limits{Memory: limit, Files: openFiles})
+	t.Cleanup(c.release)
+	binary, args := c.command(binaries.penstock, "hub", "-f", filepath.Join(dir, "set.yml"), "--kubeconfigs", dir,
 		"--state", filepath.Join(dir, "state"),
 		"--admin", local(port), "--memory-limit", fmt.Sprint(limit))
 	log := filepath.Join(dir, "hub.log")
@@ -127,7 +127,7 @@ func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 	defer cancel()
 	err := retry.Until(ctx, 100*time.Millisecond, func(context.Context) error {
 		if err := hub.Running(); err != nil {
-			_, killed := c.Check(hub)
+			_, killed := c.check(hub)
 			t.Fatal(err, killed)
 		}
 		text, err := problems()
@@ -151,12 +151,12 @@ func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 	if err != nil {
 		t.Error("honest members are served, and the hostile ones are named: ", err)
 	}
-	peak, err := c.Check(hub)
+	peak, err := c.check(hub)
 	if err != nil {
 		t.Error(err)
 	}
-	limit := c.Memory()
-	t.Logf("%d MiB at the peak, of %d (%s)", peak>>20, limit>>20, c.How())
+	limit := c.memory()
+	t.Logf("%d MiB at the peak, of %d (%s)", peak>>20, limit>>20, c.how())
 	if peak > limit/2 {
 		t.Errorf("the hub took %d MiB, more than half of its limit of %d MiB", peak>>20, limit>>20)
 	}

@@ -102,7 +102,7 @@ func (s *site) served(tokens []uint32) string {
 // seq.
 func publishPrompts(p parties.KVPublisher, seq uint64, from, to int) error {
 	for n := from; n < to; n++ {
-		if err := p.Publish("kv-events", seq, parties.Stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
+		if err := p.Publish("kv-events", seq, stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
 			return err
 		}
 		seq++
@@ -270,7 +270,7 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	attack("messages of 15 MiB that stop", 20) // an address may have 32 connections
 	s.stands(honest, time.Second)
 	// One message of 1 MiB, which needs a place.
-	large := parties.Stored(1<<48, make([]uint32, 160_000))
+	large := stored(1<<48, make([]uint32, 160_000))
 	if err := errors.Join(p.Publish("kv-events", 1+prompts/2, large),
 		publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {
 		t.Fatal(err)

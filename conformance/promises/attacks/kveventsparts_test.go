@@ -91,7 +91,7 @@ func floods(victim string) map[string]func(context.Context, parties.KVPublisher)
 				for i := range tokens {
 					tokens[i] = uint32(seq*7919 + uint64(i)*104729)
 				}
-				err = p.Publish("kv-events", seq, parties.Stored(seq<<20, tokens))
+				err = p.Publish("kv-events", seq, stored(seq<<20, tokens))
 			}
 			return err
 		},
@@ -118,4 +118,19 @@ func floods(victim string) map[string]func(context.Context, parties.KVPublisher)
 			return err
 		},
 	}
+}
+
+// stored encodes a batch that stores a prompt in blocks of 16 tokens. The blocks' hashes are first,
+// first+1 and so on.
+func stored(first uint64, tokens []uint32) []byte {
+	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)
+	b = binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(len(tokens)/16))
+	for i := range len(tokens) / 16 {
+		b = binary.BigEndian.AppendUint64(append(b, 0xcf), first+uint64(i))
+	}
+	b = binary.BigEndian.AppendUint32(append(b, 0xc0, 0xdd), uint32(len(tokens)))
+	for _, id := range tokens {
+		b = binary.BigEndian.AppendUint32(append(b, 0xce), id)
+	}
+	return append(b, 16, 0)
 }

@@ -131,9 +131,9 @@ func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin fun
 		s.Fatal(err)
 	}
 	_ = p.Listener.Close()
-	c := process.Confine("attacker", process.Limits{Cores: 0.25})
-	s.Cleanup(c.Release)
-	binary, args := c.Command(os.Args[0])
+	c := confine("attacker", limits{Cores: 0.25})
+	s.Cleanup(c.release)
+	binary, args := c.command(os.Args[0])
 	env := []string{hostileMember + "=" + path, "GOMAXPROCS=1"}
 	one, err = process.Start(p.Name, filepath.Join(s.dir, p.Name+".log"), binary, env, args...)
 	if err != nil {
@@ -148,7 +148,7 @@ func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin fun
 		ctx, cancel := context.WithCancel(context.Background())
 		var throttled sync.WaitGroup
 		one.Signal(syscall.SIGCONT)
-		throttled.Go(func() { c.Throttle(ctx, one) })
+		throttled.Go(func() { c.throttle(ctx, one) })
 		return func() {
 			cancel()
 			throttled.Wait()

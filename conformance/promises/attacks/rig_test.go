@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		if path := os.Getenv(hostileMember); path != "" {
 			return beHostile(path)
 		}
+		if os.Getenv(hog) != "" {
+			return allocate()
+		}
 		ctx := context.Background()
 		dir, err := os.MkdirTemp("", "attacks")
 		if err == nil {
@@ -44,7 +47,7 @@ func TestMain(m *testing.M) {
 			binaries.penstock, err = process.Penstock(ctx, dir)
 		}
 		if err == nil {
-			memory, err = process.ChartMemory(ctx, "penstock", "resources")
+			memory, err = chartMemory("penstock", "resources")
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -70,7 +73,7 @@ type site struct {
 	server                            *httptest.Server // the model server
 	penstock, envoy                   *process.Process
 	stopped                           []*process.Process // processes that the test has stopped
-	confined                          map[*process.Process]*process.Confinement
+	confined                          map[*process.Process]*confinement
 }
 
 func (s *site) stop(p *process.Process) {
@@ -90,11 +93,11 @@ func (s *site) within(p *process.Process) int64 {
 	if c == nil {
 		return 0
 	}
-	peak, err := c.Check(p)
+	peak, err := c.check(p)
 	if err != nil {
 		s.Error(err)
 	}
-	s.Logf("%s: %d MiB at the peak, of %d (%s)", p.Name, peak>>20, memory>>20, c.How())
+	s.Logf("%s: %d MiB at the peak, of %d (%s)", p.Name, peak>>20, memory>>20, c.how())
 	return peak
 }
 
@@ -154,15 +157,15 @@ func (s *site) attach(args ...string) {
 
 func (s *site) runConfined(binary string, args ...string) *process.Process {
 	s.Helper()
-	c := process.Confine("attacked", process.Limits{Memory: memory, Files: openFiles})
-	s.Cleanup(c.Release)
-	binary, args = c.Command(binary, append([]string{
+	c := confine("attacked", limits{Memory: memory, Files: openFiles})
+	s.Cleanup(c.release)
+	binary, args = c.command(binary, append([]string{
 		"serve", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--picker", local(s.picker),
 		"--http", local(s.http), "--memory-limit", fmt.Sprint(memory),
 	}, args...)...)
 	p := s.run("penstock", binary, args...)
 	if s.confined == nil {
-		s.confined = map[*process.Process]*process.Confinement{}
+		s.confined = map[*process.Process]*confinement{}
 	}
 	s.confined[p] = c
 	return p

@@ -34,18 +34,3 @@ func (p KVPublisher) Publish(topic string, seq uint64, batch []byte) error {
 			Frame(0, batch)}, nil))
 	return err
 }
-
-// Stored encodes a batch that stores a prompt in blocks of 16 tokens. The blocks' hashes are first,
-// first+1 and so on.
-func Stored(first uint64, tokens []uint32) []byte {
-	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)
-	b = binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(len(tokens)/16))
-	for i := range len(tokens) / 16 {
-		b = binary.BigEndian.AppendUint64(append(b, 0xcf), first+uint64(i))
-	}
-	b = binary.BigEndian.AppendUint32(append(b, 0xc0, 0xdd), uint32(len(tokens)))
-	for _, id := range tokens {
-		b = binary.BigEndian.AppendUint32(append(b, 0xce), id)
-	}
-	return append(b, 16, 0)
-}

@@ -101,12 +101,6 @@ func State(sequence int) *discoveryv3.Resource {
 	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
 }
 
-// Exported is the item of an export. entry is a comma and further fields of the entry, or empty.
-func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
-	return Item(name,
-		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
-}
-
 // Begin serves until end is called. It calls do for each stream. An error of do ends the stream;
 // otherwise the subscriber ends it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {

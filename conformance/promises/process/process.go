@@ -111,12 +111,10 @@ func (p *Process) Answers(url string) error {
 func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
 
 // RSS is the resident memory of a process of this machine, in bytes.
-func RSS(pid int) (int64, error) { return resident(pid, "VmRSS") }
+func RSS(pid int) (int64, error) { return Resident(pid, "VmRSS") }
 
-// Anonymous is the resident memory of a process in bytes, without pages of files.
-func Anonymous(pid int) (int64, error) { return resident(pid, "RssAnon") }
-
-func resident(pid int, field string) (int64, error) {
+// Resident is one of a process's figures in /proc/PID/status, in bytes.
+func Resident(pid int, field string) (int64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err

@@ -72,7 +72,7 @@ func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error 
 	var last error
 	for {
 		sample, err := live(ctx, client)
-		rss, rssErr := process.Anonymous(pid)
+		rss, rssErr := process.Resident(pid, "RssAnon") // without pages of files
 		if rssErr != nil {
 			return fmt.Errorf("process %d: %w", pid, rssErr)
 		}

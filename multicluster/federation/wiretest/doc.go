@@ -1,5 +1,5 @@
-// Package wiretest converts members' messages between JSON and the wire form, CBOR with the same
-// names, for tests with a hostile member.
+// Package wiretest converts members' messages from JSON to the wire form, CBOR with the same names,
+// for tests with a hostile member.
 //
 // Tests: go test ./multicluster/federation
 package wiretest
@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"reflect"
 	"strconv"
 
 	"github.com/fxamacker/cbor/v2"
@@ -27,20 +26,6 @@ func Value(text string) []byte {
 		return []byte(text)
 	}
 	return out
-}
-
-// Text returns the JSON text of a message. ok is false if value is not a message.
-func Text(value []byte) (text string, ok bool) {
-	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
-	if err != nil {
-		return "", false
-	}
-	var message any
-	if mode.Unmarshal(value, &message) != nil {
-		return "", false
-	}
-	out, err := json.Marshal(message)
-	return string(out), err == nil
 }
 
 func exact(value any) any {

@@ -1,12 +1,15 @@
 package simulate
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/fxamacker/cbor/v2"
 	googleproto "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -47,7 +50,7 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 	}
 	edit := func(pattern *regexp.Regexp, with string) {
 		for _, res := range out.Resources {
-			if text, ok := wiretest.Text(res.GetResource().GetValue()); ok {
+			if text, ok := jsonText(res.GetResource().GetValue()); ok {
 				res.Resource = &anypb.Any{Value: wiretest.Value(pattern.ReplaceAllString(text, with))}
 			}
 		}
@@ -112,4 +115,18 @@ func (n *node) flood(to *discoveryResponse) *discoveryResponse {
 		add(to, fmt.Sprintf("team/flood-%d", n.flooded), record)
 	}
 	return to
+}
+
+// jsonText returns the JSON text of a message. ok is false if value is not a message.
+func jsonText(value []byte) (text string, ok bool) {
+	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
+	if err != nil {
+		return "", false
+	}
+	var message any
+	if mode.Unmarshal(value, &message) != nil {
+		return "", false
+	}
+	out, err := json.Marshal(message)
+	return string(out), err == nil
 }

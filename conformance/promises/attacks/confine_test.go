@@ -1,6 +1,4 @@
-//go:build linux
-
-package process
+package attacks
 
 import (
 	"bytes"
@@ -10,34 +8,36 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// TestMain is also the program that the tests confine.
-func TestMain(m *testing.M) {
-	if os.Getenv("HOG") == "" {
-		os.Exit(m.Run())
-	}
+// The test program confines itself with this environment variable.
+const hog = "HOG"
+
+func allocate() int {
 	var kept [][]byte
 	for range 64 { // allocates 128 MiB
 		kept = append(kept, bytes.Repeat([]byte{1}, 2<<20))
 	}
 	fmt.Println(len(kept))
 	time.Sleep(time.Minute) // the test ends this process
+	return 0
 }
 
 // A process that needs more than its limit must fail the test that confines it, with its peak.
 func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 	for limit, want := range map[int64]string{64 << 20: "limit of 64 MiB", 512 << 20: ""} {
-		c := Confine("test", Limits{Memory: limit, Files: 100})
-		t.Cleanup(c.Release)
-		t.Log(c.How())
+		c := confine("test", limits{Memory: limit, Files: 100})
+		t.Cleanup(c.release)
+		t.Log(c.how())
 		log := filepath.Join(t.TempDir(), "log")
-		binary, args := c.Command(os.Args[0])
-		p, err := Start("hog", log, binary, []string{"HOG=1"}, args...)
+		binary, args := c.command(os.Args[0])
+		p, err := process.Start("hog", log, binary, []string{hog + "=1"}, args...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = Eventually(t.Context(), "the program has allocated, or has ended", func() error {
+		err = process.Eventually(t.Context(), "the program has allocated, or has ended", func() error {
 			if text, err := os.ReadFile(log); p.Running() == nil && !strings.Contains(string(text), "64") {
 				return fmt.Errorf("not yet: %w", err)
 			}
@@ -46,7 +46,7 @@ func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		peak, err := c.Check(p)
+		peak, err := c.check(p)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("with a limit of %d MiB: %v", limit>>20, err)
 		}
@@ -59,11 +59,11 @@ func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 
 func TestConfine_LimitIsTheChartsDefault(t *testing.T) {
 	for _, path := range [][]string{{"resources"}, {"hub", "resources"}} {
-		if limit, err := ChartMemory(t.Context(), "penstock", path...); err != nil || limit < 256<<20 {
+		if limit, err := chartMemory("penstock", path...); err != nil || limit < 256<<20 {
 			t.Errorf("%v: %d bytes, %v, want at least %d", path, limit, err, 256<<20)
 		}
 	}
-	if limit, err := ChartMemory(t.Context(), "penstock", "nothing"); err == nil {
+	if limit, err := chartMemory("penstock", "nothing"); err == nil {
 		t.Errorf("a chart without that value has a limit of %d bytes", limit)
 	}
 }

@@ -1,4 +1,4 @@
-package process
+package attacks
 
 import (
 	"bytes"
@@ -16,23 +16,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/lab/retry"
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// Limits bound a process. Zero values are no limits.
-type Limits struct {
+// limits bound a process. Zero values are no limits.
+type limits struct {
 	Memory int64 // bytes
 	Cores  float64
 	Files  int
 }
 
-// ChartMemory returns a chart's default memory limit in bytes. path is the path of the resources in
+// chartMemory returns a chart's default memory limit in bytes. path is the path of the resources in
 // the chart's values.
-func ChartMemory(ctx context.Context, chart string, path ...string) (int64, error) {
-	tree, err := root(ctx)
-	if err != nil {
-		return 0, err
-	}
-	text, err := os.ReadFile(filepath.Join(tree, "manifests", "charts", chart, "values.yaml"))
+func chartMemory(chart string, path ...string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join("../../../manifests/charts", chart, "values.yaml"))
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +64,7 @@ var (
 		name: "cgroup v2", memory: cgroups, cpu: cgroups,
 		limit: "memory.max", swap: "memory.swap.max", peak: "memory.peak", kills: "memory.events",
 		quota: func(dir string, cores float64) error {
-			return set(dir, "cpu.max", fmt.Sprintf("%d %d", int(cores*period), period))
+			return setLimit(dir, "cpu.max", fmt.Sprintf("%d %d", int(cores*period), period))
 		},
 	}
 	version1 = hierarchy{
@@ -75,41 +72,41 @@ var (
 		limit: "memory.limit_in_bytes", swap: "memory.memsw.limit_in_bytes",
 		peak: "memory.max_usage_in_bytes", kills: "memory.oom_control",
 		quota: func(dir string, cores float64) error {
-			return errors.Join(set(dir, "cpu.cfs_period_us", strconv.Itoa(period)),
-				set(dir, "cpu.cfs_quota_us", strconv.Itoa(int(cores*period))))
+			return errors.Join(setLimit(dir, "cpu.cfs_period_us", strconv.Itoa(period)),
+				setLimit(dir, "cpu.cfs_quota_us", strconv.Itoa(int(cores*period))))
 		},
 	}
 )
 
-func set(dir, file, value string) error {
+func setLimit(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// Confinement runs one process within limits. It uses a cgroup if this process may make a cgroup.
-type Confinement struct {
-	limits Limits
+// confinement runs one process within limits. It uses a cgroup if this process may make a cgroup.
+type confinement struct {
+	limits limits
 	under  *hierarchy // nil: no cgroup
 	dirs   []string
 }
 
-// Confine makes a Confinement. Release removes the Confinement's cgroup.
-func Confine(name string, l Limits) *Confinement {
+// confine makes a confinement. release removes the confinement's cgroup.
+func confine(name string, l limits) *confinement {
 	for _, h := range []*hierarchy{&version2, &version1} {
-		c := &Confinement{limits: l, under: h}
+		c := &confinement{limits: l, under: h}
 		if c.prepare(fmt.Sprintf("penstock-%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())) == nil {
 			return c
 		}
-		c.Release()
+		c.release()
 	}
-	return &Confinement{limits: l}
+	return &confinement{limits: l}
 }
 
-func (c *Confinement) prepare(name string) error {
+func (c *confinement) prepare(name string) error {
 	make := func(parent string) (string, error) {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 			return "", err
 		}
-		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // cgroup v2 only; a failure shows below
+		_ = setLimit(parent, "cgroup.subtree_control", "+memory +cpu") // cgroup v2 only; a failure shows below
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o700)
 		if errors.Is(err, os.ErrExist) { // cgroup v2 has one folder for both controllers
@@ -123,13 +120,13 @@ func (c *Confinement) prepare(name string) error {
 	if c.limits.Memory > 0 {
 		dir, err := make(c.under.memory)
 		if err == nil {
-			err = set(dir, c.under.limit, strconv.FormatInt(c.limits.Memory, 10))
+			err = setLimit(dir, c.under.limit, strconv.FormatInt(c.limits.Memory, 10))
 		}
 		if err != nil {
 			return err
 		}
-		_ = set(dir, c.under.swap, "0")                                    // v2
-		_ = set(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: memory and swap; absent without swap
+		_ = setLimit(dir, c.under.swap, "0")                                    // v2
+		_ = setLimit(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: memory and swap; absent without swap
 	}
 	if c.limits.Cores > 0 {
 		dir, err := make(c.under.cpu)
@@ -141,20 +138,20 @@ func (c *Confinement) prepare(name string) error {
 	return nil
 }
 
-// Memory returns the memory limit in bytes.
-func (c *Confinement) Memory() int64 { return c.limits.Memory }
+// memory returns the memory limit in bytes.
+func (c *confinement) memory() int64 { return c.limits.Memory }
 
-// How describes what enforces the limits, for logs.
-func (c *Confinement) How() string {
+// how describes what enforces the limits, for logs.
+func (c *confinement) how() string {
 	if c.under == nil {
 		return "no cgroup with write access: VmHWM, and turns of SIGSTOP for the CPU"
 	}
 	return c.under.name
 }
 
-// Command returns the command that runs a program within the limits. A shell moves itself into the
+// command returns the command that runs a program within the limits. A shell moves itself into the
 // cgroup and becomes the program.
-func (c *Confinement) Command(binary string, args ...string) (string, []string) {
+func (c *confinement) command(binary string, args ...string) (string, []string) {
 	var script strings.Builder
 	for _, dir := range c.dirs {
 		fmt.Fprintf(&script, "echo $$ > '%s' && ", filepath.Join(dir, "cgroup.procs"))
@@ -165,9 +162,9 @@ func (c *Confinement) Command(binary string, args ...string) (string, []string) 
 	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
 }
 
-// Throttle limits the CPU of a process without a cgroup, until ctx ends: in each 40 ms, it stops
+// throttle limits the CPU of a process without a cgroup, until ctx ends: in each 40 ms, it stops
 // the process after its share. The process must use one thread.
-func (c *Confinement) Throttle(ctx context.Context, p *Process) {
+func (c *confinement) throttle(ctx context.Context, p *process.Process) {
 	if c.under != nil || c.limits.Cores <= 0 {
 		return
 	}
@@ -189,11 +186,11 @@ func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 	}
 }
 
-// Check returns the peak of a process's resident memory in bytes, and an error if the process
+// check returns the peak of a process's resident memory in bytes, and an error if the process
 // exceeded the limit. For a process that has ended, the peak is the cgroup's, which includes pages
 // of files.
-func (c *Confinement) Check(p *Process) (peak int64, err error) {
-	peak, gone := resident(p.PID(), "VmHWM")
+func (c *confinement) check(p *process.Process) (peak int64, err error) {
+	peak, gone := process.Resident(p.PID(), "VmHWM")
 	killed := 0
 	if c.under != nil && c.limits.Memory > 0 {
 		if gone != nil {
@@ -220,8 +217,8 @@ func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	return peak, err
 }
 
-// Release removes the cgroup once its process has ended.
-func (c *Confinement) Release() {
+// release removes the cgroup once its process has ended.
+func (c *confinement) release() {
 	for _, dir := range c.dirs {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_ = retry.Until(ctx, 10*time.Millisecond, func(context.Context) error { return os.Remove(dir) })

@@ -1,0 +1,21 @@
+package xdstest
+
+import "github.com/penstock-project/penstock/xds/resource"
+
+// HasUnacked reports whether resources are in force that no control plane can know. They arrived in
+// a partly rejected response, and the stream ended before they were sent again.
+func (f *Fake) HasUnacked() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.state.unacked) > 0
+}
+
+// Secret returns the encoded secret in force, or nil.
+func (f *Fake) Secret(name string) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.state.active[resource.Ref{Type: resource.Secret, Name: name}]; a != nil {
+		return a.body
+	}
+	return nil
+}
