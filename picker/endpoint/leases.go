@@ -180,8 +180,8 @@ func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease 
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease that this process issued to gateway, or returns nil. at returns
-// the address that serves the pool's request, or nil.
+// Resume reopens an expired lease that this process issued to gateway, or returns nil. The
+// parameter at returns the address that serves the pool's request, or nil.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -208,8 +208,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts a request that an ended process picked for. It returns an existing lease with the
-// ID, and nil for an invalid ID or above MaxOpen.
+// Adopt counts a request that an ended process picked for. If a lease with the ID exists, it
+// returns this lease. It returns nil if the ID is invalid or the Gateway has MaxOpen leases.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil

@@ -23,8 +23,8 @@ type Answer struct {
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries. A negative value changes nothing.
 	MaxRetries int
-	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
-	// parallel; 0 means no limit.
+	// Headers are the headers to set in the request. All other endpointpicker.RoutingHeaders are
+	// removed.
 	HeadersLimit time.Duration
 	// Headers are set in the request. All other endpointpicker.RoutingHeaders are removed.
 	Headers []Header
@@ -48,8 +48,8 @@ type Answer struct {
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// RetryAfter is rounded up to seconds. Dropped is the value of x-llm-d-request-dropped-reason.
-	// Both need a Status.
+	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
+	// served; the default is in Config.Names.
 	RetryAfter time.Duration
 	Dropped    string
 	// ServedNamespace is the metadata namespace of the endpoint that served; the default is in
@@ -207,7 +207,7 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace makes the fields since mark a Struct with this name in dynamic_metadata.
+// namespace makes a Struct in dynamic_metadata of the fields written since mark. name is its key.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)
@@ -229,7 +229,7 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// The oneof is the last field, so that a new body can follow. A response to trailers can only carry
+// The oneof is the last field, so that a new body can follow. A response to trailers can carry only
 // metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {

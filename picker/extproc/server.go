@@ -49,8 +49,8 @@ type BodyPolicy struct {
 	// whose body cannot be held gets a 503.
 	OwnWorkers bool
 	// Process means that Pick sends the body elsewhere (Request.Sent) and may add token IDs. The
-	// member "route", which is for the picker, is removed. A request in BUFFERED from which it
-	// cannot be removed gets a 503.
+	// member "route", which is for the picker, is removed. A request in BUFFERED from which this
+	// member cannot be removed gets a 503.
 	Process bool
 	// Usage adds stream_options.include_usage to streams of OpenAI's APIs, if the body can be held.
 	Usage bool
@@ -81,8 +81,8 @@ type Config struct {
 	Uploads  Uploads // nil means no limit
 	Failures Failures
 	Names    Names
-	// Pool, if set, is the only pool that callers of this server, which are from another cluster,
-	// may pick from. They need not name it.
+	// If Pool is set, all callers of this server are from another cluster. They may pick only from
+	// Pool, and need not name it.
 	Pool string
 }
 
