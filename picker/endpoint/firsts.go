@@ -25,8 +25,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many past requests are comparable with a request whose prompt has this many
-// tokens. most is their longest time to the first token, scaled up to a prompt of all tokens.
+// slowest returns how many past requests are comparable with a prompt of this many tokens. most is
+// their longest time to the first token, scaled up from their tokens to the number all.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

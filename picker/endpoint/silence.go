@@ -60,7 +60,7 @@ type motion struct {
 	mu     sync.Mutex
 	moved  int64 // time of the server's last progress
 	proven int64
-	// Requests have waited from the time from until the time to, perhaps with gaps; from is 0 if no
+	// from and to are times between which requests waited, perhaps with gaps; from is 0 if no
 	// request waited. limit is the longest allowed wait of these requests.
 	from, to, limit int64
 	// overdue is when a request exceeds its own limit; reported is when that request was last in

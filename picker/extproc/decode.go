@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body earlier than the rest of m, which must have no headers.
+// DropBody frees the body without freeing m, which must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()

@@ -23,10 +23,11 @@ type Answer struct {
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries. A negative value changes nothing.
 	MaxRetries int
+	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
+	// parallel; 0 means no limit.
+	HeadersLimit time.Duration
 	// Headers are the headers to set in the request. All other endpointpicker.RoutingHeaders are
 	// removed.
-	HeadersLimit time.Duration
-	// Headers are set in the request. All other endpointpicker.RoutingHeaders are removed.
 	Headers []Header
 	// Hide is a request header that the gateway removes; "" for none.
 	Hide string
@@ -48,18 +49,18 @@ type Answer struct {
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
-	// served; the default is in Config.Names.
+	// RetryAfter is rounded up to seconds. Dropped is the value of x-llm-d-request-dropped-reason.
+	// Both need a Status.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace of the endpoint that served; the default is in
-	// Config.Names.
+	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
+	// served; the default is in Config.Names.
 	ServedNamespace string
 	Track           Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then calls another
 	// picker, or continues without a pick.
 	Unavailable bool
-	// Pass forwards the request without a pick, if the gateway has only sent headers.
+	// Pass forwards the request without a pick, if the gateway has sent only headers so far.
 	Pass bool
 	// Passthrough is a remote picker's encoded ImmediateResponse, which replaces Status.
 	Passthrough []byte

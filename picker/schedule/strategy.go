@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full has the thresholds from which an endpoint is full and accepts no further requests. One of
-// them is enough. 0 disables a threshold.
+// Full has the thresholds from which an endpoint is full and accepts no further requests. An
+// endpoint is full if it reaches one of them. 0 disables a threshold.
 type Full struct {
 	Queue          int32
 	KVCachePercent int32 // KV cache usage, 1 to 100
@@ -118,16 +118,16 @@ type Candidate struct {
 	doubt    doubt
 	lot      uint32
 	uncached float64
-	weight   float64 // factor on the time to read uncached
+	weight   float64 // factor on the time to read the uncached tokens
 	evicts   float64 // part of weight that is for evictions
 	returns  float64 // uncached tokens whose eviction costs nothing at the former home
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
 	adapter  uint64  // 0 if none is needed
 	slots    int
 	affinity uint64  // of the adapter to the server
-	away     float64 // additional seconds away from the adapter's homes
+	away     float64 // additional seconds if the server is not a home of the adapter
 	loads    bool
-	crowded  bool // loads, and its page shows other adapters in all slots
+	crowded  bool // must load the adapter, and the page shows other adapters in all slots
 }
 
 // Suspect reports whether the endpoint is the last choice.
@@ -262,7 +262,7 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes the data for picks among list before the first pick.
+// Prepare computes, before the first pick, the data for picks from list.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)
