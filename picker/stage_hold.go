@@ -156,8 +156,8 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found, or nil. On other calls, the header
-// is the client's.
+// caller returns the caller that a gate of this cluster found, or nil. Other requests may have this
+// header from the client.
 func caller(r *extproc.Request) []byte {
 	if !r.Reported() || r.Member != "" {
 		return nil

@@ -26,7 +26,8 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// The picker behind gets its part back even if the import's part has expired.
+	// The cluster's own picker gets its part of the token back, even if the import's part has
+	// expired.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}
@@ -63,9 +64,8 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
-// readStayToken returns the cluster of a token that was made within the pool's SessionTTL, or ""
-// for an invalid token or if the cluster accepts no requests. Clocks may differ by up to
-// SessionTTL.
+// readStayToken returns the cluster of a token that was made within the pool's SessionTTL, or "" if
+// the token is invalid or the cluster accepts no requests. Clocks may differ by up to SessionTTL.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {
