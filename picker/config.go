@@ -206,8 +206,8 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether the picker with this Owner exists. Otherwise the picker that receives
-	// the access log counts its requests.
+	// Alive reports whether the picker with this Owner exists. If it does not, the picker that
+	// receives its access log entries counts its requests.
 	Alive(owner string) bool
 	// Order returns the number of other pickers, and whether this picker is the first by their
 	// common order.
@@ -306,11 +306,11 @@ type Pool struct {
 	Endpoints      []endpoint.Spec
 	// Gone means that no route leads to the pool any more.
 	Gone bool
-	// Servers are the known model servers of a pool with a Relay, up to MaxServers, which are
+	// Servers are the known model servers of a pool with a Relay, at most MaxServers. They are
 	// queried for models and health.
 	Servers []Server
-	// Clusters are the clusters of an import, or nil. Only Name, Body, BodyLimit and Responses then
-	// have an effect.
+	// Clusters are the clusters of an import, or nil. If they are set, the fields about model
+	// servers have no effect.
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics

@@ -25,7 +25,7 @@ func answer(k *pick) {
 	}
 }
 
-// hideCaller removes the header with the caller, which a gate wrote, from requests to servers. The
+// From requests to servers, hideCaller removes the header in which a gate wrote the caller. The
 // edge's route keeps this header, because hops may be among the cluster's endpoints
 // (translator/envoy, toHops). A list that begins with a hop has only hops.
 func (k *pick) hideCaller() {

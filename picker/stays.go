@@ -51,7 +51,7 @@ const tokenSeparator = "."
 const maxTokenBehind = 1 << 10
 
 // stayToken returns a session's token: 8 bytes for the cluster and 8 for the Unix time in seconds,
-// then the token of that cluster's picker. It is not secret, because a forged token only reaches
+// then the token of that cluster's picker. It is not secret, because a forged token reaches only
 // clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)

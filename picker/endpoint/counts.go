@@ -97,8 +97,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets the header limits that peers learned for an address. With nil, its
-// endpoint keeps earlier limits.
+// SetHeadersElsewhere sets the header limits that peers learned for an address. If limits is nil,
+// the endpoint at this address keeps earlier limits.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return

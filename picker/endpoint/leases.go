@@ -104,7 +104,7 @@ type Lease struct {
 const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
-// lease expires timeout after its last renewal.
+// lease expires when timeout has passed since its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -129,7 +129,7 @@ func (l *Leases) ledger(gateway string) *ledger {
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
 // Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
-// means no limit), or for a trial during another trial.
+// means no limit), or if w is a trial and another trial is in flight.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil

@@ -95,12 +95,12 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		return
 	}
 	if p.Status >= 400 {
-		p.Bytes = 0 // the body is an error, perhaps of Envoy, and no progress
+		p.Bytes = 0 // the body is an error, perhaps of Envoy, so it shows no progress
 	}
 	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // the request's body was not read, so the pick did not know this
+		lease.movePlain(nil) // the body was not read, so the pick did not know that the response streams
 	}
 	event := lease.work.Early && !p.Ended // the first byte is not a token
 	switch {
@@ -140,7 +140,7 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		late := !p.Ended || at-w.from >= int64(expected) // otherwise a client that gives up early shows nothing
+		late := !p.Ended || at-w.from >= int64(expected) // an early end shows nothing: the client may have given up
 		if w.limit > 0 && late {
 			load.waits(w, at)
 		}

@@ -154,7 +154,7 @@ func (m *Message) phase(c *cursor, kind Kind) error {
 	})
 }
 
-// body reads an HttpBody. It stops when c.left is rest.
+// body reads an HttpBody. It stops at c.left == rest.
 func (m *Message) body(c *cursor, rest int) error {
 	for c.left > rest {
 		num, typ, err := c.tag()

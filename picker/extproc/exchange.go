@@ -54,7 +54,8 @@ func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 const MaxExtension = 290 * time.Second
 
 // Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
-// counts, because Envoy accepts one for each message. FULL_DUPLEX_STREAMED has no timeout.
+// counts, because Envoy accepts one extension for each message. FULL_DUPLEX_STREAMED has no
+// timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {

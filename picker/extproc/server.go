@@ -38,7 +38,7 @@ type BodyPolicy struct {
 	Whole bool
 	// Keep means that Pick can use the body, if there is room for it.
 	Keep bool
-	// Valid rejects bodies that are not JSON with 400, for APIs whose prompts are known. It needs
+	// Valid answers 400 to bodies that are not JSON, for APIs whose prompts are known. It needs
 	// Keep.
 	Valid bool
 	// Rewrite replaces models by Pick.Replacement. A request whose body cannot be held gets a 503.
@@ -48,9 +48,9 @@ type BodyPolicy struct {
 	// OwnWorkers removes the workers and token IDs in a body's nvext, except in STREAMED. A request
 	// whose body cannot be held gets a 503.
 	OwnWorkers bool
-	// Process means that Pick sends the body elsewhere (Request.Sent) and may add token IDs. The
-	// member "route", which is for the picker, is removed. A request in BUFFERED from which this
-	// member cannot be removed gets a 503.
+	// Process means that Pick sends the body (Request.Sent) to another process and may add token
+	// IDs. The member "route", which is for the picker, is removed. A request in BUFFERED from
+	// which this member cannot be removed gets a 503.
 	Process bool
 	// Usage adds stream_options.include_usage to streams of OpenAI's APIs, if the body can be held.
 	Usage bool

@@ -155,8 +155,8 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	if s.Unread > 0 {
 		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
-	// With a queue of other clients, or with a longer queue of this picker than assumed, a server
-	// looks slow.
+	// c.measure is false while requests queue: with a queue of other clients, or a longer queue of
+	// this picker than assumed, a server looks slow.
 	known := r.Responses && c.Endpoint.FirstEventIsEarly()
 	c.early = r.Stream && (known || s.Early)
 	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached && (s.Queue == 0 || !s.Fresh)

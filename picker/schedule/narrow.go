@@ -84,7 +84,7 @@ func (v *view) cachedPart(i int) float64 {
 }
 
 // prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have most of the
-// prompt cached, unless their first token comes much later than elsewhere.
+// prompt cached, unless their first token comes much later than at the other endpoints.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
 }

@@ -91,7 +91,7 @@ const inReach = 0.1
 
 // outdated reports whether a request that would be shed goes to this candidate to measure its speed
 // again. The server must be able to meet the objective: with the times initially assumed for an
-// empty prompt, or if its times were learned, with inReach times these times.
+// empty prompt, or, if its times were learned, with the part inReach of these.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false

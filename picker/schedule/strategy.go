@@ -95,8 +95,8 @@ type Candidate struct {
 	Score    float64 // weighted sum of scores in strategy plugins
 	Cached   int     // tokens of the prompt
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
-	// 0 if unknown. They are set for the first candidate, and for all if the request has an
-	// Objective.
+	// 0 if unknown. They are set for the first candidate, and for all candidates if the request has
+	// an Objective.
 	TTFT, TPOT float64
 	// Trial means that the request tests a suspect endpoint; Relearn, that it measures the
 	// endpoint's speed again.

@@ -25,7 +25,7 @@ type ServerConfig struct {
 	AdapterSlots int
 	AdapterLoad  time.Duration
 	// TokenizerRate is in prompt tokens a second; default 250,000. The server tokenizes one prompt
-	// at a time, before a stream's headers and the queue.
+	// at a time, before it sends a stream's headers and queues the request.
 	TokenizerRate float64
 }
 
