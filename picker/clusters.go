@@ -242,8 +242,8 @@ func anotherTakes(r *extproc.Request) bool {
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting returns another cluster's expected wait at a pool, and how many blocks of prompts its
-// servers cache. ok is false unless this picker picks from the pool by strategy "load".
+// Waiting returns how long another cluster's request would wait at a pool, and how many blocks of
+// prompts its servers cache. ok is false unless this picker picks from the pool by strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

@@ -184,7 +184,7 @@ type Sent struct {
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // Adapter and Slots are then not set
+	Denied  bool   // if set, Adapter and Slots are not set
 	Adapter uint64 // hash; 0 for none
 	Slots   int
 }
@@ -262,8 +262,8 @@ const DefaultUserMessages = 2
 // It is immutable.
 type Pool struct {
 	ID objectid.Target
-	// Default makes this the pool of gateways that send no pool. The first such pool by name
-	// counts.
+	// Default makes this the pool of gateways that send no pool. Of several pools with Default, the
+	// first by name counts.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string

@@ -67,7 +67,7 @@ type gate struct {
 	waiting atomic.Int64
 }
 
-// A process may lack exports for youngFor after its start. Members call a new process at once.
+// For youngFor after its start, a process may lack exports, but members call it at once.
 const youngFor = 5 * time.Second
 
 const exportedPoll = 20 * time.Millisecond

@@ -36,7 +36,7 @@ type Share struct {
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // sent since the last call
-	Reading                     time.Duration // least, from peers whose earlier Sent is unknown
+	Reading                     time.Duration // lower bound, by peers whose earlier Sent is unknown
 	Rate                        float64       // learned by a peer; 0 if unknown
 }
 

@@ -79,7 +79,7 @@ func (src *source) scrapeSoon() {
 type sample struct {
 	Reading
 	at                         int64
-	sentBefore                 uint64 // picks when the scrape began; elsewhere is from then, too
+	sentBefore                 uint64 // picks before the scrape began; elsewhere is of that time, too
 	elsewhere                  int64
 	othersQueue, othersRunning float64
 }

@@ -62,8 +62,8 @@ type BodyPolicy struct {
 	Assume Mode
 	// Limit bounds a held body, in bytes. A larger body gets a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, but precedes the first response, because Envoy does
-	// not retry a call that has a response.
+	// Unavailable is like Answer.Unavailable, but it ends the call before the first response,
+	// because Envoy does not retry a call that has a response.
 	Unavailable bool
 }
 

@@ -61,7 +61,7 @@ type parts struct {
 	evicted  float64 // to read evicted tokens again
 	backlog  float64
 	inFlight float64
-	others   float64 // for uncounted requests on the server's page
+	others   float64 // for other clients' requests on the server's page
 	kv       float64 // to read the preempted part again
 	adapter  float64 // to load the LoRA adapter, including the extra cost away from its homes
 }

@@ -29,8 +29,8 @@ type Options struct {
 	// ShedAfter is the predicted time to the first token above which a sheddable request is shed; 0
 	// means never.
 	ShedAfter time.Duration
-	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by the
-	// thresholds of strategy tree.
+	// If ShedFull is set, the strategy "load" sheds a sheddable request if no endpoint has capacity
+	// by the thresholds of the strategy "tree".
 	ShedFull bool
 	Random   func() uint64 // uniform; required
 	Profile  *endpointpicker.Profile
@@ -120,7 +120,7 @@ type Candidate struct {
 	uncached float64
 	weight   float64 // factor on the time to read the uncached tokens
 	evicts   float64 // part of weight that is for evictions
-	returns  float64 // uncached tokens whose eviction costs nothing at the former home
+	returns  float64 // uncached tokens for which the former home counts no evictions
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
 	adapter  uint64  // 0 if none is needed
 	slots    int
