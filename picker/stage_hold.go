@@ -24,7 +24,7 @@ const (
 )
 
 // hold makes a request wait while its pool is saturated, if the pool has flow control. The wait may
-// replace the pool by its newer configuration. It ends a request with 429 if the wait is too long
+// replace the pool by its newer configuration. hold ends a request with 429 if the wait is too long
 // or the queue is full, and with 503 if the pool has no endpoint or the client leaves. Requests
 // with spill targets, and other clusters' requests, do not wait. An admitted request has a place in
 // the queue until settle.

@@ -10,7 +10,7 @@
 //	shared.go    samples that peers read, so that only one process reads each page
 //	counts.go    requests in flight of peers
 //	prefill.go   prompts to read, and the inferred rate
-//	reported.go  rate by metrics, which precedes the inferred rate
+//	reported.go  rate from metrics, used instead of the inferred rate
 //	health.go    failures
 //	silence.go   servers that send no tokens
 //	latency.go   predicted latency

@@ -15,10 +15,10 @@ import (
 // plane had unread prompts at the server. A window lasts from one moment without requests to the
 // next, or for reportedWindow.
 //
-// Responses that are not streamed, and early events, hide the first token. The prompt of such a
-// hidden request counts as unread from when it was sent, for its share of the server's seconds, but
-// at most until its response ended. Windows with hidden prompts must show no queue and no prompts
-// of other clients.
+// Responses that are not streamed, and early events, hide the first token. The prompt of a request
+// whose first token is hidden counts as unread from when it was sent, for its share of the server's
+// seconds, but at most until its response ended. Windows with such prompts must show no queue and
+// no prompts of other clients.
 const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that count as equal.
