@@ -216,8 +216,8 @@ func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
 	return b.choice(b.ring[first%len(b.ring)].server, now, r)
 }
 
-// reference is the cost in seconds: the work before this request, the prompt's uncached tokens, and
-// the requests in flight.
+// reference picks by a cost in seconds: the work before this request, the prompt's uncached tokens,
+// and the requests in flight.
 type reference struct {
 	*books
 	pool Pool
