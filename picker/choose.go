@@ -35,8 +35,9 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders returns false if all endpoints have the model, or if no endpoint with the model
-// accepts the request and the others are not known to answer 404.
+// amongHolders ranks only endpoints that have the model. It returns false if all endpoints have it.
+// If no endpoint with the model can serve the request, it returns false unless the other endpoints
+// are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

@@ -18,7 +18,7 @@ import (
 // Chooser chooses among the clusters of imports. It is safe for concurrent use.
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
-	// Choose appends the ranked clusters of a pool to out, best first. With charged, the first
+	// Choose appends the ranked clusters of a pool to out, best first. If charged is set, the first
 	// cluster is charged with the request until the Charge ends.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender returns this process's name for the clusters' pickers.
@@ -41,10 +41,10 @@ type ClusterPrompt struct {
 	GRPC   bool
 }
 
-// ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait there, three times
-// the time to read the uncached prompt, the round trip and, for other clusters, the margin. With
-// Clusters.Latency, the wait is the time to the first byte of the cluster's responses less the
-// round trip, and prompts do not count.
+// ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait at the cluster,
+// three times the time to read the uncached prompt, the round trip and, for other clusters, the
+// margin. If Clusters.Latency is set, the wait is the time to the first byte of the cluster's
+// responses minus the round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -57,7 +57,7 @@ type ClusterCost struct {
 	Basis   string `json:"basis"`
 	Barred  string `json:"barred,omitempty"` // why the cluster comes last
 	Session bool   `json:"session,omitempty"`
-	Cached  int    `json:"cached,omitempty"` // tokens of the prompt that were sent there before
+	Cached  int    `json:"cached,omitempty"` // tokens of the prompt that the cluster got before
 }
 
 // SenderHeader holds the Sender of the process that chose this cluster.
@@ -242,8 +242,8 @@ func anotherTakes(r *extproc.Request) bool {
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting returns another cluster's expected wait at a pool, and how many blocks of prompts its
-// servers cache. ok is false unless this picker picks from the pool by strategy "load".
+// Waiting returns how long another cluster's request would wait at a pool, and how many blocks of
+// prompts its servers cache. ok is false unless this picker picks from the pool by strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

@@ -44,12 +44,12 @@ type Config struct {
 	// KVEvents accepts model servers that publish KV events; may be nil.
 	KVEvents net.Listener
 	Peers    Peers
-	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
-	// its request; 0 means 100 ms.
+	// A pick that may take an endpoint's last slot waits until Peers count its request. Settle
+	// bounds this wait; 0 means 100 ms.
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for the end of another request before its pool counts as
-	// full, or chwbl passes over the key's endpoint; 0 means 15 ms. Access logs arrive every 5 ms
-	// (translator/envoy, feedbackInterval), and from peers 2 ms later.
+	// full, or before chwbl passes over the key's endpoint; 0 means 15 ms. Access logs arrive every
+	// 5 ms (translator/envoy, feedbackInterval), and from peers 2 ms later.
 	EndWait time.Duration
 	Callers Callers
 	Stops   Stops
@@ -169,7 +169,7 @@ type Protocol struct {
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP.
 	Upstream bool
-	// OnePool fails health checks without a default pool.
+	// OnePool makes health checks fail while there is no default pool.
 	OnePool      bool
 	IgnoreSubset bool
 	// Conformance obeys the header test-epp-endpoint-selection, so that any client can choose its
@@ -184,7 +184,7 @@ type Sent struct {
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // Adapter and Slots are then not set
+	Denied  bool   // if set, Adapter and Slots are not set
 	Adapter uint64 // hash; 0 for none
 	Slots   int
 }
@@ -195,7 +195,8 @@ type Session struct {
 	ID      uint64          `json:"i"` // schedule.Session.ID
 	At      netip.AddrPort  `json:"a"`
 	Cluster string          `json:"c,omitempty"`
-	// Response is a stored response, instead of ID. Served is its server, instead of At.
+	// Response is set, instead of ID, for a stored response. Served then names its server, instead
+	// of At.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`
@@ -205,8 +206,8 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether the picker with this Owner exists. Otherwise the picker that receives
-	// the access log counts the requests.
+	// Alive reports whether the picker with this Owner exists. If it does not, the picker that
+	// receives its access log entries counts its requests.
 	Alive(owner string) bool
 	// Order returns the number of other pickers, and whether this picker is the first by their
 	// common order.
@@ -261,15 +262,15 @@ const DefaultUserMessages = 2
 // It is immutable.
 type Pool struct {
 	ID objectid.Target
-	// Default makes this the pool of gateways that send no pool. The first such pool by name
-	// counts.
+	// Default makes this the pool of gateways that send no pool. Of several pools with Default, the
+	// first by name counts.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
-	// Shadow is a strategy, or "", that evaluates picks without effect on them.
+	// Shadow is a strategy that evaluates picks without effect on them; "" means none.
 	Shadow string
-	// Plugins is the profile of the strategy "plugins". With nil, the pool keeps its last valid
-	// strategy, or "load".
+	// Plugins is the profile of the strategy "plugins". If it is nil, the pool keeps its last valid
+	// strategy; if there is none, it uses "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
 	// Scorers are the processes for Plugins.External, in the same order.
@@ -294,8 +295,8 @@ type Pool struct {
 	SessionCookie string
 	// Responses sends requests that name a stored response to its server or cluster.
 	Responses bool
-	// Spills means that requests can be spilled when the pool is full. Requests of a route that
-	// still lacks spill targets are picked for as if no endpoint were full.
+	// Spills means that requests can be spilled when the pool is full. If a request's route still
+	// lacks spill targets, the pick ignores that endpoints are full.
 	Spills bool
 	Spill  []string
 	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, for Envoy's retries.
@@ -305,17 +306,17 @@ type Pool struct {
 	Endpoints      []endpoint.Spec
 	// Gone means that no route leads to the pool any more.
 	Gone bool
-	// Servers are the known model servers of a pool with a Relay, up to MaxServers, which are
+	// Servers are the known model servers of a pool with a Relay, at most MaxServers. They are
 	// queried for models and health.
 	Servers []Server
-	// Clusters are the clusters of an import, or nil. Only Name, Body, BodyLimit and Responses then
-	// have an effect.
+	// Clusters are the clusters of an import, or nil. If they are set, the fields about model
+	// servers have no effect.
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents
-	// LoadPort is the port of the PUB sockets that publish servers' load, or 0. Consecutive ports
-	// are counted as for KVEvents.Port.
+	// LoadPort is the port of the PUB sockets that publish servers' load, or 0. Servers at one IP
+	// address use consecutive ports, as for KVEvents.Port.
 	LoadPort uint16
 	Body     Body
 	// BodyLimit is in bytes; 0 means DefaultBodyLimit.
@@ -350,7 +351,7 @@ type Cluster struct {
 type Server struct {
 	Addr      netip.AddrPort
 	Labels    map[string]string
-	Cleartext bool // whatever Metrics.Protocol is
+	Cleartext bool // without TLS, whatever Metrics.Protocol is
 }
 
 // KVEvents configures where the model servers of a pool publish their cached blocks.

@@ -9,7 +9,7 @@ import (
 
 // Two processes may take an endpoint's last slot concurrently, so a pick that could exceed the
 // limit waits until the peers count its request. If the limit is then exceeded, all processes but
-// the first give their slots back; the first process waits a fifth of Config.Settle for that.
+// the first give their slots back; the first process waits a fifth of Config.Settle for this.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

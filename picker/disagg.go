@@ -202,8 +202,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only reduces an answer to one endpoint and the spill targets: its headers would be wrong at
-// another endpoint.
+// only leaves one endpoint and the spill targets in an answer, because the answer's headers would
+// be wrong at another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

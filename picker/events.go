@@ -18,7 +18,7 @@ func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 		s := kvevents.Source{Server: at.Addr, Pod: at.Pod}
 		if e.Port != 0 {
 			s.Publisher, s.Topic = publisherAt(at.Addr.Addr(), e.Port, rank), e.Topic
-			s.Pod = "" // the name is not needed there
+			s.Pod = "" // only a server that connects to the picker needs a name
 		}
 		if e.ReplayPort != 0 {
 			s.Replay = publisherAt(at.Addr.Addr(), e.ReplayPort, rank)

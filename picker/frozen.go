@@ -14,9 +14,9 @@ import (
 // HeadersLimit (endpoint.Load). Then Envoy tries the pick's next server in parallel, and resets the
 // request at the server whose headers come later.
 //
-// An overloaded pool must not get requests twice. So the limit is the maximum while the next server
-// is suspect or has a queue, and for stormTime after several servers that are not suspect exceeded
-// their limits.
+// An overloaded pool must not get requests twice. So the limit is endpoint.MaxHeadersLimit while
+// the next server is suspect or has a queue, and for stormTime after several servers that are not
+// suspect exceeded their limits.
 const (
 	// In a storm, at least 1/stormShare of the pool's servers, and at least two, exceed their
 	// limits within stormWindow.

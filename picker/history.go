@@ -11,8 +11,8 @@ import (
 // ResultSent is the result of a Record whose Sent is not nil.
 const ResultSent = "sent"
 
-// SentTo is a request sent to an exporting cluster of an import that this process did not pick: in
-// order, by weights, by a pick among the clusters, or as a spill.
+// SentTo is a request to an exporting cluster of an import. This process did not pick for it: the
+// cluster was chosen in order, by weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
 	Declined bool `json:"declined,omitempty"`
 	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
@@ -22,7 +22,7 @@ type SentTo struct {
 	Spilled bool   `json:"spilled,omitempty"`
 }
 
-// Record is one pick, or with Sent a request sent to another cluster.
+// Record is one pick, or, if Sent is set, a request sent to another cluster.
 type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
@@ -40,8 +40,9 @@ type Record struct {
 	Lease     string `json:"lease,omitempty"`
 	// Exceeded are the limits that prevented a pick, for each 429 and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images,
-	// if not the servers in Endpoints. Missing are the stages without a free server.
+	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images.
+	// They are empty if the servers in Endpoints do this. Missing are the stages without a free
+	// server.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`

@@ -301,7 +301,7 @@ func (s sink) queues(name string, pool *pool) {
 			s.gauge(reportsDesc, n, name, prefix.Knowledge(k).String())
 		}
 		pool.events.Failures(func(server netip.AddrPort, times uint64) {
-			if times > 0 { // no series before the first one
+			if times > 0 { // no series before the first failure
 				s.count(eventFailuresDesc, float64(times), name, server.String())
 			}
 		})

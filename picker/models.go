@@ -41,8 +41,8 @@ func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// keys returns the restricted API keys of a request that a gate of this cluster let in. Otherwise
-// the header is the client's.
+// keys returns the restricted API keys of a request that a gate of this cluster let in. Other
+// requests may have this header from the client.
 func keys(r *extproc.Request) string {
 	if !r.Reported() || r.Member != "" {
 		return ""
@@ -174,7 +174,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 }
 
 func (pool *pool) servers(subset string) models.Pool {
-	pool.snapshot.MarkUsed() // so that pages are read, which list the loaded adapters
+	pool.snapshot.MarkUsed() // so that the pages, which list the loaded adapters, are read
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {

@@ -228,7 +228,7 @@ func (p *Picker) Remove(id objectid.Target) {
 }
 
 // build keeps the strategy (with its round-robin position), the history and the counters of the old
-// runtime where their configuration is the same.
+// pool where their configuration is the same.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -241,7 +241,7 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
 		Profile: c.Plugins}
-	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // otherwise these decide which requests are shed
+	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // otherwise ShedAfter or FlowControl sheds
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
 			(c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
@@ -295,7 +295,7 @@ func (c *Pool) setDefaults(old *pool) {
 	if c.Strategy == schedule.Plugins && c.Plugins == nil {
 		if c.Strategy = "load"; old != nil {
 			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
-			if c.FlowControl == nil { // it may belong to the document
+			if c.FlowControl == nil { // the old FlowControl may belong to the old profile
 				c.FlowControl = old.FlowControl
 			}
 		}
@@ -332,7 +332,7 @@ func (p *Picker) inherit(next, old *pool) {
 		next.responses = orNew(old.responses)
 	}
 	if next.Full.InFlight > 0 || schedule.UsesSpread(next.Strategy) {
-		next.slots = orNew(old.slots) // because picks wait there
+		next.slots = orNew(old.slots) // picks wait in the old slots
 	}
 }
 
@@ -356,8 +356,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes next current, and releases the pools among changed that were replaced or removed. p.mu
-// is held.
+// swap makes next current, and releases the pools that were replaced or removed: changed has the
+// names of all changed pools. p.mu is held.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}

@@ -62,7 +62,7 @@ type processed struct {
 	*processor.Answer
 	outcome processor.Outcome
 	route   bool
-	worker  func(*endpoint.Endpoint) bool // its endpoints; nil if the strategy decides
+	worker  func(*endpoint.Endpoint) bool // the worker's endpoints; nil if the strategy decides
 	took    time.Duration
 	// fallback is why the pool's strategy decides although a worker was requested, or "".
 	fallback string

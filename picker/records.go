@@ -40,7 +40,7 @@ type note struct {
 	gateway            string
 	result             string
 	endpoints          [notedEndpoints]string
-	further            string // endpoints that do not fit into endpoints
+	further            string // endpoints that do not fit into the field endpoints
 	prefill, encode    string
 	lacks              []string
 	exceeded           []schedule.Excess
@@ -88,7 +88,7 @@ type Choice struct {
 	Score    *float64            `json:"score,omitempty"`
 	Cached   int                 `json:"cached,omitempty"`
 	Trial    bool                `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
-	Speed    bool                `json:"speed,omitempty"` // the request measures its speed
+	Speed    bool                `json:"speed,omitempty"` // it measures the endpoint's speed
 	Drawn    bool                `json:"drawn,omitempty"` // drawn by power-of-two-picker
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
@@ -368,7 +368,8 @@ func costOf(v *schedule.Verdict) float64 {
 }
 
 // trim keeps the verdicts on a pick's endpoints, on the best other endpoints, and on a few excluded
-// endpoints. rest counts the others by the filter that removed the endpoint, or as candidates.
+// endpoints. rest counts the other verdicts by the filter that removed the endpoint, or as
+// candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

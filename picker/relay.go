@@ -158,7 +158,7 @@ func (remote) answer(k *pick) {
 }
 
 // maxOpen bounds the endpoints that are tried in turn without a pick: only the remote picker knows
-// which have ended.
+// which endpoints have ended.
 const maxOpen = 8
 
 func (pool *pool) anyEndpoints() (texts []string) {

@@ -10,7 +10,7 @@ import (
 type RelayFailure struct {
 	NoAnswer   string // the same text for the same cause
 	OutOfRange string // one address outside the declared ranges
-	Denied     string // by Config.Addresses.Outside, or ""
+	Denied     string // reason from Config.Addresses.Outside, or ""
 }
 
 const (

@@ -26,13 +26,13 @@ const maxMessage = DefaultBodyLimit + 1<<20
 
 const keepaliveTimeout = 2 * time.Second
 
-// Listener wraps l. The connections are cheaper for a server with ServerOptions.
+// Listener wraps l. Its connections are cheaper for a server that uses ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
 // ServerOptions returns the options of a gRPC server for a Picker. workers is the number of
 // goroutines that are kept for streams, so that each stack grows only once. admit decides which
-// calls may begin, before the picker's tap handle: gRPC allows only one. A nil admit admits all
-// calls.
+// calls may begin, before the picker's tap handle: gRPC allows only one tap handle. A nil admit
+// admits all calls.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {

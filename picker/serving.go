@@ -23,9 +23,9 @@ import (
 // all servers are probed.
 const (
 	// Used pools are looked at every lookUsed, idle pools every lookIdle. In each watchEvery, at
-	// most usedProbes and idleProbes looks begin.
+	// most usedProbes looks at used pools begin, and idleProbes looks at idle pools.
 	watchEvery         = 250 * time.Millisecond
-	unwatchedEvery     = time.Second // the interval of looks for a used pool while none is watched
+	unwatchedEvery     = time.Second // the interval of looks while no pool is in the ring
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
@@ -261,8 +261,8 @@ func (p *Picker) followPools() {
 	}
 }
 
-// Pools without picks are in the ring because the first of many pools arrive when there are still
-// few. watch.mu is held.
+// unwatchUnused removes pools without picks from the ring: while there were few pools, all were
+// added. watch.mu is held.
 func (p *Picker) unwatchUnused() {
 	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
 		if t.noteUse(); t.used {
@@ -357,7 +357,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	// Otherwise no look would resolve the report.
+	// Pools outside the ring are not looked at, so no look would resolve a report.
 	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)

@@ -267,8 +267,8 @@ func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that was made within ttl, or zero and the
-// reason. Clocks may differ by up to ttl.
+// readSessionToken returns the endpoint of a token that was made within ttl, or zero; by is then
+// the reason. Clocks may differ by up to ttl.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

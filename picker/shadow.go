@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// The choices of a pool's shadow strategy only count in metrics.
+// The choices of a pool's shadow strategy count only in metrics.
 
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {

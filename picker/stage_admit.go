@@ -22,8 +22,8 @@ const (
 
 // admit decides whether the caller may pick from the pool: a Gateway whose routes use the pool, or
 // a member of a cluster set to which the pool is exported. The caller's key or certificate was
-// verified before (xds/identity). admit sets Request.Imported, and ends a denied call. It leaves a
-// call for an unknown pool to find.
+// verified before (xds/identity). admit sets Request.Imported, and ends a denied call. A call for
+// an unknown pool passes; the stage find rejects it.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 func admitted(r *Record) string {
@@ -67,7 +67,7 @@ type gate struct {
 	waiting atomic.Int64
 }
 
-// A process may lack exports for youngFor after its start. Members call a new process at once.
+// For youngFor after its start, a process may lack exports, but members call it at once.
 const youngFor = 5 * time.Second
 
 const exportedPoll = 20 * time.Millisecond
@@ -93,8 +93,8 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor repeats the call of has until ok is true, for at most permitTimeout, whenever changed
-// closes or receives a value. It returns false at once if maxPermitWaits calls already wait.
+// waitFor calls has until ok is true: at once, and whenever changed closes or receives a value. It
+// waits at most permitTimeout. It returns false at once if maxPermitWaits calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

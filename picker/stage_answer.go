@@ -13,8 +13,8 @@ import (
 )
 
 // answer puts the choice into the gateway's answer, best first, and sets the request's tracker. It
-// ends no pick. It adapts the answer to gateways that Penstock does not configure, also for an
-// ended pick.
+// ends no pick. For gateways that Penstock does not configure, it adapts the answer, even if the
+// pick has ended.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -25,9 +25,9 @@ func answer(k *pick) {
 	}
 }
 
-// hideCaller removes the caller that a gate found from a request to servers. The edge's route keeps
-// it, because hops may be among the cluster's endpoints (translator/envoy, toHops). A list of hops
-// alone begins with a hop.
+// From requests to servers, hideCaller removes the header in which a gate wrote the caller. The
+// edge's route keeps this header, because hops may be among the cluster's endpoints
+// (translator/envoy, toHops). A list that begins with a hop has only hops.
 func (k *pick) hideCaller() {
 	a := &k.answer
 	if len(a.Endpoints) > 0 && !k.request.Last && !strings.HasPrefix(a.Endpoints[0], "envoy://") &&
@@ -37,8 +37,8 @@ func (k *pick) hideCaller() {
 }
 
 // Spill targets follow the pods in every pick. If there is no pod, or all pods are full, a pick has
-// only the spill targets, with any failure mode. A cluster that would fall back to its spill
-// endpoints anyway then gets them one message earlier.
+// only the spill targets, whatever the failure mode is. If the cluster falls back to its spill
+// endpoints, it thus gets them one message earlier.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -139,7 +139,7 @@ func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 
 // retries returns the number from the route's policy or the header of a trusted sender. A gateway
 // that Penstock does not configure may read only one address (Envoy's ORIGINAL_DST clusters), so
-// lists never repeat there.
+// its lists never repeat.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
 		return 0

@@ -24,7 +24,7 @@ const (
 )
 
 // hold makes a request wait while its pool is saturated, if the pool has flow control. The wait may
-// replace the pool by its newer configuration. It ends a request with 429 if the wait is too long
+// replace the pool by its newer configuration. hold ends a request with 429 if the wait is too long
 // or the queue is full, and with 503 if the pool has no endpoint or the client leaves. Requests
 // with spill targets, and other clusters' requests, do not wait. An admitted request has a place in
 // the queue until settle.
@@ -156,8 +156,8 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found, or nil. On other calls, the header
-// is the client's.
+// caller returns the caller that a gate of this cluster found, or nil. Other requests may have this
+// header from the client.
 func caller(r *extproc.Request) []byte {
 	if !r.Reported() || r.Member != "" {
 		return nil

@@ -53,7 +53,7 @@ func (k *pick) counted(a *extproc.Answer) {
 	}
 }
 
-// The cost is the time to read the uncached prompt, and schedule.PerRequest.
+// The cost is the time to read the uncached prompt, plus schedule.PerRequest.
 func (k *pick) used() string {
 	cached, cost := 0, time.Duration(0)
 	if len(k.ranked) > 0 {

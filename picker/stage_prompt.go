@@ -8,7 +8,7 @@ import (
 )
 
 // prompt finds the length of a request's prompt and, if model servers report their caches, its
-// token IDs: from the processor or else from a server. It ends no pick.
+// token IDs: from the processor or, if it gives none, from a server. It ends no pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return

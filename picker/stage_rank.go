@@ -24,8 +24,8 @@ func (servers) rank(k *pick) {
 	}
 }
 
-// awaitKeys ranks again once the endpoint of the request's key has fewer requests in flight.chwbl
-// passed over that endpoint, but the end of a request there may not be reported yet.
+// awaitKeys ranks again once the endpoint of the request's key has fewer requests in flight. chwbl
+// passed over this endpoint, but the end of one of its requests may not be reported yet.
 func (k *pick) awaitKeys() {
 	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
 	before := int64(math.MaxInt64) // so that the first call ranks: a request may have ended since the last rank

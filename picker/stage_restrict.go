@@ -16,8 +16,8 @@ import (
 // restrict determines the allowed destinations of a request: by the gateway's subset hint, the
 // route's subset, and the spill targets that Envoys have. For model servers it also sets the
 // endpoints, the filter, the servers that lack the model, and the query. If no list has the model,
-// it waits up to 400 ms for lists of models. It ends the pick of a pool of another cluster's
-// gateways.
+// it waits up to 400 ms for lists of models. It ends a pick for a pool that stands for gateways of
+// another cluster.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {

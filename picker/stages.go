@@ -78,9 +78,9 @@ type pick struct {
 	drawn  *request.Target    // set by rewrite
 
 	pool    *pool  // set by find; a wait may replace it by newer configuration
-	target  target // set by find; nil if the pick ended there
+	target  target // set by find; nil if find ended the pick
 	span    trace.Span
-	started time.Time // start of the time in metrics, which excludes waits for others
+	started time.Time // when the time in metrics starts, after waits
 
 	keeper  string // set by recall: place of the named response
 	follows follows
@@ -89,7 +89,7 @@ type pick struct {
 	waited    time.Duration
 	processed processed
 
-	spillTo    []string // set by restrict, like the fields down to lease
+	spillTo    []string // set by restrict, like the fields down to query
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
 	lacking    *models.Lacking // servers that lack the model while others have it; may be nil

@@ -26,7 +26,8 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// The picker behind gets its part back even if the import's part has expired.
+	// The cluster's own picker gets its part of the token back, even if the import's part has
+	// expired.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}
@@ -50,7 +51,7 @@ const tokenSeparator = "."
 const maxTokenBehind = 1 << 10
 
 // stayToken returns a session's token: 8 bytes for the cluster and 8 for the Unix time in seconds,
-// then the token of that cluster's picker. It is not secret, because a forged token only reaches
+// then the token of that cluster's picker. It is not secret, because a forged token reaches only
 // clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)
@@ -63,9 +64,8 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
-// readStayToken returns the cluster of a token that was made within the pool's SessionTTL, or ""
-// for an invalid token or if the cluster accepts no requests. Clocks may differ by up to
-// SessionTTL.
+// readStayToken returns the cluster of a token that was made within the pool's SessionTTL, or "" if
+// the token is invalid or the cluster accepts no requests. Clocks may differ by up to SessionTTL.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {

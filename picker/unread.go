@@ -44,8 +44,8 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// A denied prompt is removed from all servers. If another endpoint served than the pick's first
-// one, the prompt is removed from the first one.
+// A denied prompt is removed from all servers. If the pick's first endpoint did not serve the
+// request, the prompt is removed from this endpoint.
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

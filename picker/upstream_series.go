@@ -116,7 +116,7 @@ func (u *upstreamSeries) histogram(
 	vec := func(o prometheus.Opts, labels []string) *prometheus.HistogramVec {
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: o.Name, Help: o.Help, Buckets: buckets}, labels)
 		if len(labels) == 0 {
-			v.WithLabelValues() // shown before the first observation
+			v.WithLabelValues() // so that the series is shown before the first observation
 		}
 		u.all = append(u.all, v)
 		return v

@@ -2,7 +2,7 @@ package picker
 
 import "bytes"
 
-// maxTail is the size of the end of a response that is searched, in bytes.
+// maxTail is how many bytes at the end of a response are searched.
 const maxTail = 4 << 10
 
 type usageReader struct{ tail []byte }

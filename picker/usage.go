@@ -123,7 +123,7 @@ func (u *usage) collect(ch chan<- prometheus.Metric) {
 	names := map[modelKey]bool{}
 	for key, m := range all {
 		name := modelKey{key.pool, strings.ToValidUTF8(key.model, "\uFFFD")}
-		if names[name] { // a name that differs has other invalid bytes only
+		if names[name] { // the names differ only in invalid bytes
 			continue
 		}
 		names[name] = true

@@ -2,8 +2,8 @@ package endpoint
 
 import "sync/atomic"
 
-// Metrics pages list only adapters with requests, but a server keeps others until it needs their
-// slots.
+// recentAdapters holds the adapters that picks used last: a metrics page lists only adapters with
+// requests, but the server keeps idle adapters until it needs their slots.
 type recentAdapters struct {
 	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order
 	next atomic.Uint32

@@ -9,8 +9,8 @@ const agendaPages = 32
 
 const maxPage = 1 << 12
 
-// agenda lists the IDs of a shard's leases by expiry: visiting 25,000 open leases took 1.5 us of a
-// pick. Renewed and released leases stay until they come due.
+// agenda lists the IDs of a shard's leases by expiry, because a visit to all 25,000 open leases
+// took 1.5 us of each pick. Renewed and released leases stay listed until their first expiry.
 type agenda struct {
 	tick  time.Duration
 	last  int64

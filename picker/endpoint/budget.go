@@ -10,7 +10,7 @@ import (
 // servers at once.
 type budget struct {
 	every time.Duration // time between two scrapes of all processes together
-	share atomic.Int64  // of processes; 0 counts as 1
+	share atomic.Int64  // number of processes; 0 counts as 1
 
 	mu   sync.Mutex
 	next time.Time

@@ -22,13 +22,13 @@ type Count struct {
 type Share struct {
 	InFlight int64
 	// Unread counts the uncached prompt tokens of requests whose first token is not reported.
-	// Confirmed is the part that is known to wait.
+	// Confirmed counts the tokens of those requests that are known to wait.
 	Unread, Confirmed int64
-	// Sent is the server's estimated time for all prompts sent so far.
+	// Sent is the estimated time in which the server reads all prompts sent to it so far.
 	Sent time.Duration
 	// Reading is the estimated time until the server has read all processes' prompts.
 	Reading time.Duration
-	// Rate is the reported or else the inferred prefill rate; 0 if unknown.
+	// Rate is the prefill rate: reported or, if no rate is reported, inferred; 0 if unknown.
 	Rate float64
 }
 
@@ -36,8 +36,8 @@ type Share struct {
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // sent since the last call
-	Reading                     time.Duration // minimum, from peers whose earlier Sent is unknown
-	Rate                        float64       // that a peer has learned; 0 if unknown
+	Reading                     time.Duration // lower bound, by peers whose earlier Sent is unknown
+	Rate                        float64       // learned by a peer; 0 if unknown
 }
 
 // Counted receives a value when Counts has a change.
@@ -84,7 +84,7 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets the load of peers at an address, which may lack an endpoint.
+// SetElsewhere sets the load of peers at an address. No endpoint needs to have the address.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {
@@ -97,8 +97,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets the header limits that peers learned for an address. With nil, its
-// endpoint keeps earlier limits.
+// SetHeadersElsewhere sets the header limits that peers learned for an address. If limits is nil,
+// the endpoint at this address keeps earlier limits.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return

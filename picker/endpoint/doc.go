@@ -4,12 +4,13 @@
 // The Registry has one Load (requests in flight) for each address, and one scraper for each address
 // and metrics page; pools share them. A Snapshot is an immutable list of one pool's endpoints,
 // which picks read without a lock. A pick opens a lease; the access log, the end of the stream or a
-// timeout releases the lease. Pages are scraped after picks, and stop a minute after the last pick.
+// timeout releases the lease. Pages are scraped after picks; scrapes stop a minute after the last
+// pick.
 //
 //	shared.go    samples that peers read, so that only one process reads each page
 //	counts.go    requests in flight of peers
 //	prefill.go   prompts to read, and the inferred rate
-//	reported.go  rate by metrics, which precedes the inferred rate
+//	reported.go  rate from metrics, used instead of the inferred rate
 //	health.go    failures
 //	silence.go   servers that send no tokens
 //	latency.go   predicted latency

@@ -14,9 +14,9 @@ import (
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
 // If a server reads prompts first, the times to first bytes grow in proportion to the prompts.
-// Times that grow by less than constantBelow of this are constant, until they grow by
-// constantAbove. earlyFrom samples are required. earlyWithin is in seconds: longer times that look
-// constant are due to a queue.
+// Times that grow by less than the share constantBelow of this proportion are constant, until they
+// grow by more than constantAbove. earlyFrom samples are required. earlyWithin is in seconds:
+// longer times that look constant are due to a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -29,8 +29,8 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant compares the second fastest quarter of the shorter and of the longer prompts: the
-// fastest prompts may be cached, and slower prompts wait for other requests.
+// constant compares the shorter prompts with the longer prompts, by the second fastest quarter of
+// each half: the fastest prompts may be cached, and slower prompts wait for other requests.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before

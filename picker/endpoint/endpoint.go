@@ -26,7 +26,7 @@ type Metrics struct {
 	// KVCache override the engine's values.
 	Engine  Engine
 	Path    string
-	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
+	Port    uint16 // port of the page; if 0, the engine's port; if that is 0 too, the endpoint's
 	Queue   string // series, as NAME or NAME{LABEL=VALUE}
 	Running string
 	KVCache string // usage, 0 to 1
@@ -45,7 +45,7 @@ type Endpoint struct {
 	earlyEvents bool
 }
 
-// maxProblem is in bytes. A server wrote the text of the problem.
+// maxProblem bounds the text of a problem, in bytes, because a server can write it.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -116,12 +116,12 @@ type State struct {
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail, and Trial that a suspect endpoint may get one more
+	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more
 	// request.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to it since then.
+	// requests sent to it since it became suspect.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
@@ -136,7 +136,7 @@ type State struct {
 	InFlight int64 `json:"inFlight"`
 	// Unseen counts this process's requests since the last scrape began.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is the growth of peers' requests in flight since then.
+	// UnseenElsewhere is the growth of peers' requests in flight since that scrape began.
 	UnseenElsewhere int64 `json:"-"`
 
 	// Unread is as in Share, for all processes.
@@ -149,8 +149,8 @@ type State struct {
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is the share, 0 to 1, of the samples
-	// that a Rate requires.
+	// Hint is the rate by the first samples, or 0. HintWeight is the number of samples, divided by
+	// the number that Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency is nil until it is learned.

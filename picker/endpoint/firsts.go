@@ -2,8 +2,9 @@ package endpoint
 
 import "time"
 
-// While a server's rate is unknown, the first tokens of past requests bound how long it may take.
-// Much shorter prompts do not show a server's speed: on a CPU a long prompt takes minutes.
+// While a server's rate is unknown, the times of past requests to their first tokens bound how long
+// it may take. Much shorter prompts do not show a server's speed: on a CPU a long prompt takes
+// minutes.
 const (
 	keptFirsts, enoughFirsts = 32, 5
 	// A prompt is compared with prompts of at least 1/longer of its length. All prompts of up to
@@ -24,8 +25,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns the number of first tokens that are comparable with the prompt, and their longest
-// time, scaled to all tokens.
+// slowest returns how many past requests are comparable with a prompt of this many tokens. most is
+// their longest time to the first token, scaled up from their tokens to the number all.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -55,7 +55,7 @@ type headers struct {
 	mu          sync.Mutex
 	seen, first float64 // number of responses, and number with clearly early headers; both decay
 	kept        [lengths]lastHeaders
-	longer      [lengths]headersTook // for prompts of a class and longer ones
+	longer      [lengths]headersTook // for prompts of a class and of longer classes
 }
 
 type lastHeaders struct {
@@ -160,8 +160,8 @@ func (l *Load) headerLimits() *HeaderLimits {
 }
 
 // Answered records the times of the response's headers and of its body's first byte, since the
-// server got the request. Call it before Begun. Only the first call for a stream counts, and only
-// at the picked server.
+// server got the request. Call it before Begun. Only the first call for a request counts, and only
+// if the picked server streams the response.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -170,7 +170,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 	gap := max(first-headersAfter, 0)
 	if lease.work.Early {
-		gap = -1 // the first byte is that of an event, which comes with the headers
+		gap = -1 // the first byte belongs to an event, which comes with the headers
 	}
 	at := lease.load
 	learned := at.headers.Load()
@@ -191,8 +191,8 @@ func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.headersLimit = limit
 }
 
-// Exceeds reports, at most once, whether the time to the headers exceeded the limit. passed means
-// that another server sent the headers.
+// Exceeds reports whether the time to the headers reached the limit; later calls return false.
+// passed means that another server sent the headers.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, and a successful request subtracts 1. A
-	// server is suspect if its score is at least failing: after three failures in a row, or if more
-	// than one request in three fails.
+	// A failed request adds the number failed to a server's score; a successful request lowers the
+	// score by 1. A server is suspect if its score is at least the number failing: after three
+	// failures in a row, or if more than one request in three fails.
 	failed, failing = 2, 6
 	// The first trial comes firstTrial after the last failure. Each failed trial doubles the pause,
 	// up to lastTrial.

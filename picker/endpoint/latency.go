@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// The terms of a prediction are a constant and the Features. For the time after the first byte,
-	// restTerms also has further tokens, and further tokens times requests in flight.
+	// A prediction has a constant term and a term for each of the Features. The time after the
+	// first byte has two more terms: the further tokens, and the further tokens times the requests
+	// in flight.
 	terms     = 4
 	restTerms = 6
 )
@@ -77,8 +78,8 @@ func dot(a, b *[terms]float64) (sum float64) {
 }
 
 // One linear regression fits the time to the first byte, another the time after the first byte.
-// Older samples count less. For servers with early events, the terms of the second regression
-// without tokens belong to the time to the first token.
+// Older samples count less. If a server sends early events, the terms of the second regression that
+// do not depend on further tokens count for the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64
@@ -150,7 +151,7 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 
 type regression struct {
 	prior         *[restTerms]float64
-	a             [restTerms][restTerms]float64 // sums of products of each two terms
+	a             [restTerms][restTerms]float64 // sums of products of each pair of terms
 	b             [restTerms]float64            // sums of products of each term with the result
 	count, weight float64
 }

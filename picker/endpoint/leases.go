@@ -104,7 +104,7 @@ type Lease struct {
 const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
-// lease expires timeout after its last renewal.
+// lease expires when timeout has passed since its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -129,7 +129,7 @@ func (l *Leases) ledger(gateway string) *ledger {
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
 // Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
-// means no limit), or for a trial during another trial.
+// means no limit), or if w is a trial and another trial is in flight.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -180,8 +180,8 @@ func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease 
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease that this process issued to gateway, or returns nil. at returns
-// the address that serves the pool's request, or nil.
+// Resume reopens an expired lease that this process issued to gateway, or returns nil. The
+// parameter at returns the address that serves the pool's request, or nil.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -208,8 +208,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts a request that an ended process picked for. It returns an existing lease with the
-// ID, and nil for an invalid ID or above MaxOpen.
+// Adopt counts a request that an ended process picked for. If a lease with the ID exists, it
+// returns this lease. It returns nil if the ID is invalid or the Gateway has MaxOpen leases.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil

@@ -92,7 +92,7 @@ func (p *pageParser) sample(line []byte) {
 	case d.read.matches(line), d.written.matches(line):
 		v, ok := p.value(line)
 		p.Tokens, p.CountsTokens = p.Tokens+v, p.CountsTokens || ok
-		if d.computed.matches(line) { // llama.cpp has one series for computed and read
+		if d.computed.matches(line) { // llama.cpp has one series for the fields computed and read
 			p.PrefillTokens += v
 		}
 	case d.computed.matches(line):

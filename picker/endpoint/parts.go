@@ -35,14 +35,14 @@ func endParts(parts []*Lease, after time.Duration) {
 	}
 }
 
-// Behind records that the request passes an address in front of the picked endpoint.
+// Behind records that the request passes through an address in front of the picked endpoint.
 func (lease *Lease) Behind(front *Load) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.front = front
 }
 
-// Served returns the counters of the server that served the request behind an address.
+// Served returns at, or the picked endpoint's counters if at is an address in front of it.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -36,10 +36,10 @@ type Work struct {
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure   bool
 	Generates bool
-	// First is the predicted time to the first token, and Whole to the end of a response that is
-	// not streamed, or 0. Held is how long the picker held the request before.
+	// First is the predicted time to the first token, or 0. Whole is the predicted time to the end
+	// of a response that is not streamed, or 0. Held is how long the picker held the request.
 	First, Whole, Held time.Duration
-	// Slowest is the time to the first token at the lowest plausible rate, if First assumes a rate.
+	// If First assumes a rate, Slowest is the time to the first token at the lowest plausible rate.
 	// The first tokens of the servers in Pool then decide whether the server is silent. Prompt is
 	// the prompt's length in tokens, including cached tokens, or 0.
 	Slowest time.Duration
@@ -57,12 +57,12 @@ type Work struct {
 	Relearn               bool
 }
 
-// Q sums up the uncached tokens of all requests without a first byte. W is Q less the tokens that
-// the server has read since, at its rate. W is stored as the time at which all tokens are read, so
-// it needs no timer.
+// Q sums up the uncached tokens of all requests without a first byte. W is Q minus the tokens that
+// the server, at its rate, has read by now. W is stored as the time at which all tokens are read,
+// so it needs no timer.
 type prefill struct {
 	unread    atomic.Int64 // this process's part of Q
-	confirmed atomic.Int64 // part of unread that a report showed to wait
+	confirmed atomic.Int64 // part of unread: by a report, these prompts still wait
 	elsewhere struct{ unread, confirmed atomic.Int64 }
 	// readBy is when W is 0, since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
@@ -107,9 +107,9 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds took, the server's time for further prompts, to W, which is then at least reading;
-// both are in nanoseconds. before is the number of unread tokens so far. from is when the server
-// begins to read the further prompts.
+// extend adds took to W and then raises W to at least reading; both are in nanoseconds. took is the
+// server's time for further prompts. before is the number of unread tokens so far. The result is
+// when the server begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -169,8 +169,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// Most of thousands of servers may be idle, so a ring grows with its values. count is the number of
-// earlier values.
+// ring adds a value to a ring of this size. The ring grows with its values, because most servers of
+// a large fleet are idle. count is the number of earlier values.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)

@@ -23,7 +23,7 @@ type Config struct {
 	// Slow is the longest interval between scrapes without picks; default 1 s.
 	Slow      time.Duration
 	PerSecond int           // scrapes of all processes (see Share); default 1,000
-	IdleAfter time.Duration // after the last pick; default 1 minute
+	IdleAfter time.Duration // scrapes stop this long after the last pick; default 1 minute
 	Timeout   time.Duration
 	// After StaleAfter failures in a row an endpoint is stale; default 3.
 	StaleAfter int
@@ -142,7 +142,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// A new scraper is idle. r.mu is held.
+// A new page is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper

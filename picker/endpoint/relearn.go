@@ -32,7 +32,8 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// The first token came earlier, so only a time below the prediction counts.
+// The response is not streamed: its first token came before its end. So the time counts only if it
+// is below the prediction.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,8 +48,8 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales down earlier samples that predict more than y for x: the server has become faster,
-// and one sample changes little.
+// If earlier samples predict more than y for x, shorten scales them down: the server has become
+// faster, and one new sample would change little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()
 	var predicted float64

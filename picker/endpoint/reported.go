@@ -11,14 +11,14 @@ import (
 
 // Metrics pages count the prompt tokens computed and the seconds taken. If the server reads one
 // prompt at a time, their quotient is its rate. With several prompts, each second counts once for
-// each prompt. So a second rate must agree: the tokens divided by the time in which this control
-// plane had unread prompts there. A window lasts from one moment without requests to the next, or
-// for reportedWindow.
+// each prompt. So another rate must agree: the tokens divided by the time in which this control
+// plane had unread prompts at the server. A window lasts from one moment without requests to the
+// next, or for reportedWindow.
 //
-// Responses that are not streamed, and early events, hide the first token. Such a hidden prompt
-// counts as unread from when it was sent, for its share of the server's seconds, but at most until
-// its response ended. Windows with hidden prompts must show no queue and no prompts of other
-// clients.
+// Responses that are not streamed, and early events, hide the first token. The prompt of a request
+// whose first token is hidden counts as unread from when it was sent, for its share of the server's
+// seconds, but at most until its response ended. Windows with such prompts must show no queue and
+// no prompts of other clients.
 const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that count as equal.
@@ -43,9 +43,9 @@ const (
 // from and to are in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress sums up a server's first tokens: the time with unread prompts in nanoseconds, requests
-// and tokens. hidden counts requests without a visible first token, and answered requests with a
-// prompt of any length.
+// progress sums up the requests to a server whose first token came. unread is the time with unread
+// prompts, in nanoseconds; tokens counts prompt tokens. hidden counts the requests without a
+// visible first token. answered counts all requests, even with fully cached prompts.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -59,7 +59,7 @@ type asked struct {
 	hidden bool
 }
 
-// Responses are not reported in the order of their begins, so the last spans are kept.
+// Responses are not reported in the order in which they began, so the last spans are kept.
 type spans struct {
 	progress
 	last    []span  // disjoint, sorted
@@ -119,8 +119,8 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns a window's seconds with unread prompts, if each hidden prompt took its share of
-// the page's seconds, or 0.
+// unreadBy returns a window's seconds with unread prompts, or 0 if unknown. It assumes that each
+// hidden prompt took its share of the page's seconds.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,7 +215,7 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// The assumed cached part was wrong.
+	// A larger quotient means that the number of cached tokens was assumed wrongly.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

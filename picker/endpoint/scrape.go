@@ -56,7 +56,8 @@ type source struct {
 	names     *dialect
 	load      *Load
 	problem   atomic.Pointer[string] // nil if the last scrape found everything
-	// usedAt is the time of the pool's last pick, since processStart, up to markEvery late.
+	// usedAt is the time of the last pick from the page's pools, since processStart, at most
+	// markEvery too early.
 	usedAt atomic.Int64
 
 	refs int // guarded by Registry.mu
@@ -78,7 +79,7 @@ func (src *source) scrapeSoon() {
 type sample struct {
 	Reading
 	at                         int64
-	sentBefore                 uint64 // when the scrape began, like elsewhere
+	sentBefore                 uint64 // picks before the scrape began; elsewhere is of that time, too
 	elsewhere                  int64
 	othersQueue, othersRunning float64
 }
@@ -86,13 +87,13 @@ type sample struct {
 // Scrape is an open reading of an endpoint's page.
 type Scrape struct {
 	src       *source
-	sent      uint64 // when the scrape began, like ours
-	ours      int64  // in flight
+	sent      uint64 // picks when the scrape began
+	ours      int64  // this process's requests in flight at that moment
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page by the caller. Without a page, methods of the result do
-// nothing.
+// BeginScrape begins a reading of e's page by the caller. If e has no page, the methods of the
+// result do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -105,8 +106,8 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores a reading, which may include our requests that were in flight when the scrape
-// began, or sent during the scrape. All further requests belong to other clients.
+// Succeed stores a reading. It may include our requests that were in flight when the scrape began,
+// and requests sent during the scrape. The reading's other requests belong to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -169,7 +170,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes for a pool whose requests wait: it has no picks that trigger them.
+// ReadSoon triggers scrapes for a pool whose requests wait: while they wait, no pick triggers
+// scrapes.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -179,7 +181,7 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh scrapes a pool's idle pages, and returns after that, or after timeout.
+// Refresh scrapes a pool's idle pages. It returns when they are read, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)

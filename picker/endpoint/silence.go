@@ -12,8 +12,8 @@ import (
 // tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
 // their first token while the server shows no progress: no body byte of any request, and no change
 // of the token counters on its page. Without counters, a response that is not streamed shows no
-// progress until its end. Only its predicted total time then counts, and streams that wait beside
-// it show nothing.
+// progress until its end. Then only the predicted total time of such a response counts; streams
+// that wait at the same server show nothing.
 const (
 	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
@@ -51,17 +51,17 @@ func (s *Silence) String() string {
 
 type motion struct {
 	silence atomic.Pointer[Silence]
-	given   atomic.Int64 // since it is silent
+	given   atomic.Int64 // requests sent since the server became silent
 	plain   atomic.Int64 // requests in flight whose responses are not streamed
 	page    atomic.Int64 // time of the last progress on a page
-	blind   atomic.Bool  // since then a stream progressed, but no page did
+	blind   atomic.Bool  // a stream progressed after the last progress on a page
 	began   atomic.Int64 // when the last silence began; 0 means never
 
 	mu     sync.Mutex
 	moved  int64 // time of the server's last progress
 	proven int64
-	// Requests have waited between the times from and to, except for a gap; from is 0 if no request
-	// waited. limit is the longest allowed wait of these requests.
+	// from and to are times between which requests waited, perhaps with gaps; from is 0 if no
+	// request waited. limit is the longest allowed wait of these requests.
 	from, to, limit int64
 	// overdue is when a request exceeds its own limit; reported is when that request was last in
 	// flight.
@@ -95,12 +95,12 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		return
 	}
 	if p.Status >= 400 {
-		p.Bytes = 0 // the body is an error, perhaps of Envoy, and no progress
+		p.Bytes = 0 // the body is an error, perhaps of Envoy, so it shows no progress
 	}
 	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // the request's body was not read, so the pick did not know this
+		lease.movePlain(nil) // the body was not read, so the pick did not know that the response streams
 	}
 	event := lease.work.Early && !p.Ended // the first byte is not a token
 	switch {
@@ -140,14 +140,14 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		late := !p.Ended || at-w.from >= int64(expected) // otherwise a client that gives up early shows nothing
+		late := !p.Ended || at-w.from >= int64(expected) // an early end shows nothing: the client may have given up
 		if w.limit > 0 && late {
 			load.waits(w, at)
 		}
 	}
 }
 
-// nil removes the count. lease.mu is held.
+// movePlain counts the response at another server. nil removes the count. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -168,7 +168,7 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest is how long a request may wait for a token before the server is silent; 0 means forever.
-// first is the limit by the first token, whole the predicted time to the request's end. own means
+// first is the limit for the first token, whole the predicted time to the request's end. own means
 // that the server also generates the response.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
@@ -199,7 +199,7 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns a fresh sample whose token counters follow the bytes of streams, or nil.
+// counts returns a fresh sample whose token counters rise while streams progress, or nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -367,8 +367,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe that got no token. denied means that the server denies all probes. Single
-// user requests are then sent as trials, at growing intervals.
+// Probed records a probe that got no token. denied means that the server denies all probes. Then
+// user requests are sent as trials, one at a time, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()

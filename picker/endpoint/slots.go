@@ -9,7 +9,8 @@ import (
 
 const maxWaiting = 1024
 
-// Slots lets picks of a pool wait until a request ends: ends are reported late.
+// Slots lets picks of a pool wait for a free slot: the end of a request is reported late, so a
+// server that looks full may have room.
 type Slots struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // the longest wait first

@@ -37,8 +37,8 @@ func NewBodies(limit int64) *Bodies {
 // Held returns the number of bytes held now, including overhead.
 func (b *Bodies) Held() int64 { return b.held.Load() }
 
-// Unread counts picks without a body because of the bound. Rejected counts requests answered with
-// 503.
+// Unread counts picks that read no body because of the bound. Rejected counts requests answered
+// with 503.
 func (b *Bodies) Unread() uint64   { return b.unread.Load() }
 func (b *Bodies) Rejected() uint64 { return b.rejected.Load() }
 

@@ -8,11 +8,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MaxCalls bounds the open calls of one other cluster at a process.
+// MaxCalls bounds the open calls from another cluster at a process.
 const MaxCalls = 16384
 
-// Calls bounds the open calls of each other cluster. Calls whose connections prove no cluster share
-// one bound. Calls of this cluster's Gateways are not bounded.
+// Calls bounds the open calls from each of the other clusters. Calls whose connections prove no
+// cluster share one bound. Calls of this cluster's Gateways are not bounded.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64

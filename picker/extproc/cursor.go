@@ -170,7 +170,8 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 	return fmt.Errorf("wire type %d does not exist", typ)
 }
 
-// fields calls f for each length-delimited field of b, with val, and for each varint, with num64.
+// fields calls f for each field of b that is length-delimited (f gets val) or a varint (f gets
+// num64).
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

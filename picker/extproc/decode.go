@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body before the message, which must have no headers.
+// DropBody frees the body without freeing m, which must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()
@@ -128,8 +128,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// A later member of the oneof merges with an earlier one of the same number, and replaces any
-// other, as in all protobuf readers.
+// phase reads a member of the oneof. It merges with an earlier value of the same member, and
+// replaces an earlier value of another member, as in all protobuf readers.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {
@@ -154,7 +154,7 @@ func (m *Message) phase(c *cursor, kind Kind) error {
 	})
 }
 
-// body reads an HttpBody. It ends where rest bytes are left.
+// body reads an HttpBody. It stops at c.left == rest.
 func (m *Message) body(c *cursor, rest int) error {
 	for c.left > rest {
 		num, typ, err := c.tag()

@@ -26,7 +26,8 @@ type Answer struct {
 	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
 	// parallel; 0 means no limit.
 	HeadersLimit time.Duration
-	// Headers are set in the request. All other endpointpicker.RoutingHeaders are removed.
+	// Headers are the headers to set in the request. All other endpointpicker.RoutingHeaders are
+	// removed.
 	Headers []Header
 	// Hide is a request header that the gateway removes; "" for none.
 	Hide string
@@ -52,14 +53,14 @@ type Answer struct {
 	// Both need a Status.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace of the endpoint that served; the default is in
-	// Config.Names.
+	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
+	// served; the default is in Config.Names.
 	ServedNamespace string
 	Track           Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then calls another
 	// picker, or continues without a pick.
 	Unavailable bool
-	// Pass forwards the request without a pick, if the gateway has only sent headers.
+	// Pass forwards the request without a pick, if the gateway has sent only headers so far.
 	Pass bool
 	// Passthrough is a remote picker's encoded ImmediateResponse, which replaces Status.
 	Passthrough []byte
@@ -207,7 +208,7 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace makes the fields since mark a Struct with this name in dynamic_metadata.
+// namespace makes a Struct in dynamic_metadata of the fields written since mark. name is its key.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)
@@ -229,7 +230,7 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// The oneof is the last field, so that a new body can follow. A response to trailers can only carry
+// The oneof is the last field, so that a new body can follow. A response to trailers can carry only
 // metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {

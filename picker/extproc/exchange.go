@@ -36,8 +36,8 @@ type Request struct {
 	Bodyless    bool
 	TraceParent string // "" without tracing
 	Headers     *Message
-	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED with BodyPolicy.Whole or Keep. With Keep
-	// alone, Body may be incomplete.
+	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED, if BodyPolicy has Whole or Keep. With Keep
+	// and without Whole, Body may be incomplete.
 	Body mem.BufferSlice
 	// Facts are zero without a body. Facts.Chain is valid during Pick.Answer.
 	Facts request.Facts
@@ -54,7 +54,8 @@ func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 const MaxExtension = 290 * time.Second
 
 // Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
-// counts, because Envoy accepts one for each message. FULL_DUPLEX_STREAMED has no timeout.
+// counts, because Envoy accepts one extension for each message. FULL_DUPLEX_STREAMED has no
+// timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
@@ -92,7 +93,7 @@ type exchange struct {
 	spread  *request.Spread  // nil if the pool needs no hash
 	change  change
 	sent    mem.BufferSlice // body before changes, if the answer may change it further
-	renamed mem.BufferSlice // sent with the replaced model; nil if the model stays
+	renamed mem.BufferSlice // copy of sent with the replaced model; nil if the model stays
 	rewrite *request.Rewriter
 
 	done        bool
@@ -126,7 +127,8 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it. The request's headers live as long as the stream.
+// handle answers one message and frees it, except the request's headers, which are kept until the
+// stream ends.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -322,7 +324,7 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded returns an answer if needed or the policy requires the body.
+// overloaded returns a 503 if needed is true, or if the policy requires the body.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)

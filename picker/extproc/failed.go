@@ -7,7 +7,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// HeaderDead marks a dead server's response, so that the gateway retries the request elsewhere.
+// HeaderDead marks a dead server's response, so that the gateway retries the request at another
+// server.
 const HeaderDead = "penstock-server-dead"
 
 // Failures determines whether servers with failed responses are dead.

@@ -124,11 +124,11 @@ func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
 // Ask forwards q's headers and body, and returns the remote picker's answer. The mode is always
 // FULL_DUPLEX_STREAMED, which every picker of this protocol supports. A request whose body was not
-// read is sent without a body, because the remote picker would wait for the body.
+// read is sent as a request without a body: otherwise the remote picker would wait for the body.
 //
 // A remote picker may extend the timeout once with override_message_timeout. Ask then extends the
-// gateway's timeout by a little more. Ask ejects an address that does not answer in time for a
-// while (outlier), and tries the next address.
+// gateway's timeout by a little more. If an address does not answer in time, Ask ejects it for a
+// while (outlier) and tries the next address.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	if !r.use() {
 		return RemoteAnswer{}, ErrClosed

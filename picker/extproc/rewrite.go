@@ -184,9 +184,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel returns the model that the client asked for. Behind a hop, the body may name the
-// replacement of an earlier pick, which left the client's model in headerModel. A client cannot set
-// this header, because the edge removes it.
+// clientsModel returns the model that the client asked for. Before a hop, an earlier pick may have
+// replaced the model in the body; that pick left the client's model in headerModel. A client cannot
+// set this header, because the edge removes it.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)

@@ -38,7 +38,7 @@ type BodyPolicy struct {
 	Whole bool
 	// Keep means that Pick can use the body, if there is room for it.
 	Keep bool
-	// Valid rejects bodies that are not JSON with 400, for APIs whose prompts are known. It needs
+	// Valid answers 400 to bodies that are not JSON, for APIs whose prompts are known. It needs
 	// Keep.
 	Valid bool
 	// Rewrite replaces models by Pick.Replacement. A request whose body cannot be held gets a 503.
@@ -48,9 +48,9 @@ type BodyPolicy struct {
 	// OwnWorkers removes the workers and token IDs in a body's nvext, except in STREAMED. A request
 	// whose body cannot be held gets a 503.
 	OwnWorkers bool
-	// Process means that Pick sends the body elsewhere (Request.Sent) and may add token IDs. The
-	// member "route", which is for the picker, is removed. A request in BUFFERED from which it
-	// cannot be removed gets a 503.
+	// Process means that Pick sends the body (Request.Sent) to another process and may add token
+	// IDs. The member "route", which is for the picker, is removed. A request in BUFFERED from
+	// which this member cannot be removed gets a 503.
 	Process bool
 	// Usage adds stream_options.include_usage to streams of OpenAI's APIs, if the body can be held.
 	Usage bool
@@ -62,8 +62,8 @@ type BodyPolicy struct {
 	Assume Mode
 	// Limit bounds a held body, in bytes. A larger body gets a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, but precedes the first response, because Envoy does
-	// not retry a call that has a response.
+	// Unavailable is like Answer.Unavailable, but it ends the call before the first response,
+	// because Envoy does not retry a call that has a response.
 	Unavailable bool
 }
 
@@ -81,8 +81,8 @@ type Config struct {
 	Uploads  Uploads // nil means no limit
 	Failures Failures
 	Names    Names
-	// Pool, if set, is the only pool that callers of this server, which are from another cluster,
-	// may pick from. They need not name it.
+	// If Pool is set, all callers of this server are from another cluster. They may pick only from
+	// Pool, and need not name it.
 	Pool string
 }
 

@@ -1,5 +1,5 @@
-// Package prefix records which beginnings of prompts each model server has in its KV cache, derived
-// from picks. Package request builds the chains, picker owns the Index, and schedule queries it.
+// Package prefix derives from picks which beginnings of prompts each model server has in its KV
+// cache. Package request builds the chains, picker owns the Index, and schedule queries it.
 //
 // A prompt is a Chain of hashes. Each hash covers the prompt up to the end of its block. A Server
 // is an LRU list of a model server's blocks, as large as the server's cache. The table of holders

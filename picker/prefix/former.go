@@ -6,9 +6,9 @@ import (
 )
 
 // former maps a block without servers to the server that evicted its last copy. Each block has one
-// place in the table, so later blocks replace earlier blocks. The place depends only on the block:
-// simulations are equal in all processes. An entry holds the upper bits of the block's place, and
-// the server's ID plus 1.
+// place in the table, so later blocks replace earlier blocks. The place depends only on the block,
+// so simulations are equal in all processes. An entry holds the upper bits of the block's place,
+// and the server's ID plus 1.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -16,8 +16,8 @@ type former struct {
 const (
 	minFormer = 1 << 10
 	maxFormer = 1 << 20
-	// formerIDs bounds the server IDs in entries. An entry holds the ID in the low bits of the
-	// block's place, which a table of maxFormer places uses as the index.
+	// formerIDs bounds the server IDs in entries. In an entry, the ID replaces the low bits of the
+	// block's place: a table of at most maxFormer places uses these bits as the index.
 	formerIDs = 1 << 20
 )
 
@@ -51,8 +51,9 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former returns the former home of the blocks after the prompt's first tokens, as an index into
-// servers, and up to which token. tokens is the longest part of the prompt that a server has.
+// Former returns which server last had the blocks after the prompt's cached part, as an index into
+// servers, and up to which token it had them. tokens is the length of the cached part: the longest
+// part that a server has now.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {

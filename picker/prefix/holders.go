@@ -54,8 +54,8 @@ const (
 	maxReads = 8 // after this many reads, a reader assumes that the table lacks the block
 )
 
-// Clients write prompts and so determine keys. If they knew the places, they could put all blocks
-// into one run of slots, which every look-up would read.
+// Clients write prompts and so determine keys. If they could compute the places of keys, they could
+// put all blocks into one run of slots, which every look-up would read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
 // home is a block's place before it is reduced to a table's size. With one multiplication, an
@@ -64,8 +64,8 @@ func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect finds the servers that have a block, among the servers in the set in; the set out
-// receives them. Bit k of word i stands for the server with ID 32 x (first + i) + k.
+// intersect writes to the set out which servers of the set in have a block. Bit k of word i stands
+// for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -109,7 +109,7 @@ func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found boo
 
 func intersectGroup(g group, first uint32, in, out []uint32) bool {
 	i := g.number() - first
-	if i >= uint32(len(in)) { // so it is if number is below first
+	if i >= uint32(len(in)) { // true, too, if number is below first
 		return false
 	}
 	members := in[i] & g.members()
@@ -323,8 +323,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild makes a table with room for array more groups. Readers keep the old table until they read
-// the pointer again.
+// rebuild makes a table with this number of slots. array is the number of groups for which it has
+// further room. Readers keep the old table until they read the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

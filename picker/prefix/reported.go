@@ -13,7 +13,8 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed means that there are no reports: prompts that picks sent there count as cached.
+	// Guessed means that there are no reports: prompts that picks sent to the server count as
+	// cached.
 	Guessed Knowledge = iota
 	// Partly means that reports may be incomplete: the larger number of reported and picked tokens
 	// counts.
@@ -72,7 +73,7 @@ func (s *Server) SetKnowledge(k Knowledge) {
 }
 
 // Hold records that s reports a block. It returns false, and records nothing, if s has its maximum
-// of blocks. Otherwise it needs a Drop.
+// of blocks. After true, the caller must call Drop later.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +176,8 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect counts a prompt that was just sent to a server with reports as cached for pickedFor.
+// Expect makes a prompt that was just sent count as cached for pickedFor, if the server sends
+// reports.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return

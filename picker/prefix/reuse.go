@@ -6,17 +6,17 @@ import (
 )
 
 // A prompt that is read into a full cache evicts the least recently used blocks, which later
-// requests may have to read again. Let T be the age of the block to evict next, in used tokens. One
-// more token in the cache increases T by 1 / (share of uses that miss). So a token that stays
-// unused for T costs T times the share of uses of blocks aged about T (3T/4 to T), divided by the
-// share of uses that miss (Che's approximation of LRU).
+// requests may have to read again. Let T be the age of the block to evict next, in used tokens. Let
+// M be the share of uses that miss. Let A be the share of uses of blocks aged about T (3T/4 to T).
+// One more token in the cache increases T by 1/M. So a token that is read, and then stays unused
+// for T, costs T x A/M tokens (Che's approximation of LRU).
 
-// Server.mu guards all fields of reuse but evicted.
+// Server.mu guards all fields of reuse except evicted.
 type reuse struct {
 	clock  uint32   // used pieces; wraps
 	stamps []uint32 // clock at the last use of each node
-	// read counts pieces read into the cache, and old used pieces aged about T, over about the last
-	// T.
+	// read counts the pieces read into the cache. old counts the used pieces that were aged about
+	// T. Both cover about the last T.
 	read, old float64
 	evicted   atomic.Uint64 // bits of a float64
 }

@@ -59,14 +59,14 @@ func (s *Server) Blocks() int {
 	return s.capacity / pieceTokens
 }
 
-// From a count of alwaysUsed on, no denial removes a block.
+// If the count of a block is alwaysUsed, no denial removes the block.
 const alwaysUsed = math.MaxUint8
 
 // longBytesPerToken is the length of a token in text whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt of this length at BytesPerToken, if its
-// tokens are long. A server denies prompts that do not fit.
+// Fits reports whether a server's cache can hold a prompt, if its tokens are long. tokens is the
+// prompt's length at BytesPerToken. A server denies prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +104,8 @@ func (s *Server) add(c Chain) {
 		at = n
 	}
 	for i := known; i < len(c); i++ {
-		// A denial whose pick was not added here, such as a peer's, removed the block before this
-		// one.
+		// The block before this one is missing: it was removed by a denial whose pick was not added
+		// here, such as a peer's.
 		if n := s.find(c[i]); n != 0 {
 			s.touch(&v, n)
 			s.useBehind(n, at)

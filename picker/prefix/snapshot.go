@@ -8,7 +8,8 @@ import (
 )
 
 // A snapshot lists a server's blocks, the most recently used first: 8 bytes of hash, and one byte
-// of size. So the blocks of each prefix of a snapshot are closed under prefixes.
+// of size. So the blocks at the beginning of a snapshot are closed under prefixes, however many are
+// read.
 const (
 	snapshotBlock = 9
 	// maxPending bounds, in bytes, the snapshots that wait for their server to be added to the

@@ -9,7 +9,7 @@ type Place struct {
 	tokens uint32
 }
 
-// Next moves past a token. end is AtEnd.
+// Next moves past a token. end is the result of AtEnd.
 func (p *Place) Next(id uint32) (end bool) {
 	p.hash = mix(p.hash, uint64(id))
 	p.tokens++

@@ -17,7 +17,7 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 }
 
 // weightedRandom is weighted-random-picker. It draws without replacement, with the scores as
-// weights; if all scores are 0, uniformly (Efraimidis and Spirakis).
+// weights; if all scores are 0, all weights are equal (Efraimidis and Spirakis).
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {

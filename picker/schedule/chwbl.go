@@ -28,8 +28,9 @@ const overLoad = "over-load"
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// where load and total are requests in flight, or to the first endpoint if none satisfies this. A
-// request without a key goes to the endpoint with the fewest requests in flight.
+// where load and total are requests in flight. If no endpoint satisfies this, the request goes to
+// the first endpoint on the ring. A request without a key goes to the endpoint with the fewest
+// requests in flight.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -111,8 +112,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c, in ring order from key; fitting candidates come
-// first. c is in the order of the ring's list.
+// first moves up to n candidates to the front of c: those that fit, then others, each group in ring
+// order from key. On entry, c must have the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0
@@ -170,7 +171,7 @@ type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
 	ring   *ring
-	before *ringOf // the previous ringOf; its before is nil
+	before *ringOf // the previous ringOf; its field before is nil
 }
 
 func (s *rings) of(list []endpoint.Endpoint) *ring {

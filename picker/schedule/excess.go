@@ -7,10 +7,11 @@ type Excess struct {
 	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or a limit of the strategy or the request
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
-	// Value is at least Max. If several endpoints exceed the limit, Value is the smallest.
+	// Value is at least Max. If several endpoints exceed the limit, Value is the smallest of their
+	// values.
 	Value float64 `json:"value"`
 	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
-	// has the predicted Value.
+	// is the endpoint for which Value was predicted.
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }

@@ -85,7 +85,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 			if v.Out = s.filteredBy(e, &v.State); v.Out == "" && v.State.Silent != nil {
 				v.Out = silence
 			} else if v.Out == "" {
-				v.Out = full // no longer full
+				v.Out = full // the endpoint was full when the candidates were chosen
 			}
 		}
 	}

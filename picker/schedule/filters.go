@@ -6,7 +6,7 @@ var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.Stat
 
 const full = "full"
 
-// notFull reads only the requests in flight of stale endpoints.
+// Of a stale endpoint, notFull reads only the requests in flight.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }
@@ -33,8 +33,8 @@ func (f Full) reached(s *endpoint.State) (r uint8) {
 	return r
 }
 
-// queue returns the number of waiting requests. If the last scrape shows a queue, requests that
-// were sent since then wait as well.
+// queue returns the number of waiting requests. If the last scrape shows a queue, the requests that
+// were sent since that scrape count as waiting, too.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

@@ -16,19 +16,19 @@ import (
 //	((1.5 + r/10 + E) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
 // The factor on u is above 1, because reading a prompt twice also delays all later requests. Q
-// counts the uncached tokens of all requests there whose first token has not come. W is Q less the
-// tokens that the server has read in the meantime, at its rate. C is the part of Q that is known to
-// wait. r counts the requests there, of all clients, up to 30, because each running response waits
-// while the server reads a prompt.
+// counts the uncached tokens of all requests at the server whose first token has not come. W is Q
+// minus the tokens that the server, at its rate, has read by now. C is the part of Q that is known
+// to wait. r counts the server's requests, of all clients, up to 30, because each running response
+// waits while the server reads a prompt.
 //
 // E is how many tokens later requests read again for each token read into a full cache: the mean of
 // prefix.Server.Evicts over the servers with full caches, and 0 at a server with room. If E were
 // each server's Evicts, a server that lost its documents would look cheap. A prompt that no server
 // holds any more pays no E at its former home, the last server that held it (prefix.Index.Former),
 // because its eviction made room there. If the home's Evicts is above the mean, the prompt pays E
-// for a part of 1 - mean / Evicts.
+// for the part 1 - mean / Evicts of its tokens.
 //
-// Others is the cost of requests on the page beyond the counted requests. Pressure is the cost of
+// Others is the cost of those requests on the page that other clients sent. Pressure is the cost of
 // the part of the prompt that would be preempted and read again. Adapter is the time to load the
 // adapter (homes.go).
 const (
@@ -41,9 +41,8 @@ const (
 	// tokens, is used until prompts were read.
 	defaultRate   = 4000
 	defaultPrompt = 512
-	// leak is the part of P at which W shrinks, because a prompt that is assumed to be read too
-	// early is not corrected later. In simulations at 90 % load, TTFT p90 is 3.18 s with leak and
-	// 4.21 s with all of P.
+	// W shrinks at the rate leak x P. leak is below 1, because nothing corrects W if it shrinks too
+	// early. In simulations at 90 % load, TTFT p90 is 3.18 s with leak and 4.21 s with all of P.
 	leak = 0.75
 	// pressureFrom is the KV cache usage above which a server preempts sequences.
 	pressureFrom = 0.8
@@ -62,7 +61,7 @@ type parts struct {
 	evicted  float64 // to read evicted tokens again
 	backlog  float64
 	inFlight float64
-	others   float64 // for uncounted requests on the server's page
+	others   float64 // for other clients' requests on the server's page
 	kv       float64 // to read the preempted part again
 	adapter  float64 // to load the LoRA adapter, including the extra cost away from its homes
 }
@@ -156,8 +155,8 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	if s.Unread > 0 {
 		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
-	// Queues of other clients make a server look slow, and so does a queue of this picker that is
-	// longer than assumed.
+	// c.measure is false while requests queue: with a queue of other clients, or a longer queue of
+	// this picker than assumed, a server looks slow.
 	known := r.Responses && c.Endpoint.FirstEventIsEarly()
 	c.early = r.Stream && (known || s.Early)
 	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached && (s.Queue == 0 || !s.Fresh)
@@ -178,8 +177,8 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	return p
 }
 
-// sendBack makes a prompt cheaper at its former home: the cost there excludes the evictions for the
-// tokens that the server held, or for a part of them. The cached tokens in c must be set.
+// sendBack makes a prompt cheaper at its former home: the cost at this home excludes the evictions
+// for the tokens that the server held, or for a part of them. The cached tokens in c must be set.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
 		return

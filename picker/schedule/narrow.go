@@ -36,7 +36,7 @@ type named struct {
 }
 
 // narrow moves the candidates that all narrowers keep to the front, and returns their number.
-// Suspect candidates are excluded while others remain.
+// Suspect candidates are excluded while other candidates remain.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)
 	for i := range p.narrowers {
@@ -84,7 +84,7 @@ func (v *view) cachedPart(i int) float64 {
 }
 
 // prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have most of the
-// prompt cached, unless their first token comes much later than elsewhere.
+// prompt cached, unless their first token comes much later than at the other endpoints.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
 }
@@ -129,7 +129,7 @@ func (sessionPin) narrow(v view, _ uint64) {
 }
 
 // headroomTier is slo-headroom-tier-filter: it keeps the endpoints that are predicted to meet the
-// request's objective, or for a few requests the other endpoints.
+// request's objective. For a few requests it keeps the other endpoints instead.
 type headroomTier struct {
 	*endpointpicker.HeadroomTier
 }
@@ -165,8 +165,8 @@ func (p contextLength) narrow(v view, _ uint64) {
 	}
 }
 
-// add gives a range that contains the prompt a score from 0.3 to 1, higher if the range is tighter
-// and leaves more room above the prompt. Other ranges score below 0.3, by distance.
+// A range that contains the prompt scores from 0.3 to 1: more if the range is tighter, and if it
+// leaves more room above the prompt. Other ranges score below 0.3: less if they are farther away.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {

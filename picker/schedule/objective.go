@@ -10,7 +10,7 @@ import (
 // no objective.
 type Objective struct{ TTFT, TPOT float64 }
 
-// tokenBytes is the size of a streamed token without the model's name, in an event of OpenAI's API.
+// tokenBytes is the size of an event of OpenAI's API with one token, without the model's name.
 const tokenBytes = 210
 
 const (
@@ -59,9 +59,9 @@ func (s *Strategy) late(r *Request, c *Candidate) bool {
 	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
 }
 
-// relearn moves a candidate with outdated predictions to the front. The request then goes there
-// instead of being shed. Strategies without costs have already chosen, so only their first
-// candidate counts.
+// relearn moves a candidate with outdated predictions to the front. The request then goes to this
+// candidate instead of being shed. Strategies without costs have already chosen, so only their
+// first candidate counts.
 func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
 	all, at, found := ranked[:1], endpoint.At(now), -1
 	if s.load != nil {
@@ -86,12 +86,12 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 	return true
 }
 
-// inReach is the minimum time per token, as a part of the initially assumed time.
+// inReach is the shortest plausible time of a server, divided by the initially assumed time.
 const inReach = 0.1
 
 // outdated reports whether a request that would be shed goes to this candidate to measure its speed
-// again. If nothing was learned, the initial assumption for an empty prompt must meet the
-// objective.
+// again. The server must be able to meet the objective: with the times initially assumed for an
+// empty prompt, or, if its times were learned, with the part inReach of these.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false

@@ -17,8 +17,8 @@ type Request struct {
 	// MaxTokens bounds the response; 0 if unknown.
 	MaxTokens int
 	Objective Objective
-	// External has the scores of each external scorer of the profile, in order, by an endpoint's
-	// place in the list of endpoints. A scorer that gave no answer has nil.
+	// External has, for each external scorer of the profile in order, the scores by the endpoints'
+	// places in the list of endpoints. It has nil for a scorer that gave no answer.
 	External [][]float64
 	Session  Session
 	// Items are hashes of the prompt's images, audio and video, read during the call only.

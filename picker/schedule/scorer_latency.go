@@ -8,7 +8,8 @@ import (
 
 // latency is latency-scorer. Headroom is the request's objective minus the prediction. Only the
 // endpoints of the best group (meetsBoth first) score. The endpoint closest to the objective scores
-// 1, or with "most", if the group meets the objective, the endpoint with the most headroom.
+// 1. With "most", if the group meets the objective, the endpoint with the most headroom scores 1
+// instead.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -97,8 +98,9 @@ func (s *span) part(headroom float64) float64 {
 // idleKV is the KV cache usage below which a server counts as idle.
 const idleKV = 0.02
 
-// denies reports whether an admitter rejects a request: latency-slo-admitter if no candidate is
-// predicted to meet the objective, probabilistic-admitter randomly, depending on saturation.
+// denies reports whether an admitter rejects a request: latency-slo-admitter rejects it if no
+// candidate is predicted to meet the objective. probabilistic-admitter rejects it with a
+// probability that depends on saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
-// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight. Above, it is
-// MaxBusyScore times the distance to the candidates' maximum, relative to that maximum.
+// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight. With n requests
+// above it, the score is MaxBusyScore x (most - n) / most, where most is the candidates' maximum.
 type activeRequest struct{ *endpointpicker.ActiveRequest }
 
 func (a activeRequest) add(v view, weight float64) {
@@ -45,8 +45,9 @@ func (sessionAffinity) add(v view, weight float64) {
 	}
 }
 
-// prefixCache is prefix-cache-scorer: the cached part of the prompt's whole blocks. With weight
-// MatchLengthWeight, the square of cached tokens / MatchLengthScaleTokens replaces it.
+// prefixCache is prefix-cache-scorer: the cached part of the prompt's whole blocks.
+// MatchLengthWeight is the weight of a second score: the square of cached tokens /
+// MatchLengthScaleTokens.
 type prefixCache struct{ *endpointpicker.PrefixCache }
 
 func (p prefixCache) add(v view, weight float64) {

@@ -18,8 +18,9 @@ type Session struct {
 func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
 
 // session keeps a session's requests at one endpoint. A new session gets the endpoint of its ID on
-// the ring of strategy "chwbl", so all pickers agree; without an ID, the endpoint with the fewest
-// requests in flight. If the session's endpoint accepts no requests, the session counts as new.
+// the ring of strategy "chwbl", so all pickers agree. Without an ID, it gets the endpoint with the
+// fewest requests in flight. If the session's endpoint accepts no requests, the session counts as
+// new.
 type session struct {
 	rings  rings
 	random func() uint64

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full has the thresholds from which an endpoint is full and accepts no further requests. One of
-// them is enough. 0 disables a threshold.
+// Full has the thresholds from which an endpoint is full and accepts no further requests. An
+// endpoint is full if it reaches one of them. 0 disables a threshold.
 type Full struct {
 	Queue          int32
 	KVCachePercent int32 // KV cache usage, 1 to 100
@@ -29,8 +29,8 @@ type Options struct {
 	// ShedAfter is the predicted time to the first token above which a sheddable request is shed; 0
 	// means never.
 	ShedAfter time.Duration
-	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by the
-	// thresholds of strategy tree.
+	// If ShedFull is set, the strategy "load" sheds a sheddable request if no endpoint has capacity
+	// by the thresholds of the strategy "tree".
 	ShedFull bool
 	Random   func() uint64 // uniform; required
 	Profile  *endpointpicker.Profile
@@ -95,8 +95,8 @@ type Candidate struct {
 	Score    float64 // weighted sum of scores in strategy plugins
 	Cached   int     // tokens of the prompt
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
-	// 0 if unknown. They are set for the first candidate, and for all if the request has an
-	// Objective.
+	// 0 if unknown. They are set for the first candidate, and for all candidates if the request has
+	// an Objective.
 	TTFT, TPOT float64
 	// Trial means that the request tests a suspect endpoint; Relearn, that it measures the
 	// endpoint's speed again.
@@ -118,16 +118,16 @@ type Candidate struct {
 	doubt    doubt
 	lot      uint32
 	uncached float64
-	weight   float64 // factor on the time to read uncached
+	weight   float64 // factor on the time to read the uncached tokens
 	evicts   float64 // part of weight that is for evictions
-	returns  float64 // uncached tokens whose eviction costs nothing at the former home
+	returns  float64 // uncached tokens for which the former home counts no evictions
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
 	adapter  uint64  // 0 if none is needed
 	slots    int
 	affinity uint64  // of the adapter to the server
-	away     float64 // additional seconds away from the adapter's homes
+	away     float64 // additional seconds if the server is not a home of the adapter
 	loads    bool
-	crowded  bool // loads, and its page shows other adapters in all slots
+	crowded  bool // must load the adapter, and the page shows other adapters in all slots
 }
 
 // Suspect reports whether the endpoint is the last choice.
@@ -262,7 +262,7 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes the data for picks among list before the first pick.
+// Prepare computes, before the first pick, the data for picks from list.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)

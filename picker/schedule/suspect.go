@@ -136,13 +136,13 @@ func suspect(c []Candidate, eligible, fresh int) {
 const (
 	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// mostUnknown bounds slowest in the time to the end of a response.
+	// In the predicted time to the end of a response, slowest counts as at most mostUnknown.
 	mostUnknown = 5 * time.Second
 )
 
-// expects returns the times from which a server counts as silent: to the first token, and to the
-// end of a response that is not streamed; 0 if unknown. slowest is the time to the first token at
-// slowestRate, or 0 if the server's rate is known.
+// expects returns predicted times: first to the first token, and whole to the end of a response
+// that is not streamed; 0 if unknown. slowest is the time to the first token at slowestRate, or 0
+// if the server's rate is known.
 func (c *Candidate) expects(r *Request) (first, slowest, whole time.Duration) {
 	if c.TTFT <= 0 {
 		return 0, 0, 0

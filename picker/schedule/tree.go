@@ -13,8 +13,8 @@ const (
 
 const (
 	criticalQueue  = 50  // Critical requests prefer endpoints with fewer waiting requests
-	sheddableQueue = 5   // maximum of waiting requests with capacity
-	sheddableKV    = 0.8 // maximum KV cache usage with capacity
+	sheddableQueue = 5   // an endpoint with capacity has at most this many waiting requests
+	sheddableKV    = 0.8 // an endpoint with capacity has at most this KV cache usage
 )
 
 const (

@@ -11,7 +11,7 @@ type Wait struct {
 	// Least is the lowest cost of a request without a prompt, in seconds.
 	Least   float64
 	Servers int
-	// Rate is the mean prefill rate of these endpoints, in tokens a second.
+	// Rate is the mean prefill rate of these Servers, in tokens a second.
 	Rate float64
 }
 

@@ -3,7 +3,7 @@ package simulation
 // recency is a set of blocks ordered by last use. It is an intrusive list, indexed by block number,
 // because a run uses millions of blocks.
 type recency struct {
-	next, prev []int32 // the last element is the list's head; absent: not in the set
+	next, prev []int32 // the last element is the list's head; the value absent means not in the set
 	size       int
 }
 
@@ -44,7 +44,7 @@ func (r *recency) oldest() int32 { return r.next[r.head()] }
 
 // kvCache holds one server's KV blocks. A prompt's block stays cached until the space is needed.
 type kvCache struct {
-	refs   []int32 // running requests that use a block of the tree; absent: not cached
+	refs   []int32 // running requests that use a block of the tree; the value absent means not cached
 	unused recency // cached blocks without a running request
 	free   int
 	total  int
@@ -93,8 +93,8 @@ func (c *kvCache) allocate(n int) bool {
 	return true
 }
 
-// computed makes a request's allocated block the cached block b. If b is already cached, the
-// allocated block becomes free.
+// computed gives a request's allocated block the content of block b, which is cached from then on.
+// If b is already cached, the allocated block becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)

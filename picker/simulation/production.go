@@ -13,7 +13,7 @@ import (
 )
 
 // Production returns the strategies of package schedule, with the leases that package picker opens.
-// The strategy llm-d is plugins with the default configuration of llm-d's router.
+// The strategy llm-d is the strategy plugins with the default configuration of llm-d's router.
 func Production() []Strategy {
 	var all []Strategy
 	for _, name := range schedule.Names() {
@@ -78,7 +78,7 @@ func newProduction(o schedule.Options, p Pool) Policy {
 	o.Random, o.Prefixes, o.ShedAfter = p.Random.Uint64, prefixes, p.ShedAfter
 	s, err := schedule.New(o)
 	if err != nil {
-		panic(err) // unreachable: a name in schedule.Names
+		panic(err) // unreachable: the name is in schedule.Names
 	}
 	d := &production{
 		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(&o)},
@@ -123,7 +123,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 	}
 	work := c[0].Work(&d.request)
 	wait := time.Duration(c[0].TTFT * float64(time.Second))
-	if work.Relearn { // sent even if the predicted time is too long
+	if work.Relearn { // a request that learns again is sent even if the predicted time is too long
 		wait = 0
 	}
 	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}

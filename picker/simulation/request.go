@@ -35,7 +35,7 @@ type tree struct {
 }
 
 type branch struct {
-	parent  int32 // root without a parent
+	parent  int32 // the constant root if there is no parent
 	content uint64
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // Rivals returns other routers' strategies, restated from their documentation with their defaults
-// (November 2026), and the reference: the cost in seconds, with first bytes learned at once.
+// (November 2026), and the reference, which picks by the cost in seconds and learns first bytes at
+// once.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,
@@ -215,8 +216,8 @@ func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
 	return b.choice(b.ring[first%len(b.ring)].server, now, r)
 }
 
-// reference is the cost in seconds: the work before this request, the prompt's uncached tokens, and
-// the requests in flight.
+// reference picks by a cost in seconds: the work before this request, the prompt's uncached tokens,
+// and the requests in flight.
 type reference struct {
 	*books
 	pool Pool

@@ -47,7 +47,7 @@ const (
 type Outcome struct {
 	Server    int // -1 if shed
 	Cached    int
-	Headers   time.Duration // for a stream, before the prompt is read
+	Headers   time.Duration // a stream has headers before the prompt is read
 	Scheduled time.Duration
 	FirstByte time.Duration // of the response body
 	End       time.Duration

@@ -10,9 +10,9 @@ const BlockTokens = 512
 
 // ServerConfig describes a model server. A zero value means the default.
 type ServerConfig struct {
-	// A step takes Base, the longer of Step and the time to read its prompt tokens, and PerSequence
-	// for each running request. A GPU computes while it reads its weights, which takes Step, so
-	// Base is 0 by default.
+	// The time of a step is a sum: Base, plus Step or (if longer) the time to read its prompt
+	// tokens, plus PerSequence for each running request. A GPU computes while it reads its weights,
+	// which takes Step, so Base is 0 by default.
 	Base        time.Duration
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
@@ -25,7 +25,7 @@ type ServerConfig struct {
 	AdapterSlots int
 	AdapterLoad  time.Duration
 	// TokenizerRate is in prompt tokens a second; default 250,000. The server tokenizes one prompt
-	// at a time, before a stream's headers and the queue.
+	// at a time, before it sends a stream's headers and queues the request.
 	TokenizerRate float64
 }
 
@@ -63,7 +63,7 @@ type server struct {
 	// token, and the computed tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // changes with the steps, so that the event of their earlier end does nothing
+	batch uint64 // changes when the steps change, so that the event of their earlier end is ignored
 
 	tokenized time.Duration // when all prompts so far are tokenized
 }
@@ -78,7 +78,7 @@ type sequence struct {
 	computed  int
 	shared    int // leading blocks that are in the cache
 	decoding  bool
-	admitted  bool // once, even if it was preempted later
+	admitted  bool // was admitted once, even if it was preempted later
 	first     time.Duration
 }
 
@@ -297,8 +297,8 @@ func (s *server) release(q *sequence) {
 type Page struct {
 	Waiting, Running int
 	KV               float64 // share of blocks in use, 0 to 1
-	// Active adapters have running requests, Awaited adapters only waiting requests. Slots is the
-	// number of adapter slots.
+	// Active adapters have running requests. Awaited adapters have only waiting requests. Slots is
+	// the number of adapter slots.
 	Active, Awaited []int
 	Slots           int
 	// Sums over ended requests: the time to read their prompts, and the prompt tokens computed.

@@ -20,8 +20,8 @@ type Strategy struct {
 
 // Pool describes a policy's servers.
 type Pool struct {
-	Servers  int // at the start, with numbers 0 to Servers-1
-	Room     int // number of servers at the end
+	Servers  int // when the run starts; their numbers are 0 to Servers-1
+	Room     int // number of servers after the last server has joined
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand

@@ -11,8 +11,9 @@ type Summary struct {
 	Requests int
 	Streams  int
 	Shed     int
-	// TTFT50 and TTFT90 are percentiles of the time to the first byte of a stream, WaitP90 of the
-	// time to the first step. EndToEnd is the mean time to the end. All times count from arrival.
+	// TTFT50 and TTFT90 are percentiles of the time to the first byte of a stream. WaitP90 is a
+	// percentile of the time to the first step. EndToEnd is the mean time to the end. All times
+	// count from arrival.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of cached prompt tokens.
 	Hits float64

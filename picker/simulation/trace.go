@@ -43,8 +43,8 @@ type line struct {
 // is a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
-// ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. Without such a
-// pool, the error is a *PoolsError.
+// ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. If the trace lacks
+// this pool, or has several pools and pool is "", the error is a *PoolsError.
 func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
 	pools := map[string]int{}
@@ -202,8 +202,8 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 	return &spread
 }
 
-// Source returns a Source that draws overlapping windows of n requests from a trace. With spread,
-// it applies Spread.
+// Source returns a Source that draws overlapping windows of n requests from a trace. If spread is
+// set, it applies Spread.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Trial is a scenario, and which of its requests count.
+// Trial is a scenario. All determines which of its requests count.
 type Trial struct {
 	Scenario
 	All bool // all requests count, not only requests after the first fifth
