@@ -10,8 +10,8 @@ import (
 const (
 	maxHeader = 64 << 10
 	idleFor   = time.Minute
-	// An HTTP/2 connection that receives no data for pingAfter is pinged, and closed if no answer
-	// arrives within pingFor: a call that times out does not close it.
+	// An HTTP/2 connection is pinged if it receives no data for pingAfter, and closed if the ping
+	// has no answer within pingFor. A call's timeout does not close it.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
