@@ -26,7 +26,7 @@ func backslashes(p []byte) (n int) {
 	return n
 }
 
-const nearby = 64 // bytes that nextQuote reads by words
+const nearby = 64 // bytes that nextQuote reads in words of 8
 
 // Quotes are often close together, and a call of bytes.IndexByte takes as long as the loop over
 // eight words.
