@@ -18,7 +18,7 @@ import (
 type Key struct {
 	Namespace, Name string
 	Labels          labels.Set
-	Created         time.Time // zero in folders
+	Created         time.Time // zero for a key from a folder
 	Hashes          []Hash
 	// Caller is "namespace/owner".
 	Caller    string
@@ -26,8 +26,8 @@ type Key struct {
 	Objective string
 	// Models are names, or prefixes that end in "*"; nil permits all.
 	Models []string
-	// Pools are "NAMESPACE/NAME" of an InferencePool, "NAMESPACE/NAME@" of an import; nil permits
-	// all.
+	// Pools are "NAMESPACE/NAME" of an InferencePool, or "NAMESPACE/NAME@" of an import; nil
+	// permits all.
 	Pools    []string
 	Expires  time.Time // zero means never
 	Disabled bool
@@ -79,7 +79,7 @@ type Change struct {
 	Policies map[string]*Policy
 }
 
-// Apply applies a whole change at the time now. The first change opens the Table.
+// Apply applies a change as a whole, at the time now. Once it was called, decisions no longer fail.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +126,9 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
-// Permits reports whether all keys in a comma-separated list (reference) permit a pool and a model;
-// "" is not checked. An unknown key permits nothing.
+// Permits reports whether all keys in a comma-separated list permit a pool and a model. A pool or
+// model "" is not checked. The list has the keys' references (reference). An unknown key permits
+// nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -143,7 +144,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Rules returns the rules for tokens of the named policies; nil for a policy without one.
+// Rules returns the rules for tokens of the named policies; nil for a policy without a rule.
 func (t *Table) Rules(names []string) []*jwt.Rule {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -186,8 +187,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns the policies that select the named key, which permits only some models, but whose
-// routes do not read the model of a request.
+// Unread returns the policies that select the named key, but whose routes do not read the model of
+// a request. It returns nil if the key permits all models.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -216,8 +217,9 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// Instead returns the key that counts in place of the named key ("namespace/name") for one of its
-// hashes, because a policy selects both, and the first such policy. Otherwise it returns nil.
+// Instead returns another key that has this hash and counts in place of the named key
+// ("namespace/name"), and the first policy that selects both keys. It returns nil if the named key
+// counts.
 func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
