@@ -9,7 +9,7 @@ import (
 
 // Rule is what a policy requires of a token. Immutable.
 type Rule struct {
-	// Namespace is the policy's, before the owner in a caller's name.
+	// Namespace is the policy's namespace. In a caller's name it precedes the owner.
 	Namespace string
 	// Source has the issuer and its keys.
 	Source jwks.Source
@@ -18,11 +18,12 @@ type Rule struct {
 	Claims    Claims
 }
 
-// Claims names the claims that describe the caller: a claim of the token, or else a path of names
-// with dots between them.
+// Claims names the claims that describe the caller. Each field is the name of a claim, or else a
+// path of names with dots between them.
 type Claims struct {
 	Owner string
-	// Groups, Models and Objective are "" if no claim has them. Without Models, all are permitted.
+	// Groups, Models and Objective are "" if no claim has them. If Models is "", all models are
+	// permitted.
 	Groups, Models, Objective string
 }
 
