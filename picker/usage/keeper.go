@@ -182,7 +182,7 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// If always is false, a segment below fullSegment stays open while earlier segments wait.
+// Unless always is true, a segment below fullSegment stays open while earlier segments wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -209,7 +209,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for range 2 { // the waiting segments, then the one that was open
+	for range 2 { // the waiting segments, then the segment that was open
 		var list []string
 		list, err = k.rotate(false)
 		for _, path := range list {
