@@ -1,7 +1,7 @@
 // Package socket reads and writes a picker's connections without Go's scheduler. A system call of
 // net.Conn informs the scheduler because it may block, but calls on non-blocking sockets never do.
 // Informing the scheduler is expensive for a process that works in bursts of microseconds: with
-// this package a request takes 7 % less CPU of all processes together. Only packages picker and
+// this package, all processes together use 7 % less CPU for a request. Only packages picker and
 // endpoint call it.
 //
 // Invariants:
