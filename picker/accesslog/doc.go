@@ -1,5 +1,5 @@
-// Package accesslog is Envoy's gRPC access log service: it receives which picked requests are in
-// flight, and how they ended. Package picker implements Sink.
+// Package accesslog is Envoy's gRPC access log service: it receives entries about picked requests
+// that are in flight or have ended. Package picker implements Sink.
 //
 // Envoy logs a request periodically, which renews the pick's lease, and at its end, which ends the
 // lease. A lost entry costs at most an expired lease, which the next entry resumes. Requests
