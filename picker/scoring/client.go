@@ -50,7 +50,7 @@ type target struct {
 
 var start = time.Now()
 
-// NewClient connects to the first maxAddresses addresses at once. The caller closes the Client.
+// NewClient immediately connects to the first maxAddresses addresses. The caller closes the Client.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
