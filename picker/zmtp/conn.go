@@ -56,8 +56,8 @@ var (
 type Limits struct {
 	Message int           // bytes; default DefaultMessage
 	Timeout time.Duration // of the handshake, and of each message; default 10 s
-	// Large has a place for each large message that is read at the same time, and Own a place for
-	// each large message of one peer; may be nil.
+	// Large has room for as many values as large messages may be read at the same time. Own is the
+	// same for the large messages of one peer. Both may be nil.
 	Large, Own chan struct{}
 }
 
@@ -229,7 +229,7 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// The peer's own place is first, so that no peer takes all of Large.
+// The peer's own place is taken first, so that no peer takes all of Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()
