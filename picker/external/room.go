@@ -46,7 +46,7 @@ func (r *room) release(address string, n int64) {
 	}
 }
 
-// read reads a body of a known size. Call release also after an error.
+// read reads a body of a known size. Call the result release also after an error.
 func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {
