@@ -60,7 +60,7 @@ type Router struct {
 type worker struct {
 	address string
 	cache   *prefix.Server
-	waiting float64 // tokens to read, at the time at
+	waiting float64 // tokens that were to be read when at was set
 	at      time.Time
 }
 
