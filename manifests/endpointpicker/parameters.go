@@ -86,10 +86,10 @@ func (p *LoadAware) check() (out found) {
 
 // PrefixCache scores by the cached part of the prompt.
 type PrefixCache struct {
-	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match. The rest is
-	// by the match's share of the prompt.
+	// MatchLengthWeight is the share of the score, from 0 to 1, that depends on the length of the
+	// match. The rest depends on the match's share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
-	// MatchLengthScaleTokens is the length of a match, in tokens, at which the first share is full.
+	// MatchLengthScaleTokens is the length of a match, in tokens, at which this share is full.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
@@ -173,9 +173,9 @@ func (p *sessionAffinity) check() (out found) {
 // External scores in another process, over the gRPC service penstock.scoring.v1.Scorer
 // (picker/scoring/scoring.proto).
 type External struct {
-	// Port is configured for TLS like the port of an endpoint picker.
+	// Service is the name of a Service in the pool's namespace.
 	Service string `json:"service"`
-	// Port of the Service. TLS is configured like TLS of an endpoint picker.
+	// Port is a port of the Service. Its TLS is configured as for an endpoint picker.
 	Port int32 `json:"port"`
 }
 

@@ -75,7 +75,7 @@ func decode(text string, to *EndpointPickerConfig) error {
 	return errors.Join(unknown[:min(len(unknown), maxUnknown)]...)
 }
 
-// second returns the line, from 1, of a text's second document with content, or 0.
+// second returns the line number, from 1, of the second document of a text that is not empty, or 0.
 func second(text string) int {
 	d := yamlnode.NewDecoder(strings.NewReader(text))
 	for n := 0; ; n++ {
