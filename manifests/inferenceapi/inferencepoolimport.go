@@ -60,8 +60,8 @@ type InferencePoolImportSpec struct{}
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
 	// Controllers has an entry for each controller, as upstream defines it. Penstock writes only
-	// its own entry, with the Gateways whose routes name the import as parents. Conditions of a
-	// parent are Accepted; ResolvedRefs, which is False with reason InvalidCluster if a cluster
+	// its own entry. The parents in it are the Gateways whose routes name the import. Conditions of
+	// a parent are Accepted; ResolvedRefs, which is False with reason InvalidCluster if a cluster
 	// cannot be used as declared; and Ready.
 	//
 	// +listType=map
@@ -75,9 +75,9 @@ type InferencePoolImportStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
 	// Conditions of the controller that writes clusters: Accepted and Ready. While a condition of a
-	// controller other than Penstock (penstock.dev/multicluster-controller) is False, its clusters
-	// take no new requests. The same applies to conditions of an entry of controllers that lists
-	// the cluster.
+	// controller other than Penstock (penstock.dev/multicluster-controller) is False, the
+	// controller's clusters take no new requests. The same applies to the conditions of each entry
+	// in the field controllers that lists the cluster.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -155,7 +155,7 @@ type ImportedCluster struct {
 	Zone string `json:"zone,omitempty"`
 	// Local reports that the exporting cluster is the cluster with the import itself. Requests go
 	// to the local InferencePool with the import's name. The other fields are for controllers that
-	// do not read local.
+	// do not read the field local.
 	Local bool `json:"local,omitempty"`
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is
 	// False takes no new requests.
@@ -297,7 +297,7 @@ type ServiceImport struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Addresses []string `json:"addresses,omitempty"`
-	// Ports of the Service. Penstock uses the first one.
+	// Ports of the Service. Penstock uses the first port.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
