@@ -8,8 +8,8 @@ import (
 )
 
 // PoolPolicy configures how Penstock picks endpoints of one InferencePool or InferencePoolImport,
-// when the pool is full, and where its requests spill. Requests spill only if a PoolPolicy lists
-// spill targets, never by the weights of a route.
+// when the pool counts as full, and where its requests spill. Requests spill only if a PoolPolicy
+// lists spill targets, never by the weights of a route.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
 // +kubebuilder:subresource:status
@@ -43,8 +43,8 @@ type PoolPolicyStatus struct {
 	// requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service
 	// with the port, InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an
 	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
-	// excludes every cluster that exports the pool. While one of them is False, Stalled is True
-	// with the same reason.
+	// excludes every cluster that exports the pool. While Accepted or ResolvedRefs is False,
+	// Stalled is True with the same reason.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -72,10 +72,10 @@ type PoolPolicySpec struct {
 	Picker PickerSpec `json:"picker,omitzero"`
 	// Subset selects the endpoints of an InferencePool among which its picker chooses, by labels of
 	// their Pods or ModelServers. With targetRef, it applies to all requests to the pool. Without
-	// targetRef, it applies to each HTTPRoute backendRef that names the policy, in the route's
-	// namespace, in a filter of type ExtensionRef. If both exist, endpoints must match both. If no
-	// endpoint is picked, the request spills if the pool has spill targets, or is answered with
-	// 503, even with failureMode FailOpen.
+	// targetRef, it applies to each HTTPRoute backendRef that names the policy in a filter of type
+	// ExtensionRef. The policy must then be in the route's namespace. If both policies exist,
+	// endpoints must match both. If no endpoint is picked, the request spills if the pool has spill
+	// targets, or is answered with 503, even with failureMode FailOpen.
 	Subset *metav1.LabelSelector `json:"subset,omitempty"`
 	// ExternalPicker configures the names under which an external picker, or the picker of an
 	// exporting cluster, exchanges endpoints with the gateway. It is required only if that picker
