@@ -37,7 +37,7 @@ func CRDs() ([]File, error) {
 	return files, nil
 }
 
-// CRD decodes the definition of one kind, such as "gateway.networking.k8s.io", "httproutes".
+// CRD decodes the definition of one kind, such as CRD("gateway.networking.k8s.io", "httproutes").
 // Decoding the largest takes about 25 ms, so callers should keep the result.
 func CRD(group, plural string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := crds.ReadFile("crds/" + group + "_" + plural + ".yaml")
