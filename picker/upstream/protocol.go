@@ -37,7 +37,8 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport that keeps up to idle unused connections to each server.
+// Transport returns a new transport. The parameter idle is the maximum number of unused connections
+// that it keeps to each server.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,
