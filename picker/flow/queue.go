@@ -77,10 +77,10 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Room is a pool's room at one moment.
+// Room is how many requests a pool accepts at one moment.
 type Room struct {
 	Endpoints int
-	// Requests is the number of further requests that the pool accepts, of which at most Sheddable
+	// Requests is the number of further requests that the pool accepts. At most Sheddable of them
 	// may have a priority below 0.
 	Requests, Sheddable int
 	// Saturation is at least 1 if the pool is saturated.
