@@ -165,7 +165,7 @@ type Edit struct {
 	TokenIDs []byte
 }
 
-// Edited returns Splices plus the splices for e. The whole body must be written.
+// Edited returns Splices plus the splices for e. The whole body must have been written.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote in p[i:] that is not escaped, or len(p). escaped
-// reports whether p ends inside an escape. No escape may be open at i. Prompts have many escaped
-// quotes, so closing goes on searching after each escaped quote.
+// closing returns the index of the first quote in p[i:] that is not escaped, or len(p). The result
+// escaped reports whether p ends inside an escape. p[i] must not be escaped. Prompts have many
+// escaped quotes, so closing goes on searching after each escaped quote.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // from is where the count of backslashes starts
 		end = nextQuote(p, from)

@@ -85,8 +85,8 @@ func (s *Scanner) Replace(by *Target) bool {
 	return !s.named.tooMany
 }
 
-// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute. The whole body must be
-// written.
+// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute. The whole body must have
+// been written.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out

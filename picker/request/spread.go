@@ -78,13 +78,13 @@ func (s *Spread) Release() {
 }
 
 // SpreadKey returns the text whose hash selects a server in the strategy "chwbl", as in Neutree's
-// router. For a chat completion it has the user messages up to the one whose number is users, and
-// the last system message before that one:
+// router. For a chat completion it has the first user messages, at most as many as the parameter
+// users, and the last system message before the last of these:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// Without them, and for another kind, it is the body. The key is in body or in buffer, which may
-// grow. A chat completion that is not JSON is an error.
+// For a chat completion without messages, and for any other kind, it is the body. The key uses the
+// memory of body, or of buffer if the key fits. A chat completion that is not JSON is an error.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -155,7 +155,7 @@ func (r *spreadReader) body() bool {
 			if !equals(key, "messages") {
 				return r.skip()
 			}
-			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of two members of one name, the last counts
+			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // the last member with a name counts
 			if !r.at('[') {
 				return r.skip()
 			}
