@@ -15,7 +15,7 @@ const (
 	maxList   = 1 << 20
 )
 
-// ErrDenied means that the server has no such API or model, or requires a credential.
+// ErrDenied means that the server does not have the API or the model, or requires a credential.
 var ErrDenied = errors.New("the server denies probes")
 
 type question struct {
