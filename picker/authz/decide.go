@@ -34,8 +34,8 @@ type Request struct {
 	Known bool
 	// Model is the request's model, if every server reads the same name; otherwise "".
 	Model string
-	// Tokens are the callers of a verified JSON Web Token, one for each of Policies; nil where the
-	// policy does not let the token in. May be empty.
+	// Tokens is empty unless the request has a JSON Web Token. For each of Policies it has the
+	// caller of the verified token, or nil if the policy does not let the token in.
 	Tokens []*Key
 	// Lists is set for requests that our picker answers with the list of models that the key
 	// permits.
@@ -56,7 +56,7 @@ type Decision struct {
 	Remove     []string
 }
 
-// Decide decides at the time now. An error means that the Table cannot decide.
+// Decide decides at a given time. An error means that the Table cannot decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
 	// A missing or ambiguous credential is looked up, so that its denial takes the same time.

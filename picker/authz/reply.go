@@ -41,7 +41,7 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others has llm-d's names of the last two headers. Pickers prefer these names to ours.
+// The list others has llm-d's names of the last two headers. Pickers prefer these names to ours.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {

@@ -42,7 +42,7 @@ func (k *Key) compare(o *Key) int {
 		strings.Compare(k.Name, o.Name))
 }
 
-// Policy is an AccessPolicy: which keys and tokens it lets in. Immutable.
+// Policy has the keys and tokens that an AccessPolicy lets in. Immutable.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
@@ -73,13 +73,13 @@ func NewTable() *Table {
 		removed: map[string]time.Time{}}
 }
 
-// Change is a change of a Table. Names are "namespace/name"; nil removes an object.
+// Change is a change of a Table. The maps' keys are "namespace/name"; nil removes an object.
 type Change struct {
 	Keys     map[string]*Key
 	Policies map[string]*Policy
 }
 
-// Apply applies a change as a whole, at the time now. Once it was called, decisions no longer fail.
+// Apply applies a change as a whole. Before the first change, decisions fail.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,8 +127,8 @@ func (t *Table) setKey(name string, k *Key) {
 }
 
 // Permits reports whether all keys in a comma-separated list permit a pool and a model. A pool or
-// model "" is not checked. The list has the keys' references (reference). An unknown key permits
-// nothing.
+// model "" is not checked. The list has the keys' references (Key.reference). An unknown key
+// permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -205,7 +205,7 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns the oldest key of a namespace with a hash, or nil.
+// First returns a namespace's oldest key that has the hash, or nil.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -18,7 +18,7 @@ type Tokens interface {
 	Verify(ctx context.Context, rule *jwt.Rule, token string, now time.Time) (*jwt.Identity, error)
 }
 
-// tokenWait bounds how long a call waits for the keys of issuers. A gate's try ends after 60 ms
+// tokenWait bounds how long a call waits for the keys of issuers. A gate waits 60 ms for an answer
 // (translator/envoy, gate.go).
 const tokenWait = 35 * time.Millisecond
 
