@@ -69,7 +69,7 @@ func (c claims) text(name string) string {
 }
 
 // list returns the texts of a claim. The claim is a list, or one text with spaces as separators.
-// Other elements of a list, and texts longer than longest, are ignored.
+// Other elements of a list, and texts of more than longest bytes, are ignored.
 func (c claims) list(name string, most, longest int) []string {
 	var all []string
 	switch v := c.find(name).(type) {
@@ -105,7 +105,7 @@ func (c claims) when(name string) (time.Time, bool) {
 	return time.Unix(int64(math.Min(seconds, farthest)), 0), true
 }
 
-// accept returns the identity in verified claims if a rule accepts them at the time now.
+// accept returns the identity in verified claims if a rule accepts them at a given time.
 func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	if issuer, _ := c["iss"].(string); issuer == "" || issuer != rule.Source.Issuer {
 		return nil, errIssuer

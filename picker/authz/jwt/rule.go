@@ -40,7 +40,7 @@ type Identity struct {
 const maxToken = 16 << 10
 
 // Formed reports whether a credential has the form of a signed token: three parts with dots between
-// them, of which the first is a JSON object in base64url.
+// them. The first part must be a JSON object in base64url.
 func Formed(credential string) bool {
 	object := strings.HasPrefix(credential, "ey") || strings.HasPrefix(credential, "ew") // {" or { and a space
 	return object && len(credential) <= maxToken && strings.Count(credential, ".") == 2

@@ -52,7 +52,7 @@ func New(keys Keys) *Verifier {
 	return &Verifier{keys: keys, recent: map[verified]result{}}
 }
 
-// Verify returns the identity in a token that a rule accepts at the time now. An error means that
+// Verify returns the identity in a token that a rule accepts at a given time. An error means that
 // the token does not count. If a newer set may have the token's key, Verify waits for a fetch until
 // ctx ends.
 func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now time.Time) (*Identity, error) {
