@@ -17,7 +17,7 @@ const (
 	maxKeys = 64
 	// maxTried bounds the keys that are tried for a token without the ID of its key.
 	maxTried = 8
-	// minRSABits is the least size of an RSA key (RFC 7518, section 3.3). go-jose has the largest.
+	// minRSABits is the least size of an RSA key (RFC 7518, section 3.3).
 	minRSABits = 2048
 )
 
