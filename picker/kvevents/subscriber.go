@@ -32,7 +32,7 @@ type Config struct {
 	Load func(server netip.AddrPort, l Load)
 	// Never returns the kind of an address that must not be dialed, or ""; may be nil.
 	Never func(netip.Addr) string
-	// Retry is the first pause between attempts to connect, which doubles up to 30 s; default 1 s.
+	// Retry is the first pause between attempts to connect; default 1 s. Pauses double up to 30 s.
 	Retry time.Duration
 	Log   *slog.Logger
 	// OnPanic receives panics of readers; may be nil.
