@@ -348,7 +348,7 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is x-req-tokens-key, for the model server.
+	// TokenKey is the value of the header x-req-tokens-key, for the model server.
 	TokenKey string
 	// Tokens are the token IDs as a JSON list.
 	Tokens []byte
