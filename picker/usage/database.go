@@ -139,7 +139,7 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return err // the batch was applied earlier
 	}
-	// b.Rows is sorted, so all transactions lock rows in one order, and none deadlocks.
+	// b.Rows is sorted, so all transactions lock rows in the same order, and cannot deadlock.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {

@@ -34,8 +34,8 @@ type Config struct {
 	URL func() (string, error)
 	// Place returns the pool of an Envoy cluster, for requests without a pick; may be nil.
 	Place func(cluster string) string
-	// Late is called when counts have waited for lateAfter, and with zero values when they are
-	// written; may be nil.
+	// Late is called when counts have waited for lateAfter, and with zero values when these counts
+	// are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -60,7 +60,7 @@ type Keeper struct {
 	database database
 
 	state   sync.Mutex // guards the fields below
-	waiting time.Time  // since when counts wait; zero if none do
+	waiting time.Time  // since when counts wait; zero if no counts wait
 	why     string
 }
 
