@@ -26,7 +26,7 @@ type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // "namespace/name" of the key's Gateway; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a request in flight, which Envoy logs periodically.
+	// Open marks a periodic entry, of a request in flight.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
 	Status int    // that the client received; 0 without a response

@@ -38,7 +38,7 @@ type Attempt struct {
 	There  string
 	Began  time.Time
 	Status int
-	// Declined means that no server there has begun the request.
+	// Declined means that no server at the target has begun the request.
 	Declined bool
 	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details  string
