@@ -175,9 +175,8 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted name waits for. It waits for the reading that
-// closes open, and, if pause is not 0, then for the pause and another reading. At the end the
-// request closes done.
+// awaiting returns what a request for an unlisted name waits for: first until open is closed; then,
+// if pause is not 0, for the pause and another reading. At the end the request closes done.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
