@@ -98,7 +98,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 			return answer, Scored, nil
 		}
 		outcome = Failed
-		if ctx.Err() == nil { // otherwise the request has ended, which shows nothing about the scorer
+		if ctx.Err() == nil { // otherwise the request ended; the error is not the scorer's
 			t.failed()
 		}
 		if limited.Err() != nil {
