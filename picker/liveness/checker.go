@@ -16,7 +16,8 @@ import (
 
 const (
 	// The constant Within is the longest wait for proof that a responsive server is dead. For an
-	// unresponsive server it is silence, because a dying engine answers late.
+	// unresponsive server the longest wait is the constant silence, because a dying engine answers
+	// late.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
 	// Above maxProbes concurrent probes and maxWaiting waiting requests, Dead reports no server as

@@ -40,8 +40,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is Look for a gateway of another cluster. It only opens a connection: a gateway would log a
-// request.
+// Reach is like Look, but for a gateway of another cluster. It only opens a connection: a gateway
+// would log a request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
