@@ -169,7 +169,7 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // Close ends the connection, and a Read in progress.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// Subscribe requests from a PUB socket the messages whose first frame begins with topic.
+// Subscribe asks a PUB socket for the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
 // Read returns the frames of the next message, valid until the next call. After an error the
