@@ -10,8 +10,8 @@ import (
 
 const bodyPart = 64 << 10
 
-// A body takes room as its bytes arrive, so an announced body takes none. Bodies from one address
-// take at most half of the room, or one body.
+// A body takes room as its bytes arrive, so a body that is only announced takes no room. Bodies
+// from one address take at most half of the room, or one body.
 type room struct {
 	all, each int64
 
