@@ -31,7 +31,7 @@ type sequence struct {
 // blocks that it may need before it starts.
 type engine struct {
 	slots, blocks, maxLoRAs int
-	partial                 int // prompts that are read at the same time; 0 means no limit
+	partial                 int // maximum number of prompts read at the same time; 0: no limit
 	steps                   *steps
 
 	mu      sync.Mutex

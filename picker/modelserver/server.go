@@ -34,8 +34,8 @@ type Config struct {
 	PrefillRate       float64
 	InterTokenLatency time.Duration
 
-	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
-	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
+	// StepTime makes the server compute in steps, as vLLM does. TimeToFirstToken, InterTokenLatency
+	// and MaxPrefills then have no effect. A step takes StepTime, or longer if PrefillRate requires
 	// it, plus StepTimePerSequence for each running request. It computes up to MaxBatchedTokens
 	// prompt tokens (0 means 2048), and one token of each answer.
 	StepTime, StepTimePerSequence time.Duration
