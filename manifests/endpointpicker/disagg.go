@@ -70,7 +70,7 @@ type Decider struct {
 }
 
 // Wants reports whether a request uses the stage. tokens is the length of its prompt. cached is how
-// many of them the decode server has cached. media is whether the prompt has media.
+// many of the prompt's tokens the decode server has cached. media is whether the prompt has media.
 func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	switch {
 	case d.Always:

@@ -124,7 +124,7 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by sessions like strategy session: by a token that the picker sets,
+// sessionAffinity scores by sessions like the strategy "session": by a token that the picker sets,
 // otherwise by an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`

@@ -75,7 +75,8 @@ func decode(text string, to *EndpointPickerConfig) error {
 	return errors.Join(unknown[:min(len(unknown), maxUnknown)]...)
 }
 
-// second returns the line number, from 1, of the second document of a text that is not empty, or 0.
+// second returns the line, counted from 1, at which the second non-empty document of a text begins,
+// or 0.
 func second(text string) int {
 	d := yamlnode.NewDecoder(strings.NewReader(text))
 	for n := 0; ; n++ {

@@ -177,7 +177,8 @@ func zero[T any, P interface {
 	return P(new(T))
 }
 
-// Types returns the types of plugins with one of roles, sorted; without roles, all types.
+// Types returns the types of plugins with one of the given roles, sorted. Without roles, it returns
+// all types.
 func Types(roles ...Role) []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for name := range maps.Keys(kinds) {

@@ -81,8 +81,8 @@ func Invalid(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// Resolve returns the profile of a document, or nil if the document is invalid, and the problems,
-// sorted by field.
+// Resolve returns the profile of a document, or nil if the document is invalid. It also returns the
+// problems, sorted by field.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
 	r.unsupported(c)
