@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClustersCondition is the type of the first of the conditions that replace status.clusters if the
-// installed CRD of InferencePoolImport is upstream's CRD, which lacks the field. The concatenated
-// messages of the conditions are the field's JSON.
+// ClustersCondition is the type of the first condition that replaces status.clusters. The
+// conditions are used if the installed CRD of InferencePoolImport is upstream's, because it lacks
+// the field. Their concatenated messages are the field's JSON.
 const ClustersCondition = "penstock.dev/Clusters"
 
 const (

@@ -60,9 +60,9 @@ type InferencePoolImportSpec struct{}
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
 	// Controllers has an entry for each controller, as upstream defines it. Penstock writes only
-	// its own entry. The parents in it are the Gateways whose routes name the import. Conditions of
-	// a parent are Accepted; ResolvedRefs, which is False with reason InvalidCluster if a cluster
-	// cannot be used as declared; and Ready.
+	// its own entry. The parents in it are the Gateways whose routes name the import. A parent has
+	// the conditions Accepted, ResolvedRefs and Ready. ResolvedRefs is False with reason
+	// InvalidCluster if a cluster cannot be used as declared.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -237,13 +237,13 @@ type EndpointImport struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// SecretRef names a Secret of this cluster with the credential for the port: token, sent as
-	// Authorization: Bearer; or username and password, sent as Basic; and tls.crt with tls.key,
-	// presented as client certificate. The credential is sent only over TLS that a BackendTLSPolicy
-	// verifies, for the import, the cluster, or its section CLUSTER.picker. Otherwise the port is
-	// not called, and ResolvedRefs states why. The namespace defaults to the import's namespace; a
-	// ReferenceGrant allows another namespace. A secretRef that a member of the cluster set exports
-	// is ignored.
+	// SecretRef names a Secret of this cluster with the credential for the port. It has token,
+	// which is sent as Authorization: Bearer, or username and password, which are sent as Basic. It
+	// may have tls.crt and tls.key, which are presented as client certificate. The credential is
+	// sent only over TLS that a BackendTLSPolicy verifies, for the import, the cluster, or its
+	// section CLUSTER.picker. Otherwise the port is not called, and ResolvedRefs states why. The
+	// namespace defaults to the import's namespace; a ReferenceGrant allows another namespace. A
+	// secretRef that a member of the cluster set exports is ignored.
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
 
