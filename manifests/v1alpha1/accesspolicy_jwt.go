@@ -73,7 +73,7 @@ type AccessObject struct {
 	Name string `json:"name"`
 }
 
-// AccessClaims names claims. A name is a claim of the token, or else a path of names with dots
+// AccessClaims names claims. Each name is the name of a claim, or else a path of names with dots
 // between them, such as realm_access.roles.
 type AccessClaims struct {
 	// Owner is the claim with the owner. Requests count for the caller NAMESPACE/OWNER. All

@@ -142,7 +142,7 @@ type ClusterSetMemberStatus struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	UID string `json:"uid,omitempty"`
-	// Epoch of the last publication up to which all exports of the member are known.
+	// Epoch of a publication of the member. All exports up to this publication are known.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
@@ -200,7 +200,8 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address"`
 	// Bundle is the set of the member's CA certificates, in PEM. They are trusted only for SPIFFE
-	// IDs of the member's trust domain, which is its name. The member publishes newer certificates.
+	// IDs of the member's trust domain. The trust domain is the member's name. The member publishes
+	// newer certificates.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

@@ -81,9 +81,9 @@ type PoolPolicySpec struct {
 	// exporting cluster, exchanges endpoints with the gateway. It is required only if that picker
 	// uses names other than the endpoint picker protocol's names.
 	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
-	// Spill lists, in order, the pools to which a request goes when this pool is full, or has no
-	// pick and no endpoint. A request spills once: spill targets of the target's own policy are not
-	// used.
+	// Spill lists, in order, the pools to which a request goes when this pool is full, or when no
+	// endpoint is picked and the pool has none. A request spills once: spill targets of the
+	// target's own policy are not used.
 	//
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic

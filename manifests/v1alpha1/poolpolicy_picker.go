@@ -65,9 +65,9 @@ type PickerSpec struct {
 	// Shadow is not of type Strategy, because a second enum would come from the type.
 
 	// Shadow is a strategy that evaluates each pick without any effect: load, round-robin, random,
-	// least-request or tree. It reads the same parts of requests as strategy does. The metrics
-	// penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total report how often
-	// it would have picked another endpoint, and how much lower its own cost would have been.
+	// least-request or tree. It reads the same parts of requests as the field strategy does. The
+	// metrics penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total report how
+	// often it would have picked another endpoint, and how much lower its own cost would have been.
 	//
 	// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
 	Shadow string `json:"shadow,omitempty"`
@@ -102,10 +102,10 @@ type PickerSpec struct {
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before the pick, as in the Dynamo proposal
 	// (POST /process): it tokenizes prompts and may choose endpoints. The bodies of all requests
-	// are then read with any strategy. Requests proceed without the processor while it does
-	// not answer. After five consecutive failures it is skipped for 10s. Failures with a body above
+	// are then read with any strategy. Requests proceed without the processor while it does not
+	// answer. After five consecutive failures it is skipped for 10s. Failures with a body above
 	// 1MiB do not count, so that no client can disable it for others. Defaults to the environment
-	// variable EXTERNAL_LLM_PROCESSOR_ENDPOINT, else none.
+	// variable EXTERNAL_LLM_PROCESSOR_ENDPOINT, else to no processor.
 	Processor *ProcessorSpec `json:"processor,omitempty"`
 	// CHWBL configures strategy chwbl.
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
@@ -157,9 +157,9 @@ type PickerSpec struct {
 	// prompts that were sent to each server.
 	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
 	// Fallbacks is the number of additional endpoints in a pick, on which Envoy retries in order.
-	// Only requests that no server has begun to answer are retried; such a request may run twice. 0
-	// disables retries. Defaults to 2, and to 0 in `penstock picker`, because a gateway may read
-	// only one address.
+	// Only requests that no server has begun to answer are retried; a retried request may run
+	// twice. 0 disables retries. Defaults to 2, and to 0 in `penstock picker`, because a gateway
+	// may read only one address.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
@@ -352,7 +352,7 @@ type FullSpec struct {
 // MetricsSpec configures where and under which names model servers expose their load.
 type MetricsSpec struct {
 	// Engine selects the names of the series, for pods without the label llm-d.ai/engine-type or
-	// inference.networking.k8s.io/engine-type. The labels have the same values. Defaults to vllm.
+	// inference.networking.k8s.io/engine-type. The labels accept the same values. Defaults to vllm.
 	//
 	// +kubebuilder:validation:Enum=vllm;sglang;trtllm-serve;triton-tensorrt-llm;llamacpp
 	Engine string `json:"engine,omitempty"`

@@ -30,8 +30,8 @@ type SelectionSpec struct {
 	// +listType=set
 	Order []string `json:"order,omitempty"`
 	// LocalMargin is the cost advantage that another cluster needs over this cluster, for policies
-	// LeastLoad and Latency. A larger margin keeps more requests in this cluster, and some wait
-	// longer. It applies only if this cluster backs the import. Defaults to 100ms.
+	// LeastLoad and Latency. A larger margin keeps more requests in this cluster, and some of them
+	// wait longer. It applies only if this cluster backs the import. Defaults to 100ms.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
