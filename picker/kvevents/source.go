@@ -28,7 +28,7 @@ type Source struct {
 type source struct {
 	Source
 	refs  int
-	ended bool // the prefix.Server was released; guarded by mutex reading
+	ended bool // the prefix.Server was released; guarded by the field reading
 	gone  chan struct{}
 
 	restart    atomic.Bool            // another source of the server ended; this dropped both sources' reports
@@ -39,7 +39,7 @@ type source struct {
 	reading  sync.Mutex // held by the connection that is read: at most one at a time
 	stream   stream
 	pace     pace
-	replayed time.Time // time of the last replay; guarded by mutex reading
+	replayed time.Time // time of the last replay; guarded by the field reading
 
 	mu     sync.Mutex
 	conn   *zmtp.Conn
