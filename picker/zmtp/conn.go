@@ -56,8 +56,8 @@ var (
 type Limits struct {
 	Message int           // bytes; default DefaultMessage
 	Timeout time.Duration // of the handshake, and of each message; default 10 s
-	// Large has room for as many values as large messages may be read at the same time. Own is the
-	// same for the large messages of one peer. Both may be nil.
+	// Large is a semaphore. Its capacity is the number of large messages that may be read at the
+	// same time. Own is a semaphore for the large messages of one peer. Both may be nil.
 	Large, Own chan struct{}
 }
 
