@@ -33,7 +33,7 @@ type node struct {
 	rules            []rule
 	items            *node
 	unique           func(element reflect.Value) any // nil: elements may repeat
-	most, least      *int64                          // how many elements or characters
+	most, least      *int64                          // maximum and minimum length
 	maximum, minimum *float64
 	pattern          *regexp.Regexp
 	enum             map[string]bool
