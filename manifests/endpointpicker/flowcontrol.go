@@ -298,8 +298,8 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name, or the implicit plugin of the type with this name. The
-// plugin's type must be in types. It returns nil if there is no such plugin.
+// named returns the plugin with a name. The name of a type also names the type's implicit plugin.
+// The plugin's type must be in the list types. named returns nil if there is no such plugin.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil
