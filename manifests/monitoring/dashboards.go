@@ -19,7 +19,8 @@ type Panel struct {
 	Queries     []Query
 }
 
-// Query is one family of lines. Expr is PromQL; Legend is the text of each line, with {{LABEL}}.
+// Query is one family of lines. Expr is PromQL; Legend is the text of each line, and may contain
+// {{LABEL}}.
 type Query struct{ Expr, Legend string }
 
 // Dashboard is one page of Grafana. Variable is a label that filters the page, and Metric is a
