@@ -65,8 +65,8 @@ type ClusterSetSpec struct {
 	// CreateNamespaces makes Penstock create the namespace of an import if it does not exist in
 	// this cluster. If false, the pool is imported only once the namespace exists.
 	CreateNamespaces bool `json:"createNamespaces,omitempty"`
-	// PodCIDRs are the address ranges of this cluster's pods. Other members accept only addresses
-	// in these ranges from the pickers and endpoints that this cluster exports.
+	// PodCIDRs are the address ranges of this cluster's pods. Other members use a model server of
+	// this cluster only if its address is in these ranges.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -146,7 +146,7 @@ type ClusterSetMemberStatus struct {
 	//
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
-	// Sequence of that publication within the epoch.
+	// Sequence is the publication's number within the epoch.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`

@@ -176,7 +176,7 @@ type PoolRef struct {
 // RemoteSpec limits the addresses to which an importing cluster sends requests.
 type RemoteSpec struct {
 	// PodCIDRs are the allowed ranges of remote pods' addresses, for EndpointMode. An address
-	// outside these ranges is not used, whether declared or named by a remote picker. The ranges
+	// outside these ranges is not used, whether the export or a remote picker names it. The ranges
 	// narrow the ranges that the operator of Penstock allows; podCIDRs of the import narrow them
 	// further.
 	//

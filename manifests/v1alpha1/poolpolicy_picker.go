@@ -53,12 +53,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'plugins' || has(self.plugins) != has(self.configRef)",message="strategy plugins needs either plugins or configRef: write one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.plugins) && !has(self.configRef) || has(self.strategy) && self.strategy == 'plugins'",message="plugins and configRef are for strategy plugins: write strategy: plugins, or remove them"
 type PickerSpec struct {
-	// Strategy by which the picker selects an endpoint: load, the least cost in seconds
-	// (docs/pick-strategies.md has its parts); round-robin, in turn; random; least-request, the
-	// fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl,
-	// consistent hashing of the beginning of a conversation; session, the endpoint that the
-	// request's session is at; or plugins, by the filters and scorers in the fields plugins or
-	// configRef.
+	// Strategy by which the picker selects an endpoint. load selects the least cost in seconds
+	// (docs/pick-strategies.md has its parts). round-robin selects in turn. random selects at
+	// random. least-request selects the fewest requests in flight. tree selects by criticality,
+	// queue, LoRA adapter and KV cache. chwbl hashes the beginning of a conversation consistently.
+	// session selects the endpoint of the request's session. plugins selects by the filters and
+	// scorers in the fields plugins or configRef.
 	//
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
@@ -109,8 +109,8 @@ type PickerSpec struct {
 	Processor *ProcessorSpec `json:"processor,omitempty"`
 	// CHWBL configures strategy chwbl.
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
-	// Session configures strategy session and, for an InferencePoolImport, selection.affinity
-	// Session.
+	// Session configures strategy session. For an InferencePoolImport, it configures
+	// selection.affinity Session.
 	Session *SessionSpec `json:"session,omitempty"`
 	// Plugins lists the filters and scorers of strategy plugins.
 	Plugins *PluginsSpec `json:"plugins,omitempty"`
