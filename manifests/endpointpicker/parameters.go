@@ -89,7 +89,8 @@ type PrefixCache struct {
 	// MatchLengthWeight is the share of the score, from 0 to 1, that depends on the length of the
 	// match. The rest depends on the match's share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
-	// MatchLengthScaleTokens is the length of a match, in tokens, at which this share is full.
+	// MatchLengthScaleTokens is the length of a match, in tokens, from which the length adds its
+	// full share.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
