@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwks"
 )
 
-// Rule is what a policy requires of a token. Immutable.
+// Rule has a policy's requirements on a token. Immutable.
 type Rule struct {
 	// Namespace is the policy's namespace. In a caller's name it precedes the owner.
 	Namespace string
