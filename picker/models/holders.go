@@ -40,7 +40,7 @@ type Holders struct {
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
 	marks    []mark
-	answers  []mark // successes with models that the server does not list, or that another server answered with 404
+	answers  []mark // successes with models not in the server's list, or that another server answered with 404
 	unlisted map[string]awaited
 	began    time.Time
 	reading  chan struct{} // nil without a reading
