@@ -37,8 +37,9 @@ func CRDs() ([]File, error) {
 	return files, nil
 }
 
-// CRD decodes the definition of one kind, such as "gateway.networking.k8s.io", "httproutes".
-// Decoding the largest takes about 25 ms, so callers should keep the result.
+// CRD decodes the definition of one kind. For HTTPRoute, the parameters are
+// "gateway.networking.k8s.io" and "httproutes". Decoding the largest takes about 25 ms, so callers
+// should keep the result.
 func CRD(group, plural string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := crds.ReadFile("crds/" + group + "_" + plural + ".yaml")
 	if err != nil {

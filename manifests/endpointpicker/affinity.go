@@ -85,7 +85,8 @@ func part(field string, v float64) []Problem {
 	return []Problem{invalid(field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)}
 }
 
-// NoHitLRU prefers the endpoints that have least recently received a prompt without a cached part.
+// NoHitLRU sends a prompt without a cached part to the endpoint whose last such prompt is the
+// oldest.
 type NoHitLRU struct {
 	LRUSize int `json:"lruSize"`
 

@@ -22,8 +22,8 @@ const (
 // Clusters configures the choice among the clusters of an import. Penstock compares clusters by one
 // cost in seconds, so weights of scorers have no effect.
 type Clusters struct {
-	// Prefix: a scorer reads how much of a prompt clusters have cached. Session: sessions stay in a
-	// cluster.
+	// Prefix means that a scorer reads how much of a prompt each cluster has cached. Session means
+	// that sessions stay in a cluster.
 	Prefix, Session bool
 	prefixField     string // the field of the plugin that sets Prefix
 }

@@ -21,7 +21,7 @@ const (
 	AlwaysMultimodalDecider = "always-disagg-multimodal-decider"
 )
 
-// RoleLabel is the label of a server's pod or ModelServers entry that has its roles.
+// RoleLabel is the label with a server's roles, on its pod or ModelServers entry.
 const RoleLabel = "llm-d.ai/role"
 
 type roleFilter struct {
@@ -69,8 +69,8 @@ type Decider struct {
 	PromptTokens    int
 }
 
-// Wants reports whether a request uses the stage. tokens is the length of its prompt, of which the
-// decode server has cached this many tokens.
+// Wants reports whether a request uses the stage. tokens is the length of its prompt. cached is how
+// many of the prompt's tokens the decode server has cached. media is whether the prompt has media.
 func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	switch {
 	case d.Always:

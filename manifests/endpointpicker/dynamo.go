@@ -30,7 +30,8 @@ func (p *Dynamo) check() found {
 	}
 }
 
-// Headers returns the full names of one of Dynamo's headers, such as HeaderWorkerID.
+// Headers returns the full names of a header of Dynamo. The parameter name is a constant such as
+// HeaderWorkerID.
 func (p *Dynamo) Headers(name string) []string {
 	switch p.Names {
 	case namesPlain:

@@ -93,7 +93,7 @@ type Flow struct {
 // BandTTL limits the wait of one priority's requests.
 type BandTTL struct {
 	Priority int32
-	// Negative: the limit is for every priority below 0 that has no BandTTL itself.
+	// Negative means that the limit is for every priority below 0 that has no BandTTL itself.
 	Negative bool
 	TTL      time.Duration
 }
@@ -283,7 +283,7 @@ func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	}
 }
 
-// wait returns 0 if d is nil. A 0 in a document means no limit, which is maxTTL.
+// wait returns 0 if d is nil. A 0 in a document means no limit, and counts as maxTTL.
 func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	switch {
 	case d == nil:
@@ -298,8 +298,8 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name, or the implicit plugin of the type with this name. The
-// plugin's type must be in types. It returns nil if there is no such plugin.
+// named returns the plugin with a name. The name of a type also names the type's implicit plugin.
+// The plugin's type must be in the list types. named returns nil if there is no such plugin.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil

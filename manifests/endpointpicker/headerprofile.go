@@ -19,7 +19,7 @@ type ByHeader struct {
 	Profiles map[string]*Profile
 }
 
-// byHeader's profile reads everything that one of the profiles reads.
+// byHeader returns a profile that reads everything that any of the document's profiles reads.
 func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	if len(c.SchedulingProfiles) < 2 {
 		return r.single(c, in.Type)

@@ -131,7 +131,8 @@ func (p *dataSource) check() (out found) {
 // PageSource is the place of metrics pages. The zero value selects the pool's setting.
 type PageSource struct {
 	Path string // "": the pool's path
-	// TLS: pages are read over TLS; the certificate is verified only if a BackendTLSPolicy applies.
+	// TLS means that pages are read over TLS. The certificate is verified only if a
+	// BackendTLSPolicy applies.
 	TLS bool
 }
 

@@ -86,10 +86,11 @@ func (p *LoadAware) check() (out found) {
 
 // PrefixCache scores by the cached part of the prompt.
 type PrefixCache struct {
-	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match. The rest is
-	// by the match's share of the prompt.
+	// MatchLengthWeight is the share of the score, from 0 to 1, that depends on the length of the
+	// match. The rest depends on the match's share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
-	// MatchLengthScaleTokens is the length of a match, in tokens, at which the first share is full.
+	// MatchLengthScaleTokens is the length of a match, in tokens, from which the length adds its
+	// full share.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
@@ -124,7 +125,7 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by sessions like strategy session: by a token that the picker sets,
+// sessionAffinity scores by sessions like the strategy "session": by a token that the picker sets,
 // otherwise by an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
@@ -173,9 +174,9 @@ func (p *sessionAffinity) check() (out found) {
 // External scores in another process, over the gRPC service penstock.scoring.v1.Scorer
 // (picker/scoring/scoring.proto).
 type External struct {
-	// Port is configured for TLS like the port of an endpoint picker.
+	// Service is the name of a Service in the pool's namespace.
 	Service string `json:"service"`
-	// Port of the Service. TLS is configured like TLS of an endpoint picker.
+	// Port is a port of the Service. Its TLS is configured as for an endpoint picker.
 	Port int32 `json:"port"`
 }
 

@@ -75,7 +75,8 @@ func decode(text string, to *EndpointPickerConfig) error {
 	return errors.Join(unknown[:min(len(unknown), maxUnknown)]...)
 }
 
-// second returns the line, from 1, of a text's second document with content, or 0.
+// second returns the line, counted from 1, at which the second non-empty document of a text begins,
+// or 0.
 func second(text string) int {
 	d := yamlnode.NewDecoder(strings.NewReader(text))
 	for n := 0; ; n++ {

@@ -71,12 +71,12 @@ type kind struct {
 	role Role
 	// parameters returns a pointer to the default parameters; nil if the type has no parameters.
 	parameters func() parameters
-	// pages, prompts, sessions: the type reads metrics pages, prompts (with model names), or
-	// sessions.
+	// pages, prompts and sessions mean that the type reads metrics pages, prompts (with model
+	// names), or sessions.
 	pages, prompts, sessions bool
 	latency                  bool
-	// unknown: no table has the type; the end of its name suggests the role. silent: the plugin
-	// already has a Warning.
+	// unknown means that no table has the type; its role is guessed from the end of its name.
+	// silent means that the plugin already has a Warning.
 	unknown, silent bool
 }
 
@@ -177,7 +177,8 @@ func zero[T any, P interface {
 	return P(new(T))
 }
 
-// Types returns the types of plugins with one of roles, sorted; without roles, all types.
+// Types returns the types of plugins with one of the given roles, sorted. Without roles, it returns
+// all types.
 func Types(roles ...Role) []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for name := range maps.Keys(kinds) {

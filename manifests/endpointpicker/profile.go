@@ -22,8 +22,8 @@ type Profile struct {
 	Filters []Instance
 	Scorers []Instance
 	Picker  string // type of the picker
-	// Pages, Prompts, Sessions, Latency and Headers: a plugin reads metrics pages, prompts,
-	// sessions, predictions of latency, or request headers.
+	// Pages, Prompts, Sessions, Latency and Headers mean that a plugin reads metrics pages,
+	// prompts, sessions, predictions of latency, or request headers.
 	Pages, Prompts, Sessions bool
 	Latency, Headers         bool
 	// SessionHeaders and SessionCookie name a request's session, in addition to the pool's
@@ -81,8 +81,8 @@ func Invalid(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// Resolve returns the profile of a document, or nil if the document is invalid, and the problems,
-// sorted by field.
+// Resolve returns the profile of a document, or nil if the document is invalid. It also returns the
+// problems, sorted by field.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
 	r.unsupported(c)
@@ -108,7 +108,7 @@ type resolver struct {
 	problems  found
 	// strict makes unknown types and parameters errors, for a PoolPolicy.
 	strict bool
-	// all: the document has no profile, so each filter, scorer and picker applies.
+	// all means that the document has no profile, so each filter, scorer and picker applies.
 	all bool
 }
 
@@ -206,8 +206,8 @@ func as(name string) string {
 	return "use " + name
 }
 
-// unknown resolves a type in no table, which a newer release of llm-d's router may have. The plugin
-// has no effect; add decides whether the document is valid without it.
+// unknown resolves a type that is in no table; a newer release of llm-d's router may have it. The
+// plugin has no effect. The method add decides whether the document is valid without it.
 func (r *resolver) unknown(in *instance) {
 	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
 	near := misspelled(in.Type)
@@ -442,7 +442,7 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 		if named, ok := in.Parameters.(*pickerParameters); ok && named.MaxNumOfEndpoints != nil {
 			p.MaxEndpoints = *named.MaxNumOfEndpoints
 		}
-	case Admitter: // admission adds the plugin
+	case Admitter: // the method admission adds the plugin
 	case Policy:
 		if c, ok := in.Parameters.(*Concurrency); ok && c.Requests() > 0 {
 			p.Filters = append(p.Filters, in.Instance)

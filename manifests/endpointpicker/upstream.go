@@ -13,9 +13,10 @@ type upstreamKind struct {
 	as   string
 	why  string
 	fix  string
-	// invalid: without the plugin, requests could go to wrong servers.
+	// invalid means that without the plugin, requests could go to wrong servers.
 	invalid bool
-	// nil: a filter has the parameters of as, another plugin none
+	// If parameters is nil, a filter has the parameters of the type in the field as, and any other
+	// plugin has no parameters.
 	parameters func() parameters
 }
 
@@ -181,7 +182,7 @@ func guessed(name string) Role {
 	return ""
 }
 
-// misspelled returns "" if no name is near.
+// misspelled returns the known type whose name is nearest, or "" if no name is near.
 func misspelled(name string) string {
 	best, least := "", 3
 	for _, known := range slices.Concat(Types(), keys(upstreamKinds)) {

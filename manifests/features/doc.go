@@ -1,6 +1,6 @@
 // Package features lists the Gateway API features that Penstock supports, by their names in
 // sigs.k8s.io/gateway-api/pkg/features. The status of a GatewayClass reports them, and the
-// conformance suites test them. To add a feature, insert a line in alphabetical order after its
+// conformance suites test them. To add a feature, insert a line in alphabetical order once its
 // tests in the suite pass. Tests: go test ./manifests/features
 package features
 

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClustersCondition is the type of conditions whose concatenated messages are the JSON of
-// status.clusters, if the installed CRD of InferencePoolImport is upstream's CRD, which lacks the
-// field.
+// ClustersCondition is the type of the first condition that replaces status.clusters. The
+// conditions are used if the installed CRD of InferencePoolImport is upstream's, because it lacks
+// the field. Their concatenated messages are the field's JSON.
 const ClustersCondition = "penstock.dev/Clusters"
 
 const (
@@ -33,7 +33,7 @@ const (
 
 // Fit returns the clusters for which an import has room, in their order, and the reason for each
 // cluster that is left out. It leaves out the largest clusters first, so that as few as possible
-// are left out. If more than MaxClusters remain, the clusters in stay take precedence.
+// are left out. If more than MaxClusters remain, the clusters named in stay take precedence.
 func Fit(clusters []ImportedCluster, room int, stay []string) (kept []ImportedCluster, left map[string]string) {
 	sizes, total := make([]int, len(clusters)), len("[]")-len(",")
 	order := make([]int, len(clusters))

@@ -60,9 +60,9 @@ type InferencePoolImportSpec struct{}
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
 	// Controllers has an entry for each controller, as upstream defines it. Penstock writes only
-	// its own entry, with the Gateways whose routes name the import as parents. Conditions of a
-	// parent are Accepted; ResolvedRefs, which is False with reason InvalidCluster if a cluster
-	// cannot be used as declared; and Ready.
+	// its own entry. The parents in it are the Gateways whose routes name the import. A parent has
+	// the conditions Accepted, ResolvedRefs and Ready. ResolvedRefs is False with reason
+	// InvalidCluster if a cluster cannot be used as declared.
 	//
 	// +listType=map
 	// +listMapKey=name
@@ -75,9 +75,9 @@ type InferencePoolImportStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
 	// Conditions of the controller that writes clusters: Accepted and Ready. While a condition of a
-	// controller other than Penstock (penstock.dev/multicluster-controller) is False, its clusters
-	// take no new requests. The same applies to conditions of an entry of controllers that lists
-	// the cluster.
+	// controller other than Penstock (penstock.dev/multicluster-controller) is False, the
+	// controller's clusters take no new requests. The same applies to the conditions of each entry
+	// in the field controllers that lists the cluster.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -155,7 +155,7 @@ type ImportedCluster struct {
 	Zone string `json:"zone,omitempty"`
 	// Local reports that the exporting cluster is the cluster with the import itself. Requests go
 	// to the local InferencePool with the import's name. The other fields are for controllers that
-	// do not read local.
+	// do not read the field local.
 	Local bool `json:"local,omitempty"`
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is
 	// False takes no new requests.
@@ -237,13 +237,13 @@ type EndpointImport struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// SecretRef names a Secret of this cluster with the credential for the port: token, sent as
-	// Authorization: Bearer; or username and password, sent as Basic; and tls.crt with tls.key,
-	// presented as client certificate. The credential is sent only over TLS that a BackendTLSPolicy
-	// verifies, for the import, the cluster, or its section CLUSTER.picker. Otherwise the port is
-	// not called, and ResolvedRefs states why. The namespace defaults to the import's namespace; a
-	// ReferenceGrant allows another namespace. A secretRef that a member of the cluster set exports
-	// is ignored.
+	// SecretRef names a Secret of this cluster with the credential for the port. It has token,
+	// which is sent as Authorization: Bearer, or username and password, which are sent as Basic. It
+	// may have tls.crt and tls.key, which are presented as client certificate. The credential is
+	// sent only over TLS that a BackendTLSPolicy verifies, for the import, the cluster, or its
+	// section CLUSTER.picker. Otherwise the port is not called, and ResolvedRefs states why. The
+	// namespace defaults to the import's namespace; a ReferenceGrant allows another namespace. A
+	// secretRef that a member of the cluster set exports is ignored.
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
 
@@ -297,7 +297,7 @@ type ServiceImport struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Addresses []string `json:"addresses,omitempty"`
-	// Ports of the Service. Penstock uses the first one.
+	// Ports of the Service. Penstock uses the first port.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -6,8 +6,8 @@ import (
 )
 
 // UnmarshalJSON also accepts a single object instead of the list: the multi-cluster proposal has a
-// list in its Go types and an object in its examples. Otherwise one such object would prevent
-// reading all imports of a cluster.
+// list in its Go types and an object in its examples. Otherwise a single object in one import would
+// make all imports of a cluster unreadable.
 func (s *ServiceImports) UnmarshalJSON(text []byte) error {
 	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) {
 		return json.Unmarshal(text, (*[]ServiceImport)(s))

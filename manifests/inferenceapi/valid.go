@@ -23,7 +23,7 @@ var entrySchema = sync.OnceValues(func() (*limits.Schema, error) {
 
 // Violation returns the reason why an API server would reject an import with this exporting
 // cluster, or nil. Endpoints are not checked, because Penstock never writes them to an API server.
-// size is an upper bound of the JSON form in bytes.
+// The result size is an upper bound of the JSON form, in bytes.
 func (c *ImportedCluster) Violation() (size int, bad *limits.Violation) {
 	schema, err := entrySchema()
 	if err != nil {

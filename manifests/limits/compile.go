@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Rules implement the CEL rules of a schema, by their text. Each receives a pointer to the value
-// that has the rule, and reports whether the rule holds.
+// Rules implements the CEL rules of a schema. The keys are the rules' texts. Each function receives
+// a pointer to the value that has the rule, and reports whether the rule holds.
 type Rules map[string]func(value any) bool
 
 type kind uint8
@@ -33,7 +33,7 @@ type node struct {
 	rules            []rule
 	items            *node
 	unique           func(element reflect.Value) any // nil: elements may repeat
-	most, least      *int64                          // limits of elements or characters
+	most, least      *int64                          // maximum and minimum length
 	maximum, minimum *float64
 	pattern          *regexp.Regexp
 	enum             map[string]bool
@@ -53,8 +53,8 @@ type rule struct {
 	message string
 }
 
-// New compiles the schema at a path of a CRD's newest version, such as status.clusters.items. zero
-// is a zero value of the Go type.
+// New compiles the schema at a path of a CRD's newest version, such as status.clusters.items. The
+// parameter zero is a zero value of the Go type.
 func New(group, plural, path string, zero any, rules Rules) (*Schema, error) {
 	crd, err := manifests.CRD(group, plural)
 	if err != nil {

@@ -24,8 +24,9 @@ func (v *Violation) Error() string {
 // Schema checks values of one Go type.
 type Schema struct{ root *node }
 
-// Check returns the first violation of a value, and an upper bound in bytes of the value's JSON
-// form, which is incomplete after a violation. value is a pointer to the schema's type.
+// Check returns the first violation of a value, and an upper bound of the size of its JSON form, in
+// bytes. After a violation the size is incomplete. The parameter value is a pointer to the schema's
+// type.
 func (s *Schema) Check(value any) (size int, bad *Violation) {
 	c := checking{}
 	c.value(s.root, reflect.ValueOf(value).Elem())
@@ -51,7 +52,7 @@ func (c *checking) within(step string) bool {
 	return false
 }
 
-// value returns false at the first violation.
+// value checks v, and returns false at the first violation.
 func (c *checking) value(n *node, v reflect.Value) bool {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()

@@ -19,7 +19,8 @@ type Panel struct {
 	Queries     []Query
 }
 
-// Query is one family of lines: PromQL, and the text of each line with {{LABEL}}.
+// Query is one family of lines. Expr is PromQL; Legend is the text of each line, and may contain
+// {{LABEL}}.
 type Query struct{ Expr, Legend string }
 
 // Dashboard is one page of Grafana. Variable is a label that filters the page, and Metric is a
@@ -99,7 +100,8 @@ func Dashboards() []Dashboard {
 	}
 }
 
-// JSON returns the dashboard for an import by Grafana, where a user chooses the data source.
+// JSON returns the dashboard in the form that Grafana imports. The user chooses the data source at
+// the import.
 func (d Dashboard) JSON() []byte {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${datasource}"}

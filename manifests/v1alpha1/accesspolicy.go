@@ -9,9 +9,9 @@ import (
 )
 
 // AccessPolicy requires an API key or a JSON Web Token for requests to its targets. All policies
-// above a route apply (those of its Gateway, listener, route, rule and pools), and each must let a
-// request in. A request without a valid key or token is answered with 401, one that some policy
-// does not let in with 403, before its body is read.
+// above a route apply: the policies of its Gateway, listener, route, rule and pools. Each must let
+// a request in. A request without a valid key or token is answered with 401. A request that some
+// policy does not let in is answered with 403. Penstock answers before it reads the body.
 //
 // +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
 // +kubebuilder:subresource:status
@@ -66,39 +66,39 @@ type AccessPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	TargetRefs []AccessTarget `json:"targetRefs"`
-	// APIKeys selects the API keys that are let in. By default none is.
+	// APIKeys selects the API keys that are let in. By default no key is let in.
 	//
 	// +optional
 	APIKeys *AccessKeys `json:"apiKeys,omitempty"`
-	// JWT describes the JSON Web Tokens that are let in. By default none is.
+	// JWT describes the JSON Web Tokens that are let in. By default no token is let in.
 	//
 	// +optional
 	JWT *AccessJWT `json:"jwt,omitempty"`
-	// ByModel reads the model in the bodies of requests, as keys with models need: bodies are held
-	// until they are complete, up to 32 MiB. Requests whose body is encoded, or names models twice
-	// or by a key such as Model, are answered with 400 on hosts with such a policy.
+	// ByModel reads the model in the bodies of requests. Keys with models need it. Bodies are held
+	// until they are complete, up to 32 MiB. On hosts with such a policy, a request is answered
+	// with 400 if its body is encoded, names a model twice, or names it by a key such as Model.
 	//
 	// +optional
 	ByModel bool `json:"byModel,omitempty"`
-	// Except are routes that the policy leaves open. Only a policy for Gateways may have it. Other
-	// policies still apply to these routes.
+	// Except are routes that the policy leaves open. Only a policy for Gateways may have
+	// exceptions. Other policies still apply to these routes.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	Except []AccessException `json:"except,omitempty"`
 	// Ungated is Allow if a gated Gateway or listener accepts routes of TCP, UDP and TLS, although
-	// no gate can read their connections. By default it does not accept them.
+	// no gate can read their connections. By default these routes are not accepted.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Allow;Deny
 	// +kubebuilder:default=Deny
 	Ungated UngatedRoutes `json:"ungated,omitempty"`
-	// Usage is the source of the tokens of streams of OpenAI's chat completions and completions.
-	// Exact sets stream_options.include_usage in their bodies, so that servers report the tokens.
-	// The stream then has one more chunk, with empty choices, on which some clients fail. Exact
-	// needs a pool with Penstock's own picker. Estimate estimates the tokens of streams without a
-	// report.
+	// Usage is the source of the token counts of streams, in OpenAI's chat completions and
+	// completions. Exact sets stream_options.include_usage in the bodies of requests, so that
+	// servers report the tokens. The stream then has one more chunk, with empty choices, on which
+	// some clients fail. Exact needs a pool with Penstock's own picker. Estimate estimates the
+	// tokens of streams without a report.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Exact;Estimate
@@ -106,7 +106,7 @@ type AccessPolicySpec struct {
 	Usage UsageOfStreams `json:"usage,omitempty"`
 }
 
-// UsageOfStreams is the source of the tokens of streams.
+// UsageOfStreams is the source of the token counts of streams.
 type UsageOfStreams string
 
 // The values of UsageOfStreams.

@@ -1,8 +1,8 @@
 package v1alpha1
 
 // AccessJWT lets in requests with a JSON Web Token (RFC 7519) of an issuer. The client sends the
-// token as it would send an API key. A token counts if an asymmetric key of the issuer has signed
-// it, if its iss and aud fit, and until its exp; a token without exp never counts.
+// token as it would send an API key. A token counts until its exp, if an asymmetric key of the
+// issuer has signed it, and its iss and aud fit. A token without exp never counts.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.jwks) || self.issuer.startsWith('https://') || self.issuer.startsWith('http://')",message="without jwks the issuer is asked for its keys, and must be a URL: write its URL, or jwks"
 type AccessJWT struct {
@@ -34,7 +34,7 @@ type AccessJWT struct {
 	// +listType=atomic
 	CACertificateRefs []AccessObject `json:"caCertificateRefs,omitempty"`
 	// TokenSecretRef names a Secret of the policy's namespace whose token is sent to the host of
-	// jwks.uri, or of the issuer, as Authorization: Bearer. By default none is sent.
+	// jwks.uri, or of the issuer, as Authorization: Bearer. By default no token is sent.
 	//
 	// +optional
 	TokenSecretRef *AccessObject `json:"tokenSecretRef,omitempty"`
@@ -73,36 +73,36 @@ type AccessObject struct {
 	Name string `json:"name"`
 }
 
-// AccessClaims names claims. A name is a claim of the token, or else a path of names with dots
+// AccessClaims names claims. Each name is the name of a claim, or else a path of names with dots
 // between them, such as realm_access.roles.
 type AccessClaims struct {
-	// Owner is the claim with the caller that requests count for, as NAMESPACE/OWNER, where other
-	// characters than letters, digits and @._:- are percent-encoded. A token without the claim, or
-	// with more than 128 characters then, does not count.
+	// Owner is the claim with the owner. Requests count for the caller NAMESPACE/OWNER. All
+	// characters of the owner but letters, digits and @._:- are percent-encoded. A token does not
+	// count if it lacks the claim, or if the encoded owner has more than 128 characters.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:default=sub
 	Owner string `json:"owner,omitempty"`
-	// Groups is the claim with the caller's groups, a list or text with spaces between groups. They
-	// are in the metadata of Envoy's namespace envoy.filters.http.ext_authz. At most 32 of 128
-	// bytes count.
+	// Groups is the claim with the caller's groups: a list, or a text with spaces between groups.
+	// The groups are in the metadata of Envoy's namespace envoy.filters.http.ext_authz. At most 32
+	// groups of at most 128 bytes count.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Groups string `json:"groups,omitempty"`
-	// Models is the claim with the models that the caller may use, a list of at most 64 names that
-	// clients send, or of prefixes that end in *. A token without the claim may use none. By
-	// default all may be used. The route needs a policy with byModel.
+	// Models is the claim with the models that the caller may use: a list of at most 64 names that
+	// clients send, or prefixes that end in *. If a token lacks the claim, its caller may use no
+	// model. By default all models may be used. The route needs a policy with byModel.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Models string `json:"models,omitempty"`
-	// Objective is the claim with the name of the InferenceObjective of requests, which has their
-	// priority. By default, and for a token without the claim, they have none.
+	// Objective is the claim with the name of the InferenceObjective that gives requests their
+	// priority. By default, and for a token without the claim, requests have no objective.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

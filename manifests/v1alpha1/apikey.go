@@ -14,7 +14,7 @@ import (
 // `penstock keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
 //
 // A key is 256 random bits and a checksum, so its hash is no secret. When a hash or the object is
-// removed, the key is denied within a watch event.
+// removed, the key is denied as soon as Penstock receives the watch event.
 //
 // +kubebuilder:resource:scope=Namespaced,path=apikeys,singular=apikey
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
@@ -41,8 +41,8 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{64}$`
 	// +listType=set
 	Hashes []string `json:"hashes"`
-	// Owner is the caller of requests with the key, in access logs and as fairness ID of flow
-	// control, each as NAMESPACE/OWNER. Defaults to the object's name.
+	// Owner is the caller of requests with the key. Access logs have it, and it is the fairness ID
+	// of flow control, both as NAMESPACE/OWNER. Defaults to the object's name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -58,8 +58,9 @@ type APIKeySpec struct {
 	// +listType=set
 	Groups []string `json:"groups,omitempty"`
 	// Models that the key may use: names that clients send, before any rewriting, or prefixes that
-	// end in *. By default all, and with an empty list none; null is an error. The route needs a
-	// policy with byModel: without a known model a restricted key is denied.
+	// end in *. By default the key may use all models, and with an empty list no model; null is an
+	// error. The route needs a policy with byModel: without a known model a restricted key is
+	// denied.
 	//
 	// +optional
 	// +nullable
@@ -68,23 +69,23 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[^*]+\*?$|^\*$`
 	// +listType=set
 	Models []string `json:"models,omitzero"`
-	// Pools that the key may reach. By default everything, and with an empty list nothing; null is
-	// an error. A route is closed to the key if its requests may reach anything else, also by
-	// spilling or mirroring.
+	// Pools that the key may reach. By default the key may reach everything, and with an empty list
+	// nothing; null is an error. A route is closed to the key if the route's requests may reach any
+	// other backend, also by spilling or mirroring.
 	//
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	Pools []KeyPool `json:"pools,omitzero"`
-	// Objective names the InferenceObjective with the priority of requests with the key. The
+	// Objective names the InferenceObjective that gives the key's requests their priority. The
 	// client's own headers for an objective are removed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	Objective string `json:"objective,omitempty"`
-	// Expires is the time from which the key is denied. By default it never expires.
+	// Expires is the time from which the key is denied. By default the key never expires.
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
@@ -126,7 +127,7 @@ type KeyPool struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// Name of the pool. An import's alias is no name.
+	// Name of the pool. An import's alias is not valid here.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -26,7 +26,7 @@ type ClusterSet struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ClusterSetSpec `json:"spec"`
-	// Status reports whether the ClusterSet is in use, and the members.
+	// Status reports whether the ClusterSet is in use, and the state of its members.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -65,8 +65,8 @@ type ClusterSetSpec struct {
 	// CreateNamespaces makes Penstock create the namespace of an import if it does not exist in
 	// this cluster. If false, the pool is imported only once the namespace exists.
 	CreateNamespaces bool `json:"createNamespaces,omitempty"`
-	// PodCIDRs are the address ranges of this cluster's pods. Other members accept only addresses
-	// in these ranges from the pickers and endpoints that this cluster exports.
+	// PodCIDRs are the address ranges of this cluster's pods. Other members use a model server of
+	// this cluster only if its address is in these ranges.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -142,11 +142,11 @@ type ClusterSetMemberStatus struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	UID string `json:"uid,omitempty"`
-	// Epoch of the last publication up to which all exports of the member are known.
+	// Epoch of a publication of the member. All exports up to this publication are known.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
-	// Sequence of that publication within the epoch.
+	// Sequence is the publication's number within the epoch.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
@@ -174,14 +174,14 @@ type ClusterSetMember struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Peer configures a member whose Penstock exchanges exports with this one. `penstock hub`
-	// ignores such a member.
+	// Peer configures a member whose Penstock exchanges exports with this cluster's Penstock.
+	// `penstock hub` ignores such a member.
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
 	// Kubeconfig configures a member whose API server `penstock hub` reads and writes. Only
 	// `penstock hub` uses it.
 	Kubeconfig *ClusterSetKubeconfig `json:"kubeconfig,omitempty"`
-	// ClusterProfile configures a member of a cluster inventory, which `penstock hub` reads and
-	// writes. Only `penstock hub` uses it.
+	// ClusterProfile configures a member that is in a cluster inventory. Only `penstock hub` uses
+	// it: the hub reads and writes the member's API server.
 	ClusterProfile *ClusterSetProfile `json:"clusterProfile,omitempty"`
 	// Draining makes the hub send no new requests from the other members to this member. It applies
 	// only to members of a hub; other clusters set spec.draining in their own ClusterSet.
@@ -200,7 +200,8 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address"`
 	// Bundle is the set of the member's CA certificates, in PEM. They are trusted only for SPIFFE
-	// IDs of the member's trust domain, which is its name. The member publishes newer certificates.
+	// IDs of the member's trust domain. The trust domain is the member's name. The member publishes
+	// newer certificates.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -258,16 +259,16 @@ type ClusterSetPeerListener struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// Address at which members reach the port, as HOST:PORT. Defaults to the addresses of the
-	// Gateway with Port.
+	// Address at which members reach the port, as HOST:PORT. Defaults to the Gateway's addresses,
+	// each with the number in port.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address,omitempty"`
 }
 
-// ClusterSetAllow limits the exports of a member. Only pools that namespaces or pools allows are
-// imported.
+// ClusterSetAllow limits the exports of a member. Only pools that the fields namespaces or pools
+// allow are imported.
 type ClusterSetAllow struct {
 	// PodCIDRs are the allowed address ranges of the member's model servers. Defaults to all ranges
 	// that the operator allows.
@@ -281,7 +282,8 @@ type ClusterSetAllow struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []string `json:"addresses,omitempty"`
-	// Namespaces are the namespaces of which all the member's pools are imported. Defaults to none.
+	// Namespaces are the namespaces from which all of the member's pools are imported. Defaults to
+	// none.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256

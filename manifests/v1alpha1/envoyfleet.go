@@ -108,7 +108,8 @@ type EnvoyFleetSpec struct {
 	Pod *FleetPod `json:"pod,omitempty"`
 	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It
 	// must not set node, admin or dynamic_resources, nor use names of Penstock's own clusters,
-	// listeners, runtime layers and overload actions. It becomes a ConfigMap: write no credential.
+	// listeners, runtime layers and overload actions. It becomes a ConfigMap, so do not write
+	// credentials here.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
@@ -119,8 +120,8 @@ type EnvoyFleetSpec struct {
 	// other port.
 	NetworkPolicy *FleetNetworkPolicy `json:"networkPolicy,omitempty"`
 	// Clients configures how the listeners handle connections and requests. A change of
-	// proxyProtocol closes the connections of all listeners. A change of any other field drains
-	// them.
+	// proxyProtocol closes the connections of all listeners. A change of any other field drains the
+	// connections.
 	Clients *FleetClients `json:"clients,omitempty"`
 	// Routes limits the time that routes of other namespaces cost the proxies.
 	Routes *FleetRoutes `json:"routes,omitempty"`
@@ -226,10 +227,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.from) || !has(self.mode) || self.mode != 'none'",message="mode: none creates no NetworkPolicy: remove from"
 type FleetNetworkPolicy struct {
 	// Mode is managed (the default), or none, which creates no NetworkPolicy. NetworkPolicies are
-	// additive: a stricter policy of the user has an effect only with none.
+	// additive: a stricter policy of the user has an effect only in mode none.
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
 	// From lists the clients that may connect to listeners, and to a peerListener of the
-	// ClusterSet. Defaults to all.
+	// ClusterSet. Defaults to all clients.
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
@@ -267,7 +268,8 @@ type FleetClients struct {
 	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
 	HeadersWithUnderscores HeadersWithUnderscores `json:"headersWithUnderscores,omitempty"`
 	// HTTP10 selects how to handle HTTP/1.0 requests. Accept (the default) serves requests with a
-	// Host header and answers others with 400. Reject answers all with 426.
+	// Host header and answers other HTTP/1.0 requests with 400. Reject answers all HTTP/1.0
+	// requests with 426.
 	//
 	// +kubebuilder:validation:Enum=Accept;Reject
 	HTTP10 HTTP10 `json:"http10,omitempty"`

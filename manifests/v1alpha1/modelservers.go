@@ -23,9 +23,9 @@ const ImportedByLabel = Group + "/imported-by"
 // OfPenstock reports whether a controllerName belongs to Penstock.
 func OfPenstock(controller string) bool { return strings.HasPrefix(controller, Group+"/") }
 
-// ConditionImported is the condition of a cluster in status.clusters of an import that a hub
-// writes. If True, the cluster is imported since lastTransitionTime. If False, the entry only shows
-// the reason.
+// ConditionImported is a condition of each cluster in status.clusters, in imports that a hub
+// writes. If it is True, the cluster has been imported since lastTransitionTime. If it is False,
+// the entry only shows the reason.
 const ConditionImported = "Imported"
 
 // ModelServers lists model servers that are not pods, by address. An InferencePool of the same

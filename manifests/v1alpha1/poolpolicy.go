@@ -8,8 +8,8 @@ import (
 )
 
 // PoolPolicy configures how Penstock picks endpoints of one InferencePool or InferencePoolImport,
-// when the pool is full, and where its requests spill. Requests spill only if a PoolPolicy lists
-// spill targets, never by the weights of a route.
+// when the pool counts as full, and where its requests spill. Requests spill only if a PoolPolicy
+// lists spill targets, never by the weights of a route.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
 // +kubebuilder:subresource:status
@@ -43,8 +43,8 @@ type PoolPolicyStatus struct {
 	// requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service
 	// with the port, InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an
 	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
-	// excludes every cluster that exports the pool. While one of them is False, Stalled is True
-	// with the same reason.
+	// excludes every cluster that exports the pool. While Accepted or ResolvedRefs is False,
+	// Stalled is True with the same reason.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -72,18 +72,18 @@ type PoolPolicySpec struct {
 	Picker PickerSpec `json:"picker,omitzero"`
 	// Subset selects the endpoints of an InferencePool among which its picker chooses, by labels of
 	// their Pods or ModelServers. With targetRef, it applies to all requests to the pool. Without
-	// targetRef, it applies to each HTTPRoute backendRef that names the policy, in the route's
-	// namespace, in a filter of type ExtensionRef. If both exist, endpoints must match both. If no
-	// endpoint is picked, the request spills if the pool has spill targets, or is answered with
-	// 503, even with failureMode FailOpen.
+	// targetRef, it applies to each HTTPRoute backendRef that names the policy in a filter of type
+	// ExtensionRef. The policy must then be in the route's namespace. If both policies exist,
+	// endpoints must match both. If no endpoint is picked, the request spills if the pool has spill
+	// targets, or is answered with 503, even with failureMode FailOpen.
 	Subset *metav1.LabelSelector `json:"subset,omitempty"`
 	// ExternalPicker configures the names under which an external picker, or the picker of an
 	// exporting cluster, exchanges endpoints with the gateway. It is required only if that picker
 	// uses names other than the endpoint picker protocol's names.
 	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
-	// Spill lists, in order, the pools to which a request goes when this pool is full, or has no
-	// pick and no endpoint. A request spills once: spill targets of the target's own policy are not
-	// used.
+	// Spill lists, in order, the pools to which a request goes when this pool is full, or when no
+	// endpoint is picked and the pool has none. A request spills once: spill targets of the
+	// target's own policy are not used.
 	//
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
@@ -176,7 +176,7 @@ type PoolRef struct {
 // RemoteSpec limits the addresses to which an importing cluster sends requests.
 type RemoteSpec struct {
 	// PodCIDRs are the allowed ranges of remote pods' addresses, for EndpointMode. An address
-	// outside these ranges is not used, whether declared or named by a remote picker. The ranges
+	// outside these ranges is not used, whether the export or a remote picker names it. The ranges
 	// narrow the ranges that the operator of Penstock allows; podCIDRs of the import narrow them
 	// further.
 	//

@@ -18,15 +18,16 @@ const (
 	// StrategyLeastRequest selects the endpoint with the fewest requests in flight from this
 	// picker.
 	StrategyLeastRequest Strategy = "least-request"
-	// StrategyTree selects with the filter tree of the inference extension with InferenceModels:
-	// criticality, queue, LoRA adapter, KV cache.
+	// StrategyTree selects with the filter tree of the inference extension's releases that had
+	// InferenceModels: criticality, queue, LoRA adapter, KV cache.
 	StrategyTree Strategy = "tree"
 	// StrategyCHWBL selects by consistent hashing with bounded loads. Requests with the same
 	// beginning of a conversation go to one endpoint until it reaches its bound.
 	StrategyCHWBL Strategy = "chwbl"
 	// StrategySession selects the endpoint of the request's session.
 	StrategySession Strategy = "session"
-	// StrategyPlugins selects with the filters, scorers and choice in plugins or configRef.
+	// StrategyPlugins selects with the filters, scorers and choice in the fields plugins or
+	// configRef.
 	StrategyPlugins Strategy = "plugins"
 )
 
@@ -52,20 +53,21 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'plugins' || has(self.plugins) != has(self.configRef)",message="strategy plugins needs either plugins or configRef: write one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.plugins) && !has(self.configRef) || has(self.strategy) && self.strategy == 'plugins'",message="plugins and configRef are for strategy plugins: write strategy: plugins, or remove them"
 type PickerSpec struct {
-	// Strategy by which the picker selects an endpoint: load, the least cost in seconds
-	// (docs/pick-strategies.md has its parts); round-robin, in turn; random; least-request, the
-	// fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl,
-	// consistent hashing of the beginning of a conversation; session, the endpoint that the
-	// request's session is at; or plugins, by filters and scorers that plugins or configRef list.
+	// Strategy by which the picker selects an endpoint. load selects the least cost in seconds
+	// (docs/pick-strategies.md has its parts). round-robin selects in turn. random selects at
+	// random. least-request selects the fewest requests in flight. tree selects by criticality,
+	// queue, LoRA adapter and KV cache. chwbl hashes the beginning of a conversation consistently.
+	// session selects the endpoint of the request's session. plugins selects by the filters and
+	// scorers in the fields plugins or configRef.
 	//
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
 	// Shadow is not of type Strategy, because a second enum would come from the type.
 
 	// Shadow is a strategy that evaluates each pick without any effect: load, round-robin, random,
-	// least-request or tree. It reads the same parts of requests as strategy does. The metrics
-	// penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total report how often
-	// it would have picked another endpoint, and how much lower its own cost would have been.
+	// least-request or tree. It reads the same parts of requests as the field strategy does. The
+	// metrics penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total report how
+	// often it would have picked another endpoint, and how much lower its own cost would have been.
 	//
 	// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
 	Shadow string `json:"shadow,omitempty"`
@@ -86,7 +88,7 @@ type PickerSpec struct {
 	TrustHeaders bool `json:"trustHeaders,omitempty"`
 	// ShedAfter is the maximum predicted time to the first token for requests of criticality
 	// Sheddable, such as 1500ms. If the prediction for the selected endpoint is longer, the request
-	// is answered with 429, or spills. By default no request is shed for its wait.
+	// is answered with 429, or spills. By default no request is shed because of its wait.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
@@ -100,15 +102,15 @@ type PickerSpec struct {
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before the pick, as in the Dynamo proposal
 	// (POST /process): it tokenizes prompts and may choose endpoints. The bodies of all requests
-	// are then read with any strategy. Requests proceed without the processor while it does
-	// not answer. After five consecutive failures it is skipped for 10s. Failures with a body above
+	// are then read with any strategy. Requests proceed without the processor while it does not
+	// answer. After five consecutive failures it is skipped for 10s. Failures with a body above
 	// 1MiB do not count, so that no client can disable it for others. Defaults to the environment
-	// variable EXTERNAL_LLM_PROCESSOR_ENDPOINT, else none.
+	// variable EXTERNAL_LLM_PROCESSOR_ENDPOINT, else to no processor.
 	Processor *ProcessorSpec `json:"processor,omitempty"`
 	// CHWBL configures strategy chwbl.
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
-	// Session configures strategy session and, for an InferencePoolImport, selection.affinity
-	// Session.
+	// Session configures strategy session. For an InferencePoolImport, it configures
+	// selection.affinity Session.
 	Session *SessionSpec `json:"session,omitempty"`
 	// Plugins lists the filters and scorers of strategy plugins.
 	Plugins *PluginsSpec `json:"plugins,omitempty"`
@@ -118,10 +120,11 @@ type PickerSpec struct {
 	// InferencePoolImport, it names a document whose plugins choose among clusters (such as
 	// multicluster-queue-scorer) instead of selection.policy and selection.affinity.
 	ConfigRef *ConfigRef `json:"configRef,omitempty"`
-	// FailureMode selects where a request goes when no picker answers: to any endpoint (FailOpen),
-	// or to the spill targets, otherwise 503 (FailClose). A pool with endpointPickerRef has its own
-	// failureMode instead. Defaults to FailOpen; to FailClose if the picker replaces model names or
-	// has a processor, because servers would otherwise receive unmodified bodies.
+	// FailureMode selects where a request goes when no picker answers. FailOpen sends it to any
+	// endpoint. FailClose sends it to the spill targets; without spill targets it is answered with
+	// 503. A pool with endpointPickerRef has its own failureMode instead. Defaults to FailOpen, but
+	// to FailClose if the picker replaces model names or has a processor, because servers would
+	// otherwise receive unmodified bodies.
 	//
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
@@ -131,9 +134,9 @@ type PickerSpec struct {
 	// Metrics configures where model servers expose their load. Defaults to vLLM's series at
 	// /metrics on the serving port.
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
-	// TokenUsage makes Envoy read the token count that a response reports in "usage", for
-	// penstock_picker_model_output_tokens_total. It costs Envoy about 50 us per response. Envoy
-	// marks the filter for it as work in progress.
+	// TokenUsage makes Envoy read the token count that a response reports in "usage", for the
+	// metric penstock_picker_model_output_tokens_total. It costs Envoy about 50 us per response.
+	// Envoy marks the filter for it as work in progress.
 	//
 	// +kubebuilder:default=false
 	TokenUsage bool `json:"tokenUsage,omitempty"`
@@ -142,7 +145,7 @@ type PickerSpec struct {
 	// response. Use it with servers that store responses in memory (vLLM with
 	// VLLM_ENABLE_RESPONSES_API_STORE=1). Envoy reads the ID of each response, and the picker keeps
 	// up to 65,536 IDs of a pool for an hour. A request for an unknown ID is picked without
-	// affinity after 100 ms. The picker reads request bodies, as with prefix. For an
+	// affinity after 100 ms. The picker reads request bodies, as with the field prefix. For an
 	// InferencePoolImport it applies with selection.policy LeastLoad and Latency: the request goes
 	// to the cluster that stores the response.
 	//
@@ -154,9 +157,9 @@ type PickerSpec struct {
 	// prompts that were sent to each server.
 	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
 	// Fallbacks is the number of additional endpoints in a pick, on which Envoy retries in order.
-	// Only requests that no server has begun to answer are retried; such a request may run twice. 0
-	// disables retries. Defaults to 2, and to 0 in `penstock picker`, because a gateway may read
-	// only one address.
+	// Only requests that no server has begun to answer are retried; a retried request may run
+	// twice. 0 disables retries. Defaults to 2, and to 0 in `penstock picker`, because a gateway
+	// may read only one address.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
@@ -178,8 +181,8 @@ type PickerSpec struct {
 	Prefix *bool `json:"prefix,omitempty"`
 	// Body selects whether the picker receives the body of every request: None or Buffered.
 	// Defaults to Buffered for strategies tree and chwbl, else None. Without the body, tree knows
-	// the model's name only on Gateways that route by it. With Buffered, traces and debug pages
-	// have the model's name with any strategy and API. Upgrades, multipart uploads and gRPC
+	// the model's name only on Gateways that route by the model. With Buffered, traces and debug
+	// pages have the model's name with any strategy and API. Upgrades, multipart uploads and gRPC
 	// requests are never buffered.
 	//
 	// +kubebuilder:validation:Enum=None;Buffered
@@ -212,7 +215,8 @@ type ProcessorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('2m')",message="timeout must be 1ms to 2m, such as 500ms"
 	// +kubebuilder:default="1s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// Headers of requests that are sent to the service, in lower case, in addition to x-request-id.
+	// Headers are the names, in lower case, of request headers that are sent to the service in
+	// addition to x-request-id.
 	//
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=128
@@ -260,8 +264,8 @@ type CHWBLSpec struct {
 // mean over its servers. At 1 the pool takes no further requests. A request of criticality
 // Sheddable is sent only to servers without waiting requests.
 type FlowControlSpec struct {
-	// Order selects which request of a fairness ID goes first: FCFS, the one with the longest wait,
-	// or Deadline, the one with the nearest deadline for the first token.
+	// Order selects which request of a fairness ID goes first. FCFS selects the request with the
+	// longest wait. Deadline selects the request with the nearest deadline for the first token.
 	//
 	// +kubebuilder:validation:Enum=FCFS;Deadline
 	// +kubebuilder:default=FCFS
@@ -348,7 +352,7 @@ type FullSpec struct {
 // MetricsSpec configures where and under which names model servers expose their load.
 type MetricsSpec struct {
 	// Engine selects the names of the series, for pods without the label llm-d.ai/engine-type or
-	// inference.networking.k8s.io/engine-type. The labels have the same values. Defaults to vllm.
+	// inference.networking.k8s.io/engine-type. The labels accept the same values. Defaults to vllm.
 	//
 	// +kubebuilder:validation:Enum=vllm;sglang;trtllm-serve;triton-tensorrt-llm;llamacpp
 	Engine string `json:"engine,omitempty"`
@@ -369,17 +373,18 @@ type MetricsSpec struct {
 	// +kubebuilder:validation:Maximum=8388608
 	// +kubebuilder:default=1048576
 	MaxPageBytes *int32 `json:"maxPageBytes,omitempty"`
-	// LoadStatPort is the port at which SGLang publishes its load (--load-publish-endpoint, since
-	// 0.5.19; "auto" is the port after the ports of its KV events, 5558 for 5557). Several model
-	// servers of a pod publish at successive ports, in the order of their serving ports. Metrics
-	// pages are not read while loads arrive. By default only metrics pages are read.
+	// LoadStatPort is the port in SGLang's --load-publish-endpoint (since 0.5.19), at which it
+	// publishes its load. If the flag is "auto", SGLang takes the port after the ports of its KV
+	// events: 5558 if KV events use 5557. Several model servers of a pod publish at successive
+	// ports, in the order of their serving ports. Metrics pages are not read while loads arrive. By
+	// default only metrics pages are read.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	LoadStatPort *int32 `json:"loadStatPort,omitempty"`
 	// Queue is the name of the series with the number of waiting requests, instead of the engine's
-	// series. With labels, as NAME{LABEL=VALUE}, only matching lines count. The same applies to
-	// running and kvCache.
+	// series. With labels, as NAME{LABEL=VALUE}, only matching lines count. The same applies to the
+	// fields running and kvCache.
 	//
 	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	Queue string `json:"queue,omitempty"`

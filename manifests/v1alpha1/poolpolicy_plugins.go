@@ -3,7 +3,7 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/runtime"
 
 // PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the
-// remaining endpoints a score from 0 to 1, and the sum of scores by weight decides.
+// remaining endpoints a score from 0 to 1, and the weighted sum of the scores decides.
 type PluginsSpec struct {
 	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered with 503.
 	//

@@ -21,7 +21,7 @@ type SelectionSpec struct {
 	// +kubebuilder:default=Weighted
 	Policy SelectionPolicy `json:"policy,omitempty"`
 	// Order lists clusters by precedence, for policy Priority. Clusters that it does not name
-	// follow: this cluster itself, then the others by name.
+	// follow: this cluster itself, then the other clusters by name.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -30,8 +30,8 @@ type SelectionSpec struct {
 	// +listType=set
 	Order []string `json:"order,omitempty"`
 	// LocalMargin is the cost advantage that another cluster needs over this cluster, for policies
-	// LeastLoad and Latency. A larger margin keeps more requests in this cluster, and some wait
-	// longer. It applies only if this cluster backs the import. Defaults to 100ms.
+	// LeastLoad and Latency. A larger margin keeps more requests in this cluster, and some of them
+	// wait longer. It applies only if this cluster backs the import. Defaults to 100ms.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
@@ -50,7 +50,7 @@ type SelectionSpec struct {
 	// its length.
 	Affinity SelectionAffinity `json:"affinity,omitempty"`
 	// Within restricts the clusters to which requests go, for example if prompts must stay in some
-	// clusters. Requests never leave these clusters, even if all of them fail. Another cluster is
+	// clusters. Requests never leave these clusters, even if all of them fail. Any other cluster is
 	// not part of the import here, not even under the name NAME-CLUSTER.
 	Within *WithinSpec `json:"within,omitempty"`
 }

@@ -26,7 +26,7 @@ type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // "namespace/name" of the key's Gateway; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a request in flight, which Envoy logs periodically.
+	// Open marks a periodic entry, of a request in flight.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
 	Status int    // that the client received; 0 without a response
@@ -37,7 +37,7 @@ type Entry struct {
 	// prompt, so only FirstByte shows the first token.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole means by its content type that the response is not streamed.
+	// Whole is set if the response's content type shows that it is not a stream.
 	Whole    bool          `json:",omitempty"`
 	Took     time.Duration `json:",omitempty"`
 	Canceled bool          `json:",omitempty"`
@@ -66,7 +66,7 @@ type Config struct {
 	Sink Sink
 	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
-	// Attempts is called concurrently, and may be nil. So is Usage.
+	// Attempts and Usage are called concurrently. Each may be nil.
 	Attempts func(Attempt)
 	Usage    func([]Used)
 }
@@ -175,8 +175,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// If a request had two concurrent attempts, named is the endpoint of the later attempt, but the
-// address is of the endpoint that sent headers first. Hops have no such address.
+// If a request had two concurrent attempts, named is the endpoint of the later attempt, and from is
+// the endpoint that sent headers first. At a hop, from is no valid address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {

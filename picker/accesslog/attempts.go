@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog is the log of requests without a lease to exporting clusters of imports.
+// MembersLog names the log of requests that have no lease and go to exporting clusters of imports.
 const MembersLog = "members"
 
 // declinedHeader marks a response to a request that no server has begun (docs/envoy.md).
@@ -33,11 +33,12 @@ type Attempt struct {
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
 	Request string
-	// There is the request's ID at the other cluster's gateway; "" if unknown or equal to Request.
+	// The field There is the request's ID at the other cluster's gateway; "" if unknown or equal to
+	// Request.
 	There  string
 	Began  time.Time
 	Status int
-	// Declined means that no server there has begun the request.
+	// Declined means that no server at the target has begun the request.
 	Declined bool
 	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details  string
@@ -46,14 +47,14 @@ type Attempt struct {
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
 	Leased                   bool
-	// At is the server or gateway that responded, or zero. Reached means that At, not this gateway,
-	// responded.
+	// At is the address of the server or gateway that responded; zero if unknown. Reached means
+	// that it responded, and not this gateway.
 	At      netip.AddrPort
 	Host    string
 	Reached bool
 }
 
-// attempt takes a microsecond, so mayBeAttempt excludes most entries.
+// The function attempt takes a microsecond, so mayBeAttempt excludes most entries.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")

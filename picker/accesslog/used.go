@@ -14,7 +14,7 @@ import (
 // UsageLog names the log of requests that a gate decided. Its entries do not affect leases.
 const UsageLog = "usage"
 
-// Used is a request that a gate decided, after its end.
+// Used is an ended request that a gate decided.
 type Used struct {
 	Caller string // "namespace/owner"; "" if no policy let the request in
 	Denied bool   // by a gate

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// Limits of failed attempts. An address may make attemptBurst at once, and regains one each
-// attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
-// has 256 random bits, and a token has a signature. A key that was valid from the address within
-// goodTime passes, because many clients may share an address.
+// An address may make attemptBurst failed attempts at once, and one more each attemptEvery. Only
+// keys that are not WellFormed (imported keys) are limited, because a well-formed key has 256
+// random bits, and a token has a signature. A key that was valid from the address within goodTime
+// passes, because many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second

@@ -34,8 +34,8 @@ type Request struct {
 	Known bool
 	// Model is the request's model, if every server reads the same name; otherwise "".
 	Model string
-	// Tokens are the callers of a verified JSON Web Token, one for each of Policies; nil where the
-	// policy does not let the token in. May be empty.
+	// Tokens is empty unless the request has a JSON Web Token. For each of Policies it has the
+	// caller of the verified token, or nil if the policy does not let the token in.
 	Tokens []*Key
 	// Lists is set for requests that our picker answers with the list of models that the key
 	// permits.
@@ -56,7 +56,7 @@ type Decision struct {
 	Remove     []string
 }
 
-// Decide decides at the time now. An error means that the Table cannot decide.
+// Decide decides at a given time. An error means that the Table cannot decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
 	// A missing or ambiguous credential is looked up, so that its denial takes the same time.
@@ -73,7 +73,7 @@ func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	return d, nil
 }
 
-// DecideFor is Decide for the key called name, "namespace/name".
+// DecideFor decides like Decide, but for the key with this name ("namespace/name").
 func (t *Table) DecideFor(r Request, name string, now time.Time) (d Decision, err error) {
 	_, all, err := t.find(Hash{}, r.Policies)
 	if err != nil {
@@ -131,7 +131,8 @@ func (k *Key) reaches(r Request) bool {
 	return !slices.ContainsFunc(r.Pools, func(pool string) bool { return !k.Reaches(pool) })
 }
 
-// Reaches reports whether a key permits a pool or import, an element of model.Route.Reaches.
+// Reaches reports whether a key permits a pool or an import. The parameter pool has the form of an
+// element of model.Route.Reaches.
 func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contains(k.Pools, pool) }
 
 // Restricted reports whether a key permits only some models or pools.
@@ -157,7 +158,7 @@ func presented(headers []Header) (credential string, carriers []string) {
 		case "authorization":
 			scheme, token, _ := strings.Cut(value, " ")
 			if !strings.EqualFold(scheme, "bearer") {
-				continue // for the model server
+				continue // this credential is for the model server
 			}
 			value = strings.TrimSpace(token)
 		default:

@@ -4,8 +4,8 @@
 // A gated route names the policies above it in its per-route configuration. The service reads these
 // policies and the client's API key from one CheckRequest. It needs only headers, so it answers
 // before Envoy reads a body. Every policy must let the key in. The answer's metadata lists the
-// policies that did. The route's RBAC filter (the lock) requires it, because an empty answer would
-// let a request pass.
+// policies that let it in. The route's RBAC filter (the lock) requires this list, because otherwise
+// an empty answer would let a request pass.
 //
 //	key.go     what a key looks like, and its hash
 //	table.go   Table: keys by hash, and policies
@@ -16,7 +16,8 @@
 //	token.go   callers with a JSON Web Token: packages jwt and jwks verify it
 //
 // cmd wires the service, and fills the Table from the store's APIKeys and AccessPolicies: a changed
-// key affects neither translation nor Envoy. Package picker reads its headers.
+// key affects neither translation nor Envoy. Package picker reads the headers that the service
+// adds.
 //
 // Invariants:
 //   - Fail closed. Only an answer with the decided policies lets a request pass. If a policy is

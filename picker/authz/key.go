@@ -36,7 +36,7 @@ func ParseHash(text string) (h Hash, err error) {
 // String returns lower-case hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// NewKey returns a new key of 256 bits from random.
+// NewKey returns a new key with 256 bits that it reads from random.
 func NewKey(random io.Reader) (string, error) {
 	raw := make([]byte, secretBytes, secretBytes+checksumBytes)
 	if _, err := io.ReadFull(random, raw); err != nil {

@@ -41,7 +41,7 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others are llm-d's names of the last two headers. Pickers prefer them to ours.
+// The list others has llm-d's names of the last two headers. Pickers prefer these names to ours.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {
@@ -49,7 +49,7 @@ func (c *call) anthropic() bool {
 	return strings.HasSuffix(path, "/v1/messages") || strings.HasSuffix(path, "/v1/messages/count_tokens")
 }
 
-// Texts of a denial never depend on the key.
+// The texts of a denial never depend on the key.
 type denial struct {
 	code          codes.Code
 	status        typev3.StatusCode

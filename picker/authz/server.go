@@ -37,9 +37,10 @@ type Config struct {
 	Table *Table
 	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove it.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy. Other calls are denied.
+	// Gates reports whether a route of a Gateway has a policy. A call about any other policy is
+	// denied.
 	Gates func(gateway, policy string) bool
-	// Tokens verifies tokens; nil lets none in.
+	// Tokens verifies tokens. If it is nil, no token is let in.
 	Tokens Tokens
 	Now    func() time.Time
 }
@@ -95,8 +96,8 @@ type call struct {
 	path  string
 	grpc  bool
 	final bool
-	// preflight marks an early call about a CORS preflight request. It passes: the filter cors or
-	// the late gate answers the request.
+	// preflight marks an early call about a CORS preflight request. The call passes, because the
+	// cors filter or the late gate answers the request.
 	preflight bool
 }
 

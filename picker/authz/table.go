@@ -18,7 +18,7 @@ import (
 type Key struct {
 	Namespace, Name string
 	Labels          labels.Set
-	Created         time.Time // zero in folders
+	Created         time.Time // zero for a key from a folder
 	Hashes          []Hash
 	// Caller is "namespace/owner".
 	Caller    string
@@ -26,8 +26,8 @@ type Key struct {
 	Objective string
 	// Models are names, or prefixes that end in "*"; nil permits all.
 	Models []string
-	// Pools are "NAMESPACE/NAME" of an InferencePool, "NAMESPACE/NAME@" of an import; nil permits
-	// all.
+	// Pools are "NAMESPACE/NAME" of an InferencePool, or "NAMESPACE/NAME@" of an import; nil
+	// permits all.
 	Pools    []string
 	Expires  time.Time // zero means never
 	Disabled bool
@@ -42,7 +42,7 @@ func (k *Key) compare(o *Key) int {
 		strings.Compare(k.Name, o.Name))
 }
 
-// Policy is an AccessPolicy: which keys and tokens it lets in. Immutable.
+// Policy has the keys and tokens that an AccessPolicy lets in. Immutable.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
@@ -73,13 +73,13 @@ func NewTable() *Table {
 		removed: map[string]time.Time{}}
 }
 
-// Change is a change of a Table. Names are "namespace/name"; nil removes an object.
+// Change is a change of a Table. The maps' keys are "namespace/name"; nil removes an object.
 type Change struct {
 	Keys     map[string]*Key
 	Policies map[string]*Policy
 }
 
-// Apply applies a whole change at the time now. The first change opens the Table.
+// Apply applies a change as a whole. Before the first change, decisions fail.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +126,9 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
-// Permits reports whether all keys in a comma-separated list (reference) permit a pool and a model;
-// "" is not checked. An unknown key permits nothing.
+// Permits reports whether all keys in a comma-separated list permit a pool and a model. A pool or
+// model "" is not checked. The list has the keys' references (Key.reference). An unknown key
+// permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -143,7 +144,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Rules returns the rules for tokens of the named policies; nil for a policy without one.
+// Rules returns the rules for tokens of the named policies; nil for a policy without a rule.
 func (t *Table) Rules(names []string) []*jwt.Rule {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -186,8 +187,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns the policies that select the named key, which permits only some models, but whose
-// routes do not read the model of a request.
+// Unread returns the policies that select the named key, but whose routes do not read the model of
+// a request. It returns nil if the key permits all models.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -204,7 +205,7 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns the oldest key of a namespace with a hash, or nil.
+// First returns a namespace's oldest key that has the hash, or nil.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -216,8 +217,9 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// Instead returns the key that counts in place of the named key ("namespace/name") for one of its
-// hashes, because a policy selects both, and the first such policy. Otherwise it returns nil.
+// Instead returns another key that has this hash and counts in place of the named key
+// ("namespace/name"), and the first policy that selects both keys. It returns nil if the named key
+// counts.
 func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -18,12 +18,12 @@ type Tokens interface {
 	Verify(ctx context.Context, rule *jwt.Rule, token string, now time.Time) (*jwt.Identity, error)
 }
 
-// tokenWait bounds how long a call waits for the keys of issuers. A gate's try ends after 60 ms
+// tokenWait bounds how long a call waits for the keys of issuers. A gate waits 60 ms for an answer
 // (translator/envoy, gate.go).
 const tokenWait = 35 * time.Millisecond
 
-// identify verifies a call's token by each of its policies. pending means that this process has no
-// keys yet to do so, and another one may have them.
+// identify verifies a call's token by each of its policies. The result pending means that this
+// process does not have an issuer's keys yet; another process may have them.
 func (s *Server) identify(ctx context.Context, c *call, now time.Time) (pending bool) {
 	credential, _ := presented(c.Headers)
 	if s.cfg.Tokens == nil || !jwt.Formed(credential) {
@@ -51,7 +51,7 @@ func keyOf(namespace string, id *jwt.Identity) *Key {
 		Objective: id.Objective, Models: id.Models, Expires: id.Expires}
 }
 
-// modelsPrefix begins the reference of a token with models. No name of a key has it.
+// modelsPrefix begins the reference of a token with models. No key's name begins with it.
 const modelsPrefix = "models="
 
 // reference returns the text by which Permits finds a restricted key: "namespace/name", or the

@@ -8,6 +8,6 @@
 //	tokenstore   PUT and GET /tokens/KEY: keeps token IDs until a worker fetches them
 //
 // Invariants: a Peer rejects a response of another minor release (VersionHeader). Callers work
-// without a peer, so an upgrade costs no request. The bytes that a Server holds are bounded, and a
-// Peer's calls have timeouts, limits and a circuit breaker.
+// without a peer, so no request fails during an upgrade. The bytes that a Server holds are bounded,
+// and a Peer's calls have timeouts, limits and a circuit breaker.
 package external

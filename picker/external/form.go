@@ -2,7 +2,7 @@ package external
 
 import "bytes"
 
-// Form is the form of a field like a prompt in OpenAI's API.
+// Form is the form of a field such as "prompt" in OpenAI's API.
 type Form uint8
 
 const (

@@ -10,8 +10,8 @@ import (
 
 const bodyPart = 64 << 10
 
-// A body takes room as its bytes arrive, so an announced body takes none. Bodies from one address
-// take at most half of the room, or one body.
+// A body takes room as its bytes arrive, so a body that is only announced takes no room. Bodies
+// from one address take at most half of the room, or one body.
 type room struct {
 	all, each int64
 
@@ -46,7 +46,7 @@ func (r *room) release(address string, n int64) {
 	}
 }
 
-// read reads a body of a known size. Call release also after an error.
+// read reads a body of a known size. Call the result release also after an error.
 func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {

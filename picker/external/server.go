@@ -21,12 +21,12 @@ import (
 // ServerConfig configures a Server. Component, Listen, Body and Bodies are required.
 type ServerConfig struct {
 	Component string // processor, router or tokens
-	Listen    string // HOST:PORT; port 0 chooses one
+	Listen    string // HOST:PORT; port 0 means any free port
 	Body      int64  // in bytes
 	Bodies    int64  // all bodies at the same time, in bytes
 	Release   string // default Release()
 	Grace     time.Duration
-	Metrics   *prometheus.Registry // served at /metrics; nil: none
+	Metrics   *prometheus.Registry // served at /metrics; may be nil
 	Log       *slog.Logger
 }
 
@@ -116,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:  5 * time.Second, // a stalled body takes room that others need
+		ReadTimeout:  5 * time.Second, // a stalled body takes room that other bodies need
 		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
 	}

@@ -17,7 +17,8 @@ func newBand(priority int) *band {
 	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
 }
 
-// sharedID is the fairness ID of all requests beyond maxFlows. No header value contains a NUL.
+// sharedID is the fairness ID of the flow that further IDs share when there are maxFlows flows. No
+// header value contains a NUL.
 const sharedID = "\x00"
 
 type flow struct {
@@ -34,7 +35,7 @@ type Waiting struct {
 	Bytes    int64
 }
 
-// Full returns the queue that made the request Rejected.
+// Full returns the size of the band that was full when r was Rejected.
 func (r *Request) Full() Waiting { return r.full }
 
 func (b *band) waiting(r *Request) Waiting {

@@ -77,16 +77,16 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Room is a pool's room at one moment.
+// Room is how many requests a pool accepts at one moment.
 type Room struct {
 	Endpoints int
-	// Requests is the number of further requests that the pool accepts, of which at most Sheddable
+	// Requests is the number of further requests that the pool accepts. At most Sheddable of them
 	// may have a priority below 0.
 	Requests, Sheddable int
 	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process is the first by their common order.
+	// this process comes first in the order that all of them use.
 	Others int
 	First  bool
 }
@@ -148,7 +148,7 @@ type Queue struct {
 	emptyAt time.Time
 	granted mix
 	usual   mix   // admissions of the last seconds
-	counted int64 // placed requests that lately contains
+	counted int64 // placed requests that are in lately
 	lately  [2]struct {
 		window int64 // number of the time window, of length lag
 		placed int
@@ -179,13 +179,13 @@ func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 // On reports whether there is flow control. Without flow control q is nil.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock if no request waits and there is room. Otherwise the caller
-// calls Enter.
+// Pass admits a request without a lock if no request waits and there is room. If it returns false,
+// the caller calls Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
 	}
-	q.admitted.Add(1) // before take, so that each measurement counts the request or its place
+	q.admitted.Add(1) // before take, so that no measurement misses the request
 	if !q.take(priority) {
 		q.admitted.Add(-1)
 		return false
@@ -247,10 +247,10 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 // not sent. Call it once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
-// Unplaced returns the number of admitted requests without a call of Placed.
+// Unplaced returns the number of admitted requests for which Placed was not called.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
-// Remove removes a queued request that is not sent.
+// Remove removes a queued request that will not be sent.
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -405,7 +405,7 @@ func (m *mix) add(taken mix, after time.Duration) {
 }
 
 // reserve returns the number of servers to keep free of sheddable prompts. A server reads one
-// prompt at a time, so an urgent request would otherwise wait.
+// prompt at a time, so a request of priority 0 or above would otherwise wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0

@@ -25,10 +25,11 @@ type Saturation struct {
 }
 
 // Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue
-// and KV cache usage / s.KV; the pool's saturation is the mean. A pool below 1 has room for as many
-// requests as would raise it to 1 if all of them were queued. InFlight limits the room further. A
-// server's queue is the queue on its metrics page plus the requests sent since; with a stale page
-// it is estimated from the requests in flight.
+// and KV cache usage / s.KV; the pool's saturation is the mean. If the pool's saturation is below
+// 1, it has room for as many requests as would raise the saturation to 1 if all of them were
+// queued. InFlight limits the room further. A server's queue is the queue on its metrics page plus
+// the requests sent since; if the page is stale, the queue is estimated from the requests in
+// flight.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue

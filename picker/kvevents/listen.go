@@ -17,8 +17,8 @@ import (
 const (
 	maxConns  = 4096
 	maxOfHost = 32
-	// A short connection counts for againAfter after its end, to limit connections with broken
-	// events.
+	// A short connection counts as open for againAfter after its end, to limit connections with
+	// broken events.
 	againAfter = 5 * time.Second
 )
 

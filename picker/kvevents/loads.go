@@ -13,8 +13,9 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second: the
-// MessagePack of ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
+// 0.5.19; scheduler_components/load_publisher.py). It sends a message upon each change and every
+// second. The message is the MessagePack of ["LoadStat", running, waiting, tokens in use, tokens
+// that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
@@ -25,7 +26,7 @@ type LoadSource struct {
 // Load is a server's published load.
 type Load struct {
 	Running, Waiting int
-	Tokens, Fit      int // of the KV cache; 0 if unknown
+	Tokens, Fit      int // tokens in the KV cache, and tokens that fit in it; 0 if unknown
 }
 
 const loadTopic = "load" // prefix of topics
@@ -37,7 +38,7 @@ const maxCount = 1 << 40
 type loadSource struct {
 	LoadSource
 	refs    int
-	gone    chan struct{}          // closed without subscriptions
+	gone    chan struct{}          // closed when no subscription is left
 	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
 }
 

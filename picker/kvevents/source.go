@@ -28,7 +28,7 @@ type Source struct {
 type source struct {
 	Source
 	refs  int
-	ended bool // the prefix.Server was released; guarded by reading
+	ended bool // the prefix.Server was released; guarded by the field reading
 	gone  chan struct{}
 
 	restart    atomic.Bool            // another source of the server ended; this dropped both sources' reports
@@ -36,10 +36,10 @@ type source struct {
 	failures   atomic.Uint64
 	unreplayed atomic.Pointer[string]
 
-	reading  sync.Mutex // held by the connection that is read; at most one is
+	reading  sync.Mutex // held by the connection that is read: at most one at a time
 	stream   stream
 	pace     pace
-	replayed time.Time // time of the last replay; guarded by reading
+	replayed time.Time // time of the last replay; guarded by the field reading
 
 	mu     sync.Mutex
 	conn   *zmtp.Conn
@@ -50,7 +50,7 @@ const (
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is the duration from which a connection is no failure.
+	// tried is how long a connection must last to be no failure.
 	tried = 10 * time.Second
 )
 
@@ -66,7 +66,7 @@ type pace struct {
 
 const (
 	bytesPerSecond = 8 << 20
-	messageBytes   = 256 // cost of the smallest message, in bytes of a large one
+	messageBytes   = 256 // cost of the smallest message, in bytes of a large message
 	cpuShare       = 5   // a server takes at most a fifth of a core
 	maxDebt        = 8 * time.Second
 )

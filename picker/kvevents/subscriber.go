@@ -32,7 +32,7 @@ type Config struct {
 	Load func(server netip.AddrPort, l Load)
 	// Never returns the kind of an address that must not be dialed, or ""; may be nil.
 	Never func(netip.Addr) string
-	// Retry is the first pause between attempts to connect, which doubles up to 30 s; default 1 s.
+	// Retry is the first pause between attempts to connect; default 1 s. Pauses double up to 30 s.
 	Retry time.Duration
 	Log   *slog.Logger
 	// OnPanic receives panics of readers; may be nil.
@@ -60,8 +60,8 @@ type places struct {
 	conns int
 }
 
-// readers bounds the large messages that are read at the same time, and ownReaders those from one
-// address.
+// readers bounds the large messages that are read at the same time. ownReaders bounds the large
+// messages from one address.
 const (
 	readers    = 16
 	ownReaders = 4
@@ -167,7 +167,8 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server's reports are incomplete, or "", and its Knowledge.
+// Problem returns why a server's reports are incomplete, or "". It also returns the server's
+// Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -332,8 +333,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// The connection lasts until end is called or ctx ends. most bounds a message, in bytes; 0 means
-// zmtp.DefaultMessage.
+// The connection lasts until the function end is called or ctx ends. most is the maximum size of a
+// message, in bytes; 0 means zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	end func(), err error) {
 	if s.config.Never != nil {

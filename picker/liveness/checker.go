@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// Within bounds the wait for proof that a responsive server is dead. silence is for an
-	// unresponsive server, because a dying engine answers late.
+	// The constant Within is the longest wait for proof that a responsive server is dead. For an
+	// unresponsive server the longest wait is the constant silence, because a dying engine answers
+	// late.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
 	// Above maxProbes concurrent probes and maxWaiting waiting requests, Dead reports no server as
@@ -69,8 +70,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead: once a probe proves that, or else after Within, or after
-// up to silence + Within if the server does not answer.
+// Dead reports whether a server is dead. It returns once a probe proves this, otherwise after
+// Within. If the server does not answer, it returns after up to silence + Within.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false

@@ -20,14 +20,14 @@ type Sight struct {
 	since    time.Time
 }
 
-// Shown is evidence from outside of probes that a server works.
+// Shown is evidence, other than probes, that a server works.
 type Shown struct {
 	Good time.Time
 	Read bool
 }
 
-// Look probes a server once. take records the result in a Sight, and returns whether the Sight
-// shows a working server, and whether the server was down before.
+// Look probes a server once. The function take records the result in a Sight. It returns whether
+// the Sight shows a working server, and whether the server was down before.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -40,8 +40,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is Look for a gateway of another cluster. It only opens a connection: a gateway would log a
-// request.
+// Reach is like Look, but for a gateway of another cluster. It only opens a connection: a gateway
+// would log a request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -61,7 +61,7 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
-// A probe without an answer shows a dead server only if the server answered before.Otherwise the
+// A probe without an answer shows a dead server only if the server answered before. Otherwise the
 // server may have no /health, or be unreachable only from here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
@@ -82,8 +82,8 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Down describes why the server is down, or "", and since when. good is the time of the last
-// successful request.
+// Down describes why the server is down, or "", and since when. The parameter good is the time of
+// the last successful request.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

@@ -20,8 +20,8 @@ const (
 	// perServer limits a large pool to 50 readings of lists per second.
 	perServer = 20 * time.Millisecond
 	maxRead   = 64
-	// awaitLists bounds a request's wait for an unlisted name. forget is the shortest time between
-	// two waits for the same name.
+	// awaitLists bounds a request's wait for an unlisted name. The constant forget is the shortest
+	// time between two waits for the same name.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
 	// markFor is how long a 404 counts if the server's list is not readable.
 	markFor                          = time.Minute
@@ -40,7 +40,7 @@ type Holders struct {
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
 	marks    []mark
-	answers  []mark // successes with models that the server's list lacks, or that another server answers with 404
+	answers  []mark // successes with models not in the server's list, or that another server answered with 404
 	unlisted map[string]awaited
 	began    time.Time
 	reading  chan struct{} // nil without a reading
@@ -50,7 +50,8 @@ type holder struct {
 	asked, good time.Time
 	again       time.Time
 	names       []string // the server's list, sorted; nil without a list
-	// strict means that the server answered 404 for an unlisted model, and served none.
+	// strict means that the server answered 404 for an unlisted model, and has served no unlisted
+	// model.
 	strict bool
 }
 
@@ -115,7 +116,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known is Lacking without a reading.
+// Known returns what Lacking returns, but never waits for a reading.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {
@@ -174,8 +175,8 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted name waits for: the open reading and, if pause is
-// not 0, the pause and another reading. At the end it closes done.
+// awaiting returns what a request for an unlisted name waits for: first until open is closed; then,
+// if pause is not 0, for the pause and another reading. At the end the request closes done.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -209,7 +210,7 @@ func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, op
 	return readGap - now.Sub(h.began), open, done
 }
 
-// NotFound records a server's 404 for a model, and triggers a reading of its list.
+// NotFound records a server's 404 for a model, and triggers a reading of the server's list.
 func (h *Holders) NotFound(model string, server netip.AddrPort, now time.Time) {
 	if !named(model) {
 		return
@@ -346,7 +347,8 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	_ = calls.Wait()
 }
 
-// names is nil without a valid answer. A changed list ends the server's marks. h.mu is held.
+// The parameter names is nil if there was no valid answer. A changed list ends the server's marks.
+// h.mu is held.
 func (h *Holders) store(s Server, names []string, now time.Time) {
 	known := h.servers[s.Addr]
 	if known == nil {
@@ -375,7 +377,7 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 	}
 }
 
-// takeOver reports whether other servers now lack a model. h.mu is held.
+// takeOver reports whether the servers that lack a model may have changed. h.mu is held.
 func (h *Holders) takeOver(s Server, known *holder, names []string, now time.Time) (changes bool) {
 	known.good, known.again = now, now.Add(h.every())
 	slices.Sort(names)

@@ -14,7 +14,7 @@ type view struct {
 
 // Lacking lists the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // by a server's list, and by a 404
+	Unlisted, NotFound int  // numbers of servers that lack the model by their list, and by a 404
 	Strict             bool // all lacking servers answer 404
 	has                map[netip.AddrPort]bool
 	lacks              map[netip.AddrPort]bool
@@ -95,7 +95,7 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// has lists the servers that list the model. h.mu is held.
+// The set called has contains the servers that list the model. h.mu is held.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {

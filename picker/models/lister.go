@@ -22,13 +22,13 @@ const (
 	// Servers are queried at most every refreshAfter, or every retryAfter while no server has
 	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
-	// keepFor bounds the use of an answer after its server's last query.
+	// keepFor is how long an answer stays in use while its server does not answer again.
 	keepFor = 10 * time.Minute
 	// askTimeout is below Envoy's timeout of a pick (2 s).
 	askTimeout         = time.Second
 	maxAsked, maxCalls = 8, 64
 	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
-	// queried for refreshAfter, if any.
+	// queried for refreshAfter, if there is one.
 	maxParts = 16
 	// via marks calls of other clusters' gateways (translator/envoy).
 	via = "1.1 penstock"
@@ -63,7 +63,7 @@ type Pool struct {
 	Servers []Server
 	// Subset names the part of the pool to which Servers belong; "" means the whole pool.
 	Subset string
-	// Host and Path are the request's if Servers are another cluster's gateways.
+	// Host and Path are from the request if Servers are another cluster's gateways.
 	Host, Path string
 	// Names are models that the pool's picker replaces by models of the servers.
 	Names    []string

@@ -120,8 +120,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// err is not nil if the request is invalid. count returns the request's number, and err, a
-// simulated failure, or nil.
+// count returns the request's number and an error. The parameter err is not nil if the request is
+// invalid; count then returns it. Otherwise the error is a simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {

@@ -44,7 +44,7 @@ func newCache(blocks int, e *kvEvents) *cache {
 }
 
 // read adds a prompt, and returns the number of its tokens that were cached. The last token never
-// counts, because the server computes it to generate the first token.
+// counts, because the server computes it to generate the first token of the answer.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ type sequence struct {
 // blocks that it may need before it starts.
 type engine struct {
 	slots, blocks, maxLoRAs int
-	partial                 int // prompts that are read at the same time; 0 means no limit
+	partial                 int // maximum number of prompts read at the same time; 0: no limit
 	steps                   *steps
 
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// The caller of enter calls leave. After an error, seq holds nothing.
+// The caller of enter calls leave, except after an error: then seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()

@@ -16,8 +16,8 @@ import (
 // vLLM keeps this number of messages by default.
 const replayed = 10_000
 
-// kvEvents publishes changes of the cache like vLLM, at a PUB socket and a ROUTER socket. nil has
-// no effect.
+// kvEvents publishes changes of the cache like vLLM, at a PUB socket and a ROUTER socket. A nil
+// *kvEvents publishes nothing.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher
@@ -34,7 +34,7 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// known is the number of first blocks that were cached before.
+// The parameter known is the number of blocks, from the first, that were cached before.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return

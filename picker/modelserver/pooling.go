@@ -162,7 +162,8 @@ func (s *Server) fit(inputs [][]string) error {
 	return nil
 }
 
-// The field is a text, token IDs, a list of either, or the messages of a chat.
+// The input is a text, token IDs, a list of texts, a list of lists of token IDs, or the messages of
+// a chat.
 func (f *fields) embeddingInputs() ([][]string, error) {
 	if len(f.Messages) > 0 {
 		_, words, err := f.chatPrompt()

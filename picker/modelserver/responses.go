@@ -18,7 +18,7 @@ var responsesAPI = api{
 	events: (*reply).responseEvents,
 }
 
-// last is the last text of the input. words also has the instructions.
+// The result last is the last text of the input. The result words also has the instructions.
 func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	if f.PreviousResponseID != "" {
 		return "", nil,

@@ -26,16 +26,16 @@ type Config struct {
 	MaxPrefills   int // vLLM's max_num_partial_prefills; 0 means no limit
 	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
 
-	// TokenizerRate is in prompt tokens a second, for one prompt at a time, before the headers of
-	// the answer. 0 means no time.
+	// The server tokenizes one prompt at a time, before the headers of the answer, at TokenizerRate
+	// tokens a second. 0 means no time.
 	TokenizerRate    float64
 	TimeToFirstToken time.Duration // after the time in the queue
 	// PrefillRate is in prompt tokens a second; 0 means no time.
 	PrefillRate       float64
 	InterTokenLatency time.Duration
 
-	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
-	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
+	// StepTime makes the server compute in steps, as vLLM does. TimeToFirstToken, InterTokenLatency
+	// and MaxPrefills then have no effect. A step takes StepTime, or longer if PrefillRate requires
 	// it, plus StepTimePerSequence for each running request. It computes up to MaxBatchedTokens
 	// prompt tokens (0 means 2048), and one token of each answer.
 	StepTime, StepTimePerSequence time.Duration
@@ -43,8 +43,9 @@ type Config struct {
 
 	// PrefixCaching keeps the blocks of prompts: a common prefix is not read again.
 	PrefixCaching bool
-	// KVEvents is the host:port at which events are published over ZeroMQ, and KVEventsReplay at
-	// which they are sent again. The server connects to a subscriber at KVEventsConnect.
+	// KVEvents is the host:port at which events are published over ZeroMQ. KVEventsReplay is the
+	// host:port at which they are sent again. The server connects to a subscriber at
+	// KVEventsConnect.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
@@ -55,7 +56,7 @@ type Config struct {
 	Status   int     // 0 means 503
 
 	Listen []string      // host:port; port 0 means any free port
-	Grace  time.Duration // for requests in flight after Run's context; 0 means 30 s
+	Grace  time.Duration // for requests in flight after the end of Run's context; 0 means 30 s
 
 	Log *slog.Logger
 }
@@ -234,7 +235,7 @@ func (s *Server) Listen() ([]string, error) {
 }
 
 // Run serves HTTP/1.1 and cleartext HTTP/2 until ctx ends. Then /health fails, and Run returns when
-// the requests in flight have ended, or an error after Config.Grace.
+// the requests in flight have ended. After Config.Grace it returns an error.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {

@@ -8,7 +8,7 @@ import (
 // As in vLLM, a step computes a chunk of the prompts, and one token of each answer whose prompt is
 // read. So prompts delay other requests' answers.
 type steps struct {
-	least, perSequence time.Duration // of a step, and for each running sequence
+	least, perSequence time.Duration // minimum time of a step, and time for each running sequence
 	rate               float64       // prompt tokens a second; 0 means no limit
 	chunk              int
 

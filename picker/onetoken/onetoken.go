@@ -15,7 +15,7 @@ const (
 	maxList   = 1 << 20
 )
 
-// ErrDenied means that the server has no such API or model, or requires a credential.
+// ErrDenied means that the server does not have the API or the model, or requires a credential.
 var ErrDenied = errors.New("the server denies probes")
 
 type question struct {
@@ -30,8 +30,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// Ask returns nil once the server at base, a URL without a path, has computed a token. Without a
-// model, the request is for the first model that the server lists.
+// Ask returns nil once the server has computed a token. The parameter base is the server's URL
+// without a path. If model is "", Ask requests the first model that the server lists.
 func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	if model == "" {
 		model = first(ctx, by, base)

@@ -94,9 +94,9 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 	return extproc.Reason(err)
 }
 
-// ready returns true when conn is connected, and false when ctx ends. It calls down while attempts
-// fail. gRPC's state stays TransientFailure if later attempts fail for another reason, so only a
-// new call finds the reason.
+// ready returns true when conn is connected, and false when ctx ends. It calls the function down
+// while attempts fail. gRPC's state stays TransientFailure if later attempts fail for another
+// reason, so only a new call finds the reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	pause := reconnect.BaseDelay
 	for {

@@ -17,11 +17,11 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health locates the gRPC health service at each address of a picker, if any.
+// Health locates the gRPC health service that each address of a picker may have.
 type Health struct {
 	Port uint16
 	TLS  *dial.TLS
-	// Authorization is the header of checks, or "". It requires TLS with Verify.
+	// Authorization is the Authorization header of checks, or "". It requires TLS with Verify.
 	Authorization string
 }
 

@@ -51,7 +51,7 @@ type Answer struct {
 type Picker struct {
 	Addresses []dial.Address
 	TLS       dial.TLS // for addresses that are not Cleartext
-	// HealthOnly restricts probes to health (SetHealth).
+	// HealthOnly means that only the picker's health is checked (SetHealth).
 	HealthOnly bool
 	// Dialect is Unknown if the Prober must probe it.
 	Dialect Dialect
@@ -66,8 +66,8 @@ type Config struct {
 	Retry time.Duration
 	// Timeout limits each probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
-	// LostFor is how long a picker counts as lost or frozen; default 5 s. By then Envoy's health
-	// check decides (translator/envoy).
+	// LostFor is how long a picker counts as lost or frozen; default 5 s. After this time, Envoy's
+	// health check decides (translator/envoy).
 	LostFor time.Duration
 	// HealthInterval is the pause between queries of health ports; default 5 s.
 	HealthInterval time.Duration
@@ -123,7 +123,7 @@ func (p *Prober) Set(name string, at Picker) {
 	p.notify()
 }
 
-// Remove removes a picker. OnAnswer then receives the zero Answer, if the last one was not.
+// Remove removes a picker. OnAnswer then receives the zero Answer, unless the last Answer was zero.
 func (p *Prober) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +192,7 @@ type target struct {
 	stop     map[dial.Address]context.CancelFunc
 	answers  map[dial.Address]Answer // last answers, without Down
 	down     map[dial.Address]string
-	lost     map[dial.Address]bool // addresses in down that are lost
+	lost     map[dial.Address]bool // keys of down that are lost
 	health   map[dial.Address]state
 	signs    map[dial.Address]sign // of connected addresses
 	reported Answer

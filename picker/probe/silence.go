@@ -11,8 +11,8 @@ import (
 
 const (
 	// signPause is the pause between the starts of two checks. A picker is silent after signMisses
-	// consecutive pauses without an answer: 2 to 2.5 s after it froze. A pause of this process
-	// counts once, however long it is.
+	// consecutive pauses without an answer: 2 to 2.5 s after it froze. If this process itself is
+	// stopped for a time, this counts as one pause.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5
@@ -42,7 +42,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		case <-ctx.Done():
 		}
 	}
-	defer send(serves) // without a connection, only the reason for its loss is known
+	defer send(serves) // after the loss of the connection, its state is unknown
 	connected, lost := context.WithCancel(ctx)
 	defer lost()
 	go func() { // a new check would reconnect, and hide the loss of the connection

@@ -43,7 +43,8 @@ const (
 	// The breaker opens after this number of failures in a row. After leftOut, one request tries
 	// the service again.
 	failures = 5
-	// A Client uses maxAddresses of a service, and maxAttempts of these for one request.
+	// A Client uses at most maxAddresses of a service, and at most maxAttempts of these for one
+	// request.
 	maxAddresses, maxAttempts = 16, 3
 	leftOut                   = 10 * time.Second
 )
@@ -126,7 +127,7 @@ type Outcome string
 const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
-	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
+	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid answer
 	// Skipped means that the breaker is open, too many calls are in flight, or the body is not a
 	// JSON object.
 	Skipped  Outcome = "skipped"
@@ -204,8 +205,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 
 const maxReason = 200
 
-// Reason returns an error's text, cut to 200 bytes of printable characters: the service chooses a
-// part of it.
+// Reason returns an error's text, cut to 200 bytes of printable characters, because the service
+// chooses a part of the text.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -347,7 +348,7 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is x-req-tokens-key, for the model server.
+	// TokenKey is the value of the header x-req-tokens-key, for the model server.
 	TokenKey string
 	// Tokens are the token IDs as a JSON list.
 	Tokens []byte

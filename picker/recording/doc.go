@@ -3,6 +3,6 @@
 // simulation reads them.
 //
 // Invariants: a File is bounded; its older half is in FILE.1. Hashes of prompts are keyed with a
-// random number, so a trace cannot be used to test a guess of a prompt. Add neither blocks nor
-// writes: lines are dropped and counted if Run is too slow.
+// random number, so a trace cannot be used to test a guess of a prompt. File.Add never blocks: if
+// Run is too slow, lines are dropped and counted.
 package recording

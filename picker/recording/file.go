@@ -33,8 +33,8 @@ type Line struct {
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
-	// Took is ms from the arrival to the end; from the pick, if Penstock does not configure the
-	// gateway.
+	// Took is ms from the arrival to the end. If Penstock does not configure the gateway, it is ms
+	// from the pick to the end.
 	Took  float64 `json:"took"`
 	Bytes int64   `json:"output_bytes"`
 }

@@ -32,7 +32,7 @@ type topMember struct {
 	comma   int // offset before the member; 0 for the first
 	key     int
 	end     int
-	next    int  // offset after the following comma; end without a comma
+	next    int  // offset after the following comma; end if no comma follows
 	passed  bool // a part was passed on, so the member stays
 }
 
@@ -93,8 +93,8 @@ func (s *Scanner) RemoveRoute() bool {
 	return !s.top.tooMany
 }
 
-// Members before the first remaining member are removed with the comma after them, others with the
-// comma before them.
+// Members before the first remaining member are removed with the comma after them, and all later
+// members with the comma before them.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	for i := range t.list {
 		m := &t.list[i]
@@ -158,14 +158,14 @@ func (t *topMembers) pass() {
 
 // Edit has the members that a pick's answer adds to a body.
 type Edit struct {
-	// TokenData is a JSON array of token IDs for nvext.token_data. It is only added to an object
-	// without token_data whose nvext, if any, is an object.
+	// TokenData is a JSON array of token IDs for nvext.token_data. It is added if the body has no
+	// nvext, or has an nvext that is an object without token_data.
 	TokenData []byte
 	// TokenIDs replaces the member "token_ids", after FindMembers.
 	TokenIDs []byte
 }
 
-// Edited returns Splices plus the splices for e. The whole body must be written.
+// Edited returns Splices plus the splices for e. The whole body must have been written.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()

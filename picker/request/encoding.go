@@ -1,7 +1,7 @@
 package request
 
-// Python (json.loads) detects a body's encoding by its first bytes: UTF-8, with a byte order mark,
-// UTF-16 or UTF-32. Scanner reads only UTF-8.
+// Python (json.loads) detects a body's encoding by its first bytes: UTF-8 (a byte order mark is
+// allowed), UTF-16 or UTF-32. Scanner reads only UTF-8.
 
 const mark = "\xef\xbb\xbf" // byte order mark in UTF-8
 

@@ -20,7 +20,7 @@ type Facts struct {
 	MaxTokens int
 	Size      int
 	// Tokens is the length of the prompt: a quarter of its bytes in JSON, or the number of given
-	// token IDs; 0 if unknown. Images count nothing.
+	// token IDs; 0 if unknown. Images do not count.
 	Tokens int
 	Spread uint64
 	// Previous is the response that a Responses API request continues, or zero.
@@ -59,7 +59,7 @@ const (
 	Rendered // response of vLLM's render endpoints
 )
 
-// These are suffixes: one host may have several APIs.
+// A request's path ends in one of these, because one host may have several APIs.
 var paths = [...]struct {
 	path string
 	kind Kind

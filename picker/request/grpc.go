@@ -69,7 +69,8 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for each field before the first broken field. value is nil for a varint.
+// fields calls f for each field before the first broken field. f's value is nil if the field is a
+// varint.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote in p[i:] that is not escaped, or len(p). escaped
-// reports whether p ends inside an escape. No escape may be open at i. Prompts have many escaped
-// quotes, so closing goes on searching after each escaped quote.
+// closing returns the index of the first quote in p[i:] that is not escaped, or len(p). The result
+// escaped reports whether p ends inside an escape. p[i] must not be escaped. Prompts have many
+// escaped quotes, so closing goes on searching after each escaped quote.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // from is where the count of backslashes starts
 		end = nextQuote(p, from)
@@ -26,7 +26,7 @@ func backslashes(p []byte) (n int) {
 	return n
 }
 
-const nearby = 64 // bytes that nextQuote reads by words
+const nearby = 64 // bytes that nextQuote reads in words of 8
 
 // Quotes are often close together, and a call of bytes.IndexByte takes as long as the loop over
 // eight words.

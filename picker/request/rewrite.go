@@ -85,8 +85,8 @@ func (s *Scanner) Replace(by *Target) bool {
 	return !s.named.tooMany
 }
 
-// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute. The whole body must be
-// written.
+// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute. The whole body must have
+// been written.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out
@@ -132,8 +132,9 @@ type Rewriter struct {
 	at      int
 }
 
-// NewRewriter returns a Rewriter that replaces each model by the result of target. A nil function
-// or result replaces no model. With route it also removes each member "route" of up to 6 KiB.
+// NewRewriter returns a Rewriter that replaces each model by the result of target. If target or its
+// result is nil, the model stays. If route is true, the Rewriter also removes each member "route"
+// of up to 6 KiB.
 func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
 	w := &Rewriter{scanner: New(OtherKind), target: target}
 	if w.scanner.top.on = route; target == nil {
@@ -173,7 +174,7 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	}
 	if from, some := w.scanner.unfinished(end); some {
 		switch {
-		case from < w.at: // too much of the member was passed on
+		case from < w.at: // the first part of the member was passed on
 		case w.scanner.size-from > maxValue:
 			w.scanner.top.pass()
 		default:

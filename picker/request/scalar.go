@@ -52,8 +52,8 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 	s.ids.Add(id)
 }
 
-// tokens returns the number of bytes read. It stops at another kind of value, and at an ID whose
-// end is not in p.
+// tokens reads token IDs from the start of p, and returns the number of bytes that it read. It
+// stops at a value that is not an ID, and at an ID whose end is not in p.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

@@ -60,7 +60,7 @@ type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // read bytes of the byte order mark
+	marked int // number of bytes of the byte order mark that were read
 	expect expected
 	frames [maxDepth]frame
 	depth  int
@@ -80,13 +80,13 @@ type Scanner struct {
 	digits   bool
 
 	model       []byte
-	due         bool // the last byte caused an event for settle
+	due         bool // the last byte caused an event that settle handles
 	named       spans
 	nvext       nvext
 	bare        bool
 	top         topMembers
 	removed     []Member
-	route       byte // first byte; 0 for none
+	route       byte // first byte of the value; 0 for none
 	target      *Target
 	usage       []Splice
 	stream      bool

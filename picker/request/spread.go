@@ -26,14 +26,15 @@ type Spread struct {
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
 
-// NewSpread returns a Spread. Its key has at most users user messages.
+// NewSpread returns a Spread. The parameter users is the maximum number of user messages in its
+// key.
 func NewSpread(kind Kind, users int) *Spread {
 	s := spreads.Get().(*Spread)
 	s.kind, s.users = kind, users
 	return s
 }
 
-// Holds returns the bytes that the next n bytes take until Release.
+// Holds returns how many bytes of memory the next n bytes take until Release.
 func (s *Spread) Holds(n int) int {
 	if s.kind != ChatCompletions {
 		return 0
@@ -50,8 +51,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the first 16 hex digits of the MD5 of the body's key; 1 replaces 0. Its error is
-// SpreadKey's.
+// Sum returns the first 16 hex digits of the MD5 of the body's key, or 1 if they are 0. It returns
+// the error of SpreadKey.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)
@@ -77,13 +78,13 @@ func (s *Spread) Release() {
 }
 
 // SpreadKey returns the text whose hash selects a server in the strategy "chwbl", as in Neutree's
-// router. For a chat completion it has the last system message before the users-th user message,
-// and the user messages up to that message:
+// router. For a chat completion it has the first user messages, at most as many as the parameter
+// users, and the last system message before the last of these:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// Otherwise it is the body. The key is in body or in buffer, which may grow. A chat completion that
-// is not JSON is an error.
+// For a chat completion without messages, and for any other kind, it is the body. The key uses the
+// memory of body, or of buffer if the key fits. A chat completion that is not JSON is an error.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -154,7 +155,7 @@ func (r *spreadReader) body() bool {
 			if !equals(key, "messages") {
 				return r.skip()
 			}
-			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of two members of one name, the last counts
+			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // the last member with a name counts
 			if !r.at('[') {
 				return r.skip()
 			}

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// A longer "stream_options", in bytes, stays unchanged.
+// IncludeUsage does not change a "stream_options" of more than maxOptions bytes.
 const maxOptions = 4 << 10
 
 // FindStreamOptions enables IncludeUsage. Call it before the first Write.
@@ -15,7 +15,7 @@ func (s *Scanner) FindStreamOptions() { s.top.on, s.top.options = true, true }
 
 // IncludeUsage makes Splices set stream_options.include_usage in the body of a stream of OpenAI's
 // completions or chat completions, so that its server reports the stream's tokens. The client's
-// value stays.
+// other options stay.
 func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if !s.stream || s.kind != ChatCompletions && s.kind != Completions || s.top.tooMany || s.NotUTF8() {
 		return
@@ -79,7 +79,7 @@ func opening(body mem.BufferSlice) (at int) {
 			switch c {
 			case '{':
 				return at
-			case ' ', '\t', '\r', '\n', 0xEF, 0xBB, 0xBF: // blanks, and UTF-8's mark
+			case ' ', '\t', '\r', '\n', 0xEF, 0xBB, 0xBF: // blanks, and the byte order mark
 			default:
 				return 0
 			}

@@ -50,7 +50,7 @@ type target struct {
 
 var start = time.Now()
 
-// NewClient connects to the first maxAddresses addresses at once. The caller closes the Client.
+// NewClient immediately connects to the first maxAddresses addresses. The caller closes the Client.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
@@ -98,7 +98,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 			return answer, Scored, nil
 		}
 		outcome = Failed
-		if ctx.Err() == nil { // otherwise the request has ended, which shows nothing about the scorer
+		if ctx.Err() == nil { // otherwise the request ended; the error is not the scorer's
 			t.failed()
 		}
 		if limited.Err() != nil {

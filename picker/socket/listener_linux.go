@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Listener returns l with this package's connections. The kernel ends a connection if its data is
-// not acknowledged within unacknowledged; 0 means the system's default.
+// Listener returns l with this package's connections. The kernel ends a connection whose data
+// remains unacknowledged for this duration; 0 means the system's default.
 func Listener(l net.Listener, unacknowledged time.Duration) net.Listener {
 	return listener{l, unacknowledged}
 }

@@ -30,8 +30,8 @@ const (
 	maxResponse = 2 << 20
 	maxIDs      = 32 << 20
 
-	// After this number of failures in a row, a pool's servers are not called for firstPause, which
-	// doubles up to lastPause.
+	// After this number of failures in a row, a pool's servers are not called for firstPause. The
+	// pause doubles up to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -41,7 +41,7 @@ const (
 type Config struct {
 	// Transport calls the servers. The default keeps 16 connections to each server.
 	Transport  http.RoundTripper
-	Prompts    int // of up to 4 KiB each; default 4,096
+	Prompts    int // cached prompts, of up to 4 KiB each; default 4,096
 	Concurrent int // calls; default 64
 }
 
@@ -147,8 +147,8 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. base is a URL without a path. It returns false if there is
-// no answer within wait.
+// Tokens returns a prompt as token IDs. The function base returns a server's URL without a path.
+// Tokens returns false if no answer arrives within the time wait.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {

@@ -52,7 +52,7 @@ func (u *Upload) Take(n int64) bool {
 	return true
 }
 
-// Close returns the upload's bytes.
+// Close releases the upload's bytes.
 func (u *Upload) Close() {
 	if u.held == 0 {
 		return

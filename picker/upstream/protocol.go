@@ -10,8 +10,8 @@ import (
 const (
 	maxHeader = 64 << 10
 	idleFor   = time.Minute
-	// An HTTP/2 connection that receives no data for pingAfter is pinged, and closed if no answer
-	// arrives within pingFor: a call that times out does not close it.
+	// An HTTP/2 connection is pinged if it receives no data for pingAfter, and closed if the ping
+	// has no answer within pingFor. A call's timeout does not close it.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
@@ -37,7 +37,8 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport that keeps up to idle unused connections to each server.
+// Transport returns a new transport. The parameter idle is the maximum number of unused connections
+// that it keeps to each server.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

@@ -137,9 +137,9 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return err // the batch is applied
+		return err // the batch was applied earlier
 	}
-	// b.Rows is sorted, so all transactions lock rows in one order, and none deadlocks.
+	// b.Rows is sorted, so all transactions lock rows in the same order, and cannot deadlock.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {
@@ -212,7 +212,7 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 
 var sizeLimit int64 = maxFile
 
-// first is the first hour in the database; 0 without rows.
+// The result first is the first hour in the database, or 0 if there are no rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package usage counts the requests, tokens and GPU seconds of each caller, by model, pool and
 // hour. A Keeper receives the requests that Envoys' gates decided (accesslog.Used), after their
-// end. cmd connects access logs to Log, and the command usage to Read.
+// end. cmd connects access logs to Log, and the command "usage" to Read.
 //
 // Counts go from memory (keeper.go) to a journal in the state folder (journal.go), and every ten
 // seconds to a database, SQLite or PostgreSQL (database.go). Responses without an account of tokens

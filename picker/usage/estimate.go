@@ -10,7 +10,8 @@ import (
 const (
 	// An account with more than maxTokens tokens is ignored.
 	maxTokens = 1 << 24
-	// tokenBytes is the size of a token in JSON, and envelopeBytes of a response without its text.
+	// tokenBytes is the size of a token in JSON. envelopeBytes is the size of a response without
+	// its text.
 	tokenBytes, envelopeBytes = 4, 350
 	// priorTokens is the weight of the assumed size among measured sizes, in tokens.
 	priorTokens = 256

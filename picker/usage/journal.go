@@ -37,7 +37,7 @@ type Batch struct {
 // Methods of journal must not be called concurrently.
 type journal struct {
 	folder string
-	batch  Batch // of the open segment, or the last one
+	batch  Batch // of the open segment, or else of the last segment
 	open   *os.File
 	size   int64 // of the open segment, which has only whole lines
 	closed int64 // bytes of closed segments
@@ -133,8 +133,8 @@ func replace(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// segments lists the segments of a folder except the open segment: the oldest start first, in the
-// order of their sequence. bytes is their size.
+// segments lists the segments of a folder except the open segment, and returns their size in bytes.
+// They are sorted by Batch.Start, then by Batch.Sequence.
 func segments(folder, open string) (paths []string, bytes int64, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -34,8 +34,8 @@ type Config struct {
 	URL func() (string, error)
 	// Place returns the pool of an Envoy cluster, for requests without a pick; may be nil.
 	Place func(cluster string) string
-	// Late is called when counts have waited for lateAfter, and with zero values when they are
-	// written; may be nil.
+	// Late is called when counts have waited for lateAfter, and with zero values when these counts
+	// are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -60,7 +60,7 @@ type Keeper struct {
 	database database
 
 	state   sync.Mutex // guards the fields below
-	waiting time.Time  // since when counts wait; zero if none do
+	waiting time.Time  // since when counts wait; zero if no counts wait
 	why     string
 }
 
@@ -182,7 +182,7 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// If always is false, a segment below fullSegment stays open while earlier segments wait.
+// Unless always is true, a segment below fullSegment stays open while earlier segments wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -209,7 +209,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for range 2 { // the waiting segments, then the one that was open
+	for range 2 { // the waiting segments, then the segment that was open
 		var list []string
 		list, err = k.rotate(false)
 		for _, path := range list {

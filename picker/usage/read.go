@@ -40,8 +40,8 @@ type Answer struct {
 	From  int64 `json:"from"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
-	// Problem is why counts wait for the database, or why it could not be read. Late is the age of
-	// the oldest waiting count, in seconds.
+	// Late is the age of the oldest waiting count, in seconds. Problem is why counts wait for the
+	// database, or why the database could not be read.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`

@@ -16,7 +16,7 @@ const maxName = 256
 // Key identifies the counts of one row.
 type Key struct {
 	Hour  int64  `json:"hour,omitempty"`  // seconds since 1970; 0 means all hours
-	Owner string `json:"owner,omitempty"` // "" if a denied request has none
+	Owner string `json:"owner,omitempty"` // "" for a denied request without an owner
 	Model string `json:"model,omitempty"`
 	Pool  string `json:"pool,omitempty"` // objectid.Target, or a Service
 }
@@ -32,8 +32,8 @@ type Counts struct {
 	Denied    int64 `json:"denied"`
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
-	// Input counts the tokens of prompts, Cached the part of Input that was cached, and Output the
-	// tokens of responses.
+	// Input counts the tokens of prompts. Cached is the part of Input that was cached. Output
+	// counts the tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`

@@ -56,8 +56,8 @@ var (
 type Limits struct {
 	Message int           // bytes; default DefaultMessage
 	Timeout time.Duration // of the handshake, and of each message; default 10 s
-	// Large has a place for each large message that is read at the same time, and Own a place for
-	// each large message of one peer; may be nil.
+	// Large is a semaphore. Its capacity is the number of large messages that may be read at the
+	// same time. Own is a semaphore for the large messages of one peer. Both may be nil.
 	Large, Own chan struct{}
 }
 
@@ -169,7 +169,7 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // Close ends the connection, and a Read in progress.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// Subscribe requests from a PUB socket the messages whose first frame begins with topic.
+// Subscribe asks a PUB socket for the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
 // Read returns the frames of the next message, valid until the next call. After an error the
@@ -229,7 +229,7 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// The peer's own place is first, so that no peer takes all of Large.
+// The peer's own place is taken first, so that no peer takes all of Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()

@@ -4,6 +4,6 @@
 // publishes.
 //
 // Invariants: a message is bounded (Limits), and its memory grows with the bytes that arrive. A
-// message is complete within Limits.Timeout after its begin, or the connection ends. A peer that
-// sends too many commands is disconnected. Heartbeats delay no message.
+// message is complete within Limits.Timeout after its beginning, or the connection ends. A peer
+// that sends too many commands is disconnected. Heartbeats delay no message.
 package zmtp

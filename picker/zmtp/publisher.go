@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Messages beyond queued are dropped, as PUB sockets do.
+// While this number of messages waits for a connection, further messages are dropped, as in PUB
+// sockets.
 const queued = 1024
 
 // Publisher is a PUB socket that sends each message to all SUB sockets, whatever their topics.

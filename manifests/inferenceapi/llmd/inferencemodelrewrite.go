@@ -30,8 +30,8 @@ type InferenceModelRewriteSpec struct {
 	// PoolRef is the InferencePool whose requests are rewritten.
 	PoolRef *PoolObjectReference `json:"poolRef"`
 	// Rules in order. Among all rules for a pool, a rule that matches the model's name takes
-	// precedence over a rule without matches, then a rule of an older object, then the earlier
-	// rule.
+	// precedence over a rule without matches. Otherwise the rule of the oldest object takes
+	// precedence, then the earliest rule of the object.
 	Rules []InferenceModelRewriteRule `json:"rules"`
 }
 

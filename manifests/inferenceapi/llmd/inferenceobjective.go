@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// InferenceObjective is the priority of the requests to a pool that name it in a header.
+// InferenceObjective gives a priority to requests that go to its pool and name it in a header.
 //
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status

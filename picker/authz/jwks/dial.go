@@ -19,7 +19,7 @@ const (
 	maxAddresses = 4
 )
 
-// metadata lists the metadata servers of clouds that have no link-local address: AWS and Google
+// metadata lists the clouds' metadata servers whose addresses are not link-local: AWS and Google
 // over IPv6, Alibaba, Azure, Oracle.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
@@ -50,7 +50,8 @@ func (f *Fetcher) allowed(u *url.URL) error {
 }
 
 // dialer returns a function that connects to a host of a source. It resolves the host once, and
-// connects to an address that it has checked, so that a name that changes leads nowhere else.
+// connects to an address that it has checked, so a change of the name's addresses in between has no
+// effect.
 func (f *Fetcher) dialer(s Source, u *url.URL) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, text, err := net.SplitHostPort(address)
@@ -96,7 +97,7 @@ func (f *Fetcher) resolve(ctx context.Context, host string) ([]netip.Addr, error
 	return out, err
 }
 
-// reachable returns an error if a source may not reach an address.
+// reachable returns an error if a source is not allowed to reach an address.
 func (f *Fetcher) reachable(ctx context.Context, s Source, u *url.URL, at netip.AddrPort) error {
 	const another = "write the URL of another server, or the keys to jwks.inline"
 	ip := at.Addr()
@@ -126,7 +127,7 @@ func (f *Fetcher) isAPIServer(ctx context.Context, at netip.AddrPort) bool {
 		}
 		ips, err := f.resolve(ctx, host)
 		if err != nil || slices.Contains(ips, at.Addr()) {
-			return true // without an answer it may be
+			return true // if the lookup fails, the address may be an API server's
 		}
 	}
 	return false

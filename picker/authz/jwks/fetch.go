@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// fetchTimeout bounds a fetch, with discovery.
+	// fetchTimeout bounds a fetch, including discovery.
 	fetchTimeout = 10 * time.Second
 	// maxBody and maxHeader bound an answer, in bytes.
 	maxBody, maxHeader = 256 << 10, 16 << 10
@@ -23,13 +23,13 @@ const (
 	maxText            = 300 // of a problem
 )
 
-// Problem is why a set could not be fetched, and what its author can do.
+// Problem is why a set could not be fetched, and what the author of its source can do.
 type Problem struct{ Text, Fix string }
 
 // Error implements error.
 func (p *Problem) Error() string { return p.Text }
 
-// problemOf returns the Problem in an error of a fetch, or one with the error's text.
+// problemOf returns the Problem in an error of a fetch, or a new Problem with the error's text.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -142,7 +142,7 @@ func (f *Fetcher) get(ctx context.Context, s Source, u *url.URL, token string) (
 
 func rootsOf(ca string) (*x509.CertPool, error) {
 	if ca == "" {
-		return nil, nil // the system's
+		return nil, nil // the system's CAs
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(ca)) {

@@ -10,7 +10,7 @@ import (
 
 const (
 	// refreshInterval is the time between fetches of a source that answers. A key that the issuer
-	// removes is in force for so long.
+	// removes stays in force for up to this time.
 	refreshInterval = 5 * time.Minute
 	// minInterval is the least time between the beginnings of two fetches of a source.
 	minInterval = 10 * time.Second
@@ -18,17 +18,18 @@ const (
 
 // Config configures a Fetcher.
 type Config struct {
-	// Hosts may be fetched from: HOST at port 443, or HOST:PORT. AnyHost allows all.
+	// Hosts are the hosts that a fetch may reach: HOST (at port 443) or HOST:PORT. AnyHost allows
+	// all.
 	Hosts   []string
 	AnyHost bool
-	// Never returns the kind of an address that is never dialled; "" for others.
+	// Never returns the kind of an address that is never dialled, or "".
 	Never func(netip.Addr) string
-	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
-	// there.
+	// APIServers are the API server's addresses, HOST:PORT. Only the keys of the API server's own
+	// tokens are fetched there.
 	APIServers []string
 	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// Now measures durations.
+	// Now is the clock for durations.
 	Now func() time.Time
 	// Changed is called after a set or a problem has changed; may be nil.
 	Changed func()
@@ -37,8 +38,8 @@ type Config struct {
 // Fetcher keeps the sets of sources. Its methods are safe for concurrent use.
 type Fetcher struct {
 	cfg  Config
-	load func(context.Context, Source) ([]byte, error) // fetch, or a test's
-	// timeout is fetchTimeout, but in tests.
+	load func(context.Context, Source) ([]byte, error) // fetch, or a test's function
+	// timeout is fetchTimeout, except in tests.
 	timeout time.Duration
 	wake    chan struct{} // has room for one
 
@@ -48,11 +49,11 @@ type Fetcher struct {
 
 type state struct {
 	text    []byte   // of set
-	set     *Set     // the last good one; nil before the first
+	set     *Set     // the last good set; nil before the first
 	problem *Problem // of the last fetch, or of an inline set
 	begun   time.Time
 	next    time.Time // when it is fetched again
-	// running is closed at the end of the fetch in flight; nil without one.
+	// running is closed at the end of the fetch in flight; nil if no fetch is in flight.
 	running  chan struct{}
 	failures int
 }
@@ -97,7 +98,7 @@ func (f *Fetcher) awake() {
 	}
 }
 
-// Get returns the current set of a source; nil without one.
+// Get returns the current set of a source, or nil.
 func (f *Fetcher) Get(s Source) *Set {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,8 +127,9 @@ func (f *Fetcher) Pending(s Source) bool {
 	return at != nil && at.set == nil && at.problem == nil
 }
 
-// Refresh fetches a source again, unless that has been begun within minInterval, and waits for the
-// fetch in flight until ctx ends. It reports whether a fetch has ended.
+// Refresh waits for the fetch in flight of a source until ctx ends, and reports whether the fetch
+// has ended. If no fetch is in flight, it begins a fetch, unless the last one began within
+// minInterval.
 func (f *Fetcher) Refresh(ctx context.Context, s Source) bool {
 	f.mu.Lock()
 	at := f.sources[s]
@@ -184,7 +186,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	}
 }
 
-// due returns the sources to fetch now, and the time until the next one is due.
+// due returns the sources to fetch now, and the time until the next source is due.
 func (f *Fetcher) due() (due []Source, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +208,7 @@ func (f *Fetcher) due() (due []Source, wait time.Duration) {
 	return due, wait
 }
 
-// done takes the result of a fetch.
+// done stores the result of a fetch.
 func (f *Fetcher) done(s Source, text []byte, err error) {
 	f.mu.Lock()
 	at := f.sources[s]
@@ -235,8 +237,8 @@ func (f *Fetcher) done(s Source, text []byte, err error) {
 	}
 }
 
-// take replaces the set, unless there is an error. An equal text keeps the set, and with it what
-// its keys have verified.
+// take replaces the set, unless there is an error. If the text is equal, the set stays, and so do
+// the tokens that its keys have verified.
 func (s *state) take(text []byte, err error) {
 	if err == nil && s.set != nil && bytes.Equal(text, s.text) {
 		s.problem = nil

@@ -15,9 +15,9 @@ import (
 const (
 	// maxKeys bounds the keys of a set.
 	maxKeys = 64
-	// maxTried bounds the keys that verify a token without the ID of its key.
+	// maxTried bounds the keys that are tried for a token without the ID of its key.
 	maxTried = 8
-	// minRSABits is the least size of an RSA key (RFC 7518, section 3.3). go-jose has the largest.
+	// minRSABits is the least size of an RSA key (RFC 7518, section 3.3).
 	minRSABits = 2048
 )
 
@@ -30,8 +30,8 @@ type key struct {
 }
 
 // Parse reads a JSON Web Key Set. It ignores keys that verify no signatures of tokens: private and
-// symmetric ones, keys for encryption, and unsupported types (RFC 7517, section 5). A set without
-// another key is an error.
+// symmetric keys, keys for encryption, and unsupported types (RFC 7517, section 5). It returns an
+// error if no key is left.
 func Parse(text []byte) (*Set, error) {
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -72,15 +72,15 @@ func parseKey(raw []byte) (key, bool) {
 	return key{k.KeyID, k.Algorithm, k.Key}, true
 }
 
-// Algorithms are the signature algorithms of tokens. All are asymmetric: with a symmetric one, the
-// public key could be taken for a secret.
+// Algorithms are the signature algorithms of tokens. All are asymmetric: with a symmetric
+// algorithm, the public key could be taken for a secret.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256,
 		jose.ES384, jose.ES512, jose.EdDSA}
 }
 
 // Find returns the keys that may have signed a token: id and algorithm are the kid and alg of its
-// header. known is false if id names no key of the set, so that a newer set may have it.
+// header. The result known is false if id names no key of the set; a newer set may have it.
 func (s *Set) Find(id, algorithm string) (keys []any, known bool) {
 	known = id == ""
 	for _, k := range s.keys {

@@ -7,7 +7,7 @@ import (
 
 // Source is where the keys of an issuer come from. Sources are comparable.
 type Source struct {
-	// Issuer is the iss of tokens. If URI and Inline are empty, discovery finds its set.
+	// Issuer is the iss of tokens. If URI and Inline are empty, discovery finds the issuer's set.
 	Issuer string
 	// URI is the URL of the set; Inline is the set itself.
 	URI, Inline string
@@ -31,7 +31,7 @@ func (s Source) String() string {
 // wellKnown is the path of OpenID Connect discovery below an issuer (Discovery 1.0, section 4).
 const wellKnown = "/.well-known/openid-configuration"
 
-// start returns the first URL that a fetch requests, and whether it is of discovery.
+// start returns the first URL that a fetch requests, and whether discovery uses it.
 func (s Source) start() (first string, discovery bool) {
 	if s.URI != "" {
 		return s.URI, false

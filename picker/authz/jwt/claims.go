@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Limits of an identity, as of an APIKey.
+// These are the limits of an identity. An APIKey has the same limits.
 const (
 	maxOwner, maxGroups, maxGroup = 128, 32, 128
 	maxModels, maxModel           = 64, 256
@@ -62,14 +62,14 @@ func (c claims) find(name string) any {
 	return at
 }
 
-// text returns a claim that is text; "" for others.
+// text returns a claim if it is a text; otherwise "".
 func (c claims) text(name string) string {
 	text, _ := c.find(name).(string)
 	return text
 }
 
-// list returns the texts of a claim: of a list, or of a text with spaces between them. Others of a
-// list, and texts longer than a limit, are ignored.
+// list returns the texts of a claim. The claim is a list, or one text with spaces as separators.
+// Other elements of a list, and texts of more than longest bytes, are ignored.
 func (c claims) list(name string, most, longest int) []string {
 	var all []string
 	switch v := c.find(name).(type) {
@@ -82,7 +82,7 @@ func (c claims) list(name string, most, longest int) []string {
 			}
 		}
 	}
-	out := []string{} // not nil: without models, none is permitted
+	out := []string{} // not nil: a nil list would permit all models
 	for _, text := range all {
 		if text != "" && len(text) <= longest && len(out) < most && !slices.Contains(out, text) {
 			out = append(out, text)
@@ -105,7 +105,7 @@ func (c claims) when(name string) (time.Time, bool) {
 	return time.Unix(int64(math.Min(seconds, farthest)), 0), true
 }
 
-// accept returns the identity in verified claims if a rule accepts them at the time now.
+// accept returns the identity in verified claims if a rule accepts them at a given time.
 func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	if issuer, _ := c["iss"].(string); issuer == "" || issuer != rule.Source.Issuer {
 		return nil, errIssuer
@@ -148,8 +148,8 @@ func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 // objectiveName is the form of an InferenceObjective's name.
 var objectiveName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-// ownerOf percent-encodes an owner, so that different ones stay different in headers and logs; ""
-// if the result is too long.
+// ownerOf percent-encodes an owner, so that different owners stay different in headers and logs. It
+// returns "" if the result is too long.
 func ownerOf(text string) string {
 	const plain, digits = "@._:-", "0123456789ABCDEF"
 	var b strings.Builder

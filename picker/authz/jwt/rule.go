@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwks"
 )
 
-// Rule is what a policy requires of a token. Immutable.
+// Rule has a policy's requirements on a token. Immutable.
 type Rule struct {
-	// Namespace is the policy's, before the owner in a caller's name.
+	// Namespace is the policy's namespace. In a caller's name it precedes the owner.
 	Namespace string
 	// Source has the issuer and its keys.
 	Source jwks.Source
@@ -18,11 +18,12 @@ type Rule struct {
 	Claims    Claims
 }
 
-// Claims names the claims that describe the caller: a claim of the token, or else a path of names
-// with dots between them.
+// Claims names the claims that describe the caller. Each field is the name of a claim, or else a
+// path of names with dots between them.
 type Claims struct {
 	Owner string
-	// Groups, Models and Objective are "" if no claim has them. Without Models, all are permitted.
+	// Groups, Models and Objective are "" if no claim has them. If Models is "", all models are
+	// permitted.
 	Groups, Models, Objective string
 }
 
@@ -39,7 +40,7 @@ type Identity struct {
 const maxToken = 16 << 10
 
 // Formed reports whether a credential has the form of a signed token: three parts with dots between
-// them, of which the first is a JSON object in base64url.
+// them. The first part must be a JSON object in base64url.
 func Formed(credential string) bool {
 	object := strings.HasPrefix(credential, "ey") || strings.HasPrefix(credential, "ew") // {" or { and a space
 	return object && len(credential) <= maxToken && strings.Count(credential, ".") == 2

@@ -17,10 +17,10 @@ const maxVerified = 1 << 14
 
 // Keys are the keys of issuers. *jwks.Fetcher implements it.
 type Keys interface {
-	// Get returns the current set of a source; nil without one.
+	// Get returns the current set of a source, or nil.
 	Get(jwks.Source) *jwks.Set
-	// Refresh may fetch a source, waits for it until ctx ends, and reports whether a fetch has
-	// ended.
+	// Refresh may fetch a source. It waits for the fetch until ctx ends, and reports whether the
+	// fetch has ended.
 	Refresh(ctx context.Context, s jwks.Source) bool
 	// Pending reports whether the first fetch of a source has not ended.
 	Pending(jwks.Source) bool
@@ -34,7 +34,7 @@ type Verifier struct {
 	keys Keys
 
 	mu             sync.Mutex
-	recent, former map[verified]result // recent replaces former when it is full
+	recent, former map[verified]result // when recent is full, it becomes former
 }
 
 type verified struct {
@@ -52,7 +52,7 @@ func New(keys Keys) *Verifier {
 	return &Verifier{keys: keys, recent: map[verified]result{}}
 }
 
-// Verify returns the identity in a token that a rule accepts at the time now. An error means that
+// Verify returns the identity in a token that a rule accepts at a given time. An error means that
 // the token does not count. If a newer set may have the token's key, Verify waits for a fetch until
 // ctx ends.
 func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now time.Time) (*Identity, error) {
@@ -73,7 +73,8 @@ func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now tim
 	return id, err
 }
 
-// check verifies a token with a set. known is false if a newer set may have the token's key.
+// check verifies a token with a set. The result known is false if a newer set may have the token's
+// key.
 func (v *Verifier) check(set *jwks.Set, rule *Rule, token string, now time.Time) (id *Identity, known bool, err error) {
 	if set == nil {
 		return nil, false, errKey

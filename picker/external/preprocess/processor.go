@@ -146,7 +146,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
 }
 
-// An error of process other than *invalid means that the caller is gone.
+// If process returns an error that is not *invalid, the caller is gone.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`

@@ -60,7 +60,7 @@ type Router struct {
 type worker struct {
 	address string
 	cache   *prefix.Server
-	waiting float64 // tokens to read, at the time at
+	waiting float64 // tokens to read at the last update
 	at      time.Time
 }
 
@@ -143,8 +143,8 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker with the least to read, or "", and counts the prompt
-// there.
+// Route returns the address of the worker with the fewest tokens to read, or "". It counts the
+// prompt for this worker.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Start serves a scorer in cleartext until the test ends. score receives and returns encoded
-// messages.
+// Start serves a scorer in cleartext until the test ends. The function score receives and returns
+// encoded messages.
 func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
