@@ -25,8 +25,8 @@ import (
 const (
 	// retryInterval is short, so that a starting process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// shortestPause follows a stream that the peer's messages ended. It doubles each time, up to
-	// longestPause.
+	// The pause after a stream that the peer's messages ended begins with shortestPause. It doubles
+	// each time, up to longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -91,7 +91,7 @@ func (c *Channel) topicsByName() map[string]*Topic {
 }
 
 // errRedial asks for a new connection to an unreachable peer. ResetConnectBackoff of grpc-go 1.85
-// would race with the resolver.
+// is not used: it races with the resolver.
 var errRedial = errors.New("the peer is back")
 
 // c.mu is held.

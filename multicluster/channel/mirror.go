@@ -46,7 +46,7 @@ type Mirror[T any] struct {
 
 type mirrored[T any] struct {
 	value T
-	stale bool      // the peer is disconnected, or has not published the item since
+	stale bool      // the peer is disconnected, or has not published the item again
 	until time.Time // when a stale value expires; zero: never
 }
 
