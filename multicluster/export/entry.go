@@ -22,7 +22,7 @@ const (
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool has the data of a pool that the store lacks.
+// Pool has data about a pool that are not in the store.
 type Pool struct {
 	Endpoints []netip.AddrPort
 	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond.
