@@ -78,8 +78,8 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published makes a member's published bundle trusted, and returns its stored form; nil without a
-// member or a bundle.
+// published makes a member's published bundle trusted, and returns its stored form; nil: there is
+// no such member, or no bundle.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,8 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes to exporters (Placement.Member) how their exports of pools fare here. Earlier
-// states of these pools that are not in list are retracted.
+// SetPlaced publishes the state of members' exports of pools here to their exporters
+// (Placement.Member). Earlier states of these pools that are not in list are retracted.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
