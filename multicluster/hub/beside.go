@@ -24,7 +24,8 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects without a table in the store: nodes and PoolExports.
+// beside has a member's objects of the kinds that have no table in the store: nodes and
+// PoolExports.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }

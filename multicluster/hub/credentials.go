@@ -20,7 +20,7 @@ import (
 )
 
 // ClientConfig returns the access to the cluster of a context, and the context's namespace. loaded
-// is from Kubeconfig. Changes of the files that it names take effect.
+// is a result of Kubeconfig. Changes of the files that loaded names take effect.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()

@@ -21,8 +21,8 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose imports at a member may have changed, Exports with pools
-	// whose condition may have changed. They must not call the Hub.
+	// Imports is called with pools whose imports at a member may have changed. Exports is called
+	// with pools whose condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
@@ -167,8 +167,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore passes the hub's entries in a member's imports. Call it before Exports for the member.
-// Other members' exports reach the member only after Restore.
+// Restore receives the hub's earlier entries in a member's imports. Call it before Exports for the
+// member. Other members' exports reach the member only after Restore.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -197,7 +197,7 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes the decisions on all pools of a member, and returns how many exports changed.
+// Exports receives the decisions on all pools of a member, and returns how many exports changed.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -418,7 +418,7 @@ func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenc
 	return s, imported
 }
 
-// Run ends leases and drains when their time has passed, until ctx ends.
+// Run ends each lease and each drain when its time has passed. It runs until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

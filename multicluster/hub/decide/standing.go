@@ -22,9 +22,9 @@ type Writing struct {
 	Clusters []string
 	// Reason is why other entries are missing, for the condition Exported; "" if all are there.
 	Reason, Message string
-	// Left maps clusters whose entries the API server rejects to reasons.
+	// Left has the reason for each cluster whose entry the API server rejects.
 	Left map[string]string
-	// Pruned means that the object has no status.clusters: only Penstock can read the entries.
+	// Pruned means that the object has no status.clusters, so only Penstock can read the entries.
 	Pruned bool
 }
 
@@ -138,7 +138,7 @@ const mostPruned = 8
 // Status is a member's state for penstock hub.
 type Status struct {
 	Name string `json:"name"`
-	// Read means that its exports are known, Connected that its API server responds.
+	// Read means that its exports are known. Connected means that its API server responds.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
@@ -150,7 +150,7 @@ type Status struct {
 	// maps missing exports to reasons.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned means that the CRD of InferencePoolImport there has no status.clusters.
+	// Pruned means that the CRD of InferencePoolImport at the member has no status.clusters.
 	Pruned bool `json:"pruned,omitempty"`
 }
 
