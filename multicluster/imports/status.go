@@ -17,13 +17,13 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
 )
 
-// Reasons of these conditions. If a cluster's condition Ready is Unknown, it still gets requests;
-// if it is False, it gets no new requests.
+// Reasons of these conditions. If a cluster's condition Ready is Unknown, the cluster still gets
+// requests. If Ready is False, the cluster gets no new requests.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
 	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
-	// of an import, Unknown: clusters get requests, but no cluster is known to be Ready
+	// of an import, with status Unknown: it sends requests to clusters, but knows none to be Ready
 	StaleReason       = "Stale"
 	UnreachableReason = "Unreachable" // with status Unknown
 	PickerDownReason  = "PickerDown"  // with status Unknown
@@ -57,7 +57,8 @@ func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the known version stays in use, whatever the placement's reason.
+// routed reports whether the known version is in use. For the reasons NotSupported and Conflict it
+// stays in use.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
