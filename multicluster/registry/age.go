@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age is Export.Since. It is apart from the row, so that a change does not write the row again. It
+// age has Export.Since. It is outside the row, so that a change does not write the row again. It
 // changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
