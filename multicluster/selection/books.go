@@ -113,8 +113,8 @@ func (b *books) pop() {
 
 func (b *books) restart() { b.synced = false }
 
-// counted applies a report: the member has received n requests. Requests sent before the time
-// before should be among them.
+// counted applies a report: the member has received n requests. They should include all requests
+// that were sent earlier than before.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {
