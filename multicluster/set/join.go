@@ -101,7 +101,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	return problems
 }
 
-// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: one can.
+// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: a certificate
+// can.
 func CheckBundle(bundle string, now time.Time) error {
 	certs, err := parse(bundle)
 	if err != nil {
@@ -232,8 +233,8 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 }
 
 // strangers describes certificates of next that are not in bundle and that no valid certificate in
-// bundle signed. A known certificate in next proves nothing about the others, because CA
-// certificates are public.
+// bundle signed. A known certificate in next proves nothing about its other certificates, because
+// CA certificates are public.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

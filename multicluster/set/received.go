@@ -138,8 +138,8 @@ type untranslated struct {
 	placed   []registry.Placement
 }
 
-// ready returns a if its revision is translated. Otherwise a waits until translated returns it.
-// running is held.
+// ready returns its argument, if the argument's revision is translated. If not, the method
+// translated returns its placements later. running is held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -254,7 +254,7 @@ func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.Inf
 
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
-	if s.importer.NoneAllowed(p) { // a finding about the member counts it
+	if s.importer.NoneAllowed(p) { // a finding about the member counts this export
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
 	}
