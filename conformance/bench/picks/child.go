@@ -45,8 +45,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild returns unless the variable of Environment is set. Otherwise it prints an address and
-// serves there.
+// If the variable of Environment is set, AsChild prints an address and serves there. If not, it
+// returns.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
