@@ -15,8 +15,8 @@ import (
 // longest bounds a piece of a line, in bytes. The kubelet joins the pieces of longer lines.
 const longest = 16 << 10
 
-// A line of a logFile is time, stream, F or P, text, as the kubelet reads it. P marks a part of a
-// line, F its end.
+// A line of a logFile has the time, the stream, F or P, and the text, as the kubelet reads them. P
+// marks a part of a line; F marks its end.
 type logFile struct {
 	path string
 	mu   sync.Mutex

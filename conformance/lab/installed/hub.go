@@ -35,7 +35,7 @@ func program() (string, error) {
 }
 
 // Admit gives the hub the permissions of `penstock hub rules` in a cluster, and the kubeconfig of
-// member name.
+// the member with the name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {

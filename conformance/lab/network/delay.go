@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another with a delay, through TUN interfaces: not
-// every kernel has the queueing discipline netem.
+// wire carries packets from one namespace to another with a delay, through TUN interfaces, because
+// not every kernel has the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
