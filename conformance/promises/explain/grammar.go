@@ -112,7 +112,7 @@ func addValue(list []value, v value) []value {
 	return append(list, v)
 }
 
-// Manifest returns a Gateway at the port gateway, and routes to a server at the port server.
+// Manifest returns a Gateway, and routes to one server. gateway and server are their ports.
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {

@@ -27,7 +27,7 @@ type Publisher struct {
 	*CA
 	Name     string
 	Listener net.Listener
-	Rounds   atomic.Int64 // connections to the Publisher whose function has returned
+	Rounds   atomic.Int64 // how often the function of Begin has returned
 }
 
 // NewPublisher makes a member that listens. Begin makes it serve.
@@ -107,8 +107,8 @@ func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
 		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
 }
 
-// Begin serves until end is called. It calls do for each stream. An error of do ends the stream;
-// otherwise the subscriber ends it.
+// Begin serves until end is called. It calls the function do for each stream. An error of do ends
+// the stream; otherwise the subscriber ends it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
@@ -116,7 +116,8 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	return server.Stop
 }
 
-// Server returns the server of a Publisher. It counts in rounds how often do has returned.
+// Server returns the server of a Publisher. It counts in rounds how often the function do has
+// returned.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
 		grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -163,8 +164,8 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 }
 
 // Follow connects with certificates to a Penstock's port for members, and sends the messages. It
-// returns the first response, or the error that ended the stream. With hold, it also waits for a
-// second response or the end of the stream.
+// returns the first response, or the error that ended the stream. If hold is true, it also waits
+// for a second response or the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {

@@ -132,8 +132,8 @@ func resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process until the returned function is called, which
-// returns the maximum in bytes.
+// Peak follows the resident memory of a process. The returned function ends this, and returns the
+// maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)

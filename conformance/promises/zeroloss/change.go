@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// do edits the world and returns a description, or "" if the change does not apply.
+// The function do edits the world and returns a description, or "" if the change does not apply.
 type change struct {
 	name   string
 	weight int
@@ -140,7 +140,7 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// collect deletes the old backends if nothing else refers to them.
+// The method collect deletes the old backends if nothing else refers to them.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	old := r.backends

@@ -20,8 +20,8 @@ const (
 	diskFault = 10 * time.Second
 )
 
-// The memory of the first control plane is measured in the second half of the soak, so no fault
-// ends its process from shortly before then on.
+// The memory of the first control plane is measured in the second half of the soak. From shortly
+// before this half on, no fault ends its process.
 type fault struct {
 	name  string
 	plane int
