@@ -105,7 +105,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 			}
 		}
 	}
-	for i, t := range targets { // the first size has small requests
+	for i, t := range targets { // out begins with the first size, whose requests are small
 		out[i].rate = quantile(0.5)(t.rates)
 	}
 	return out, errors.Join(failures...)
