@@ -71,8 +71,8 @@ func payload(ref name.Reference, digest string) []byte {
 	return text
 }
 
-// pushSignature pushes to the tag where cosign looks for the signature of the image. Without the
-// file it pushes nothing.
+// pushSignature pushes the signature in file to the tag where cosign looks for the signature of the
+// image. Without the file it pushes nothing.
 func pushSignature(file string, ref name.Reference, digest v1.Hash) error {
 	signature, err := readFile(file)
 	if err != nil || signature == nil {
