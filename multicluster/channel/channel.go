@@ -57,7 +57,7 @@ type Config struct {
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes the items with invalid keys so far in the response; nil: this message has
+	// Dropped describes the invalid keys of this response up to this message; nil: this message has
 	// none.
 	Dropped error
 }

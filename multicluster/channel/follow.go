@@ -25,8 +25,8 @@ import (
 const (
 	// retryInterval is short, so that a starting process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// The pause after a stream that the peer's messages ended begins with shortestPause. It doubles
-	// each time, up to longestPause.
+	// shortestPause is the first pause after a stream that the peer's messages ended. Each further
+	// pause is twice as long, up to longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -45,8 +45,7 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions are by topic and key. A topic has no versions before its snapshot and after an
-	// error.
+	// versions are by topic and key. A topic has no versions before its snapshot or after an error.
 	versions map[string]map[string]string
 	logs     quota
 }

@@ -19,7 +19,7 @@ type MirrorConfig[T any] struct {
 	// publishes or retracts them again. 0: they are removed at once.
 	Retention time.Duration
 	// Changed, if set, is called with the changes of one update or expiry, before its
-	// acknowledgement. Calls come one at a time. It may read the mirror.
+	// acknowledgement. Calls come one at a time. Changed may read the mirror.
 	Changed func(changes []Change[T])
 }
 
