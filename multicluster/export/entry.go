@@ -22,7 +22,7 @@ const (
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool has data about a pool that are not in the store.
+// Pool has facts about a pool. The store does not have them.
 type Pool struct {
 	Endpoints []netip.AddrPort
 	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond.

@@ -28,7 +28,7 @@ const named = 8
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
 // Continues reports whether an export keeps the incarnation of the previous export (nil: none). It
-// does if all members that may import it now could already import it.
+// does if all members that may import the export now could import the previous export.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
