@@ -74,8 +74,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. For an
-// invalid key, e.Pool is empty.
+// receive stores a record or a part. If whole is true, e is complete. If not, the method export
+// assembles e. For an invalid key, e.Pool is empty.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {

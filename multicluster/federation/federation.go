@@ -395,7 +395,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // after export, which reads the parts of touched pools
+	for _, p := range withdrawn { // after export(), which reads the parts of touched pools
 		parts.drop(p, -1)
 	}
 	if !known {
