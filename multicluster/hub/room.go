@@ -34,8 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports objects that are left out, by kind. It logs no changes of the numbers
-// alone, which would fill the log.
+// reportLeftOut reports objects that are left out, by kind. It does not log changes of only the
+// numbers, because they would fill the log.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {

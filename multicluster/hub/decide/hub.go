@@ -31,8 +31,8 @@ type Config struct {
 	// Grace is how long the hub waits for a member that was not read yet, and the lease of members
 	// that were read. Default: 15 s.
 	Grace time.Duration
-	// Never returns why an address is not allowed in imports, as a phrase that follows the address;
-	// "": it is allowed.
+	// The function Never returns why an address is not allowed in imports, as a phrase that follows
+	// the address; "": it is allowed.
 	Never func(netip.Addr) string
 	Now   func() time.Time // monotonic; nil: time.Now
 }

@@ -143,11 +143,11 @@ type Status struct {
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports counts the pools that the member wants to export by state: Exported, Pending, or a
-	// reason of the condition.
+	// Exports counts, by state, the pools that the member wants to export. A state is Exported,
+	// Pending, or a reason of the condition.
 	Exports map[string]int `json:"exports"`
-	// Imports counts the other members' exports by state: Imported, Pending, or a reason. Missing
-	// maps missing exports to reasons.
+	// Imports counts, by state, the other members' exports. A state is Imported, Pending, or a
+	// reason. Missing maps missing exports to reasons.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
 	// Pruned means that the CRD of InferencePoolImport at the member has no status.clusters.
