@@ -22,8 +22,9 @@ const (
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
-	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
-	// of an import, with status Unknown: it sends requests to clusters, but knows none to be Ready
+	NoReadyClusterReason = "NoReadyCluster" // of an import: no cluster gets requests
+	// with status Unknown: the cluster is connected and silent, or no cluster of the import is
+	// Ready but some get requests
 	StaleReason       = "Stale"
 	UnreachableReason = "Unreachable" // with status Unknown
 	PickerDownReason  = "PickerDown"  // with status Unknown
@@ -101,7 +102,7 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns the status of an import, without other controllers and transition times. It
+// StatusOf returns the status of an import, with neither other controllers nor transition times. It
 // shares lists with the sources. The entry of a cluster that is not allowed has only name, mode,
 // target ports, weight 0, and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
