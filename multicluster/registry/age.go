@@ -70,7 +70,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date changes ages in a write transaction that writes no row. Meanwhile no export is dropped.
+// The method date changes ages in a write transaction that writes no row. Meanwhile no export is
+// dropped.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

@@ -56,7 +56,7 @@ type Member struct {
 	denied    denied
 }
 
-// least is the smallest size without room, in bytes.
+// least is the smallest size that had no room, in bytes.
 type denied struct {
 	problem string
 	least   int
