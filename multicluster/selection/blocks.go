@@ -7,7 +7,7 @@ type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	nodes  []node // node 0 is no block: its next is the last used block, its prev the next to evict
+	nodes  []node // node 0 is no block: next is the last used block, prev is the block to evict
 	free   uint32 // the first unused node, linked by next; 0: none
 	slots  []uint32
 }
@@ -127,7 +127,8 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, and moves later nodes of the same run so that place finds them.
+// unslot frees the slot of a node, and moves later nodes of the same run so that the method place
+// finds them.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)

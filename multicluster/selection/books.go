@@ -10,12 +10,12 @@ const (
 )
 
 type books struct {
-	// The requests that are in no report yet, in the order of sending.
+	// queue has the requests that are in no report yet, in the order of sending.
 	queue  []sent // the length is a power of two
 	head   int
 	length int
-	// pending counts the queue's requests that were not declined; tokens sums their uncached
-	// tokens.
+	// pending counts the queue's requests that were not declined. tokens is the sum of their
+	// uncached tokens.
 	pending int
 	tokens  float64
 	number  uint64
@@ -24,7 +24,7 @@ type books struct {
 	taken, base uint64
 	synced      bool
 
-	// For a member without reports: Q, W (doc.go) and the number of requests in flight.
+	// These fields are for a member without reports. unserved is Q in doc.go, and backlog is W.
 	unserved, backlog float64
 	at                time.Time
 	inFlight          int
@@ -114,7 +114,7 @@ func (b *books) pop() {
 func (b *books) restart() { b.synced = false }
 
 // counted applies a report: the member has received n requests. They should include all requests
-// that were sent earlier than before.
+// sent earlier than the time in before.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

@@ -33,8 +33,8 @@ type Config struct {
 	Local string
 	// Margin is how much cheaper than Local another member must be.
 	Margin time.Duration
-	// End returns the number of tokens up to and including block i of a chain. Required; the same
-	// in all clusters of the set.
+	// End returns the number of tokens up to and including block i of a chain. It is required, and
+	// the same in all clusters of the set.
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
@@ -51,7 +51,8 @@ type Member struct {
 	Name string
 	// RoundTrip is the round trip time to the member; 0 for this cluster.
 	RoundTrip time.Duration
-	// Servers is the number of its servers until it reports their number; 0: unknown.
+	// Servers is the number of the member's servers until the member reports their number; 0:
+	// unknown.
 	Servers int
 	// Empty means that no server of the member is known to take requests. A report overrides Empty.
 	Empty bool

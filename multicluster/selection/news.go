@@ -42,7 +42,7 @@ func (n *News) Add(chain []uint64) {
 	}
 }
 
-// Take appends the blocks since the last call to out, in the order of Report.Blocks. dropped is the
+// Take appends to out the blocks since its last call, in the order of Report.Blocks. dropped is the
 // number of blocks beyond MaxReportBlocks.
 func (n *News) Take(out []uint64) (blocks []uint64, dropped int) {
 	n.mu.Lock()

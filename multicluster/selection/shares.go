@@ -48,8 +48,8 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	})
 }
 
-// Priority sends all requests to the first member that is not down. The members in order come
-// first, then this cluster, then the others by name. If all are down, the first member serves.
+// Priority sends all requests to the first member that is not down. The members that order lists
+// come first, then this cluster, then the others by name. If all are down, the first member serves.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {
