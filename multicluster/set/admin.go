@@ -33,7 +33,7 @@ type Status struct {
 	Member string `json:"member,omitempty"`
 	// Hub means that the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
-	// InFlight counts the requests from other clusters in flight for which this process's picker
+	// InFlight counts the requests in flight from other clusters for which this process's picker
 	// chose a server.
 	InFlight int64 `json:"inFlight"`
 	// Uncounted lists exported pools ("namespace/name") whose requests InFlight lacks.
@@ -66,7 +66,7 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are pools that the member may import, Imports pools that it exports; sorted.
+	// Exports are pools that the member may import, Imports pools that it exports. Both are sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
@@ -306,7 +306,7 @@ func stateOf(p registry.Placement) (state, message string) {
 	return printable(p.Reason), printable(p.Message)
 }
 
-// printable replaces characters in a member's text that a terminal would interpret.
+// printable replaces characters that a terminal would interpret, in a member's text.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
