@@ -22,7 +22,7 @@ import (
 
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
-	Echo = "echo" // grpc-go with its default codec, which answers every message with an empty one
+	Echo = "echo" // grpc-go with its default codec; its answers are empty messages
 )
 
 const (
