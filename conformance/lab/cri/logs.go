@@ -46,7 +46,8 @@ func (l *logFile) close() {
 	}
 }
 
-// copy drops output that it cannot write, so that a full disk does not block the container.
+// The method copy drops output that it cannot write, so that a full disk does not block the
+// container.
 func (l *logFile) copy(stream string, from io.Reader) {
 	r := bufio.NewReaderSize(from, longest)
 	for {

@@ -42,8 +42,8 @@ func newWire(from *Namespace, fromName string, to *Namespace, toName string, by 
 		return nil, errors.Join(err, w.from.Close())
 	}
 	way := make(chan packet, queued)
-	w.running.Go(func() { w.receive(way) }) // ends when close closes the interface
-	w.running.Go(func() { w.deliver(way) }) // ends when closed closes
+	w.running.Go(func() { w.receive(way) }) // ends when w.close closes the interface
+	w.running.Go(func() { w.deliver(way) }) // ends when w.closed closes
 	return w, nil
 }
 
