@@ -161,7 +161,8 @@ func Peak(ctx context.Context, pid int) func() int64 {
 // Limit is the deadline of Eventually. It only ends a run that hangs.
 const Limit = 40 * time.Second
 
-// Eventually polls check until it succeeds. After Limit, Eventually returns check's last error.
+// Eventually polls the function check until it succeeds. After Limit, Eventually returns check's
+// last error.
 func Eventually(ctx context.Context, what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()

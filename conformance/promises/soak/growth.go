@@ -95,7 +95,8 @@ const Shortest = 30 * time.Minute
 // start of a soak's second half.
 const judged = 14.0 / 60
 
-// Judged returns a sentence about how slopes are compared with their limits, or why they are not.
+// Judged returns a sentence about how slopes are compared with their limits, or why they are not
+// compared.
 func (s *Samples) Judged() string {
 	if s.hours() < judged {
 		return fmt.Sprintf(

@@ -54,7 +54,7 @@ func changes() []change {
 	}
 }
 
-// next draws an applicable kind of change from the kinds in only; empty: from all kinds.
+// next draws an applicable kind of change. If the list only is not empty, it draws from this list.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -222,8 +222,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full changes the limit at which a pool overflows. The pool must have a spill target, and no pool
-// may spill to it: otherwise answers of 429 would be correct.
+// The function full changes the limit at which a pool overflows. The pool must have a spill target,
+// and no pool may spill to it: otherwise answers of 429 would be correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {
