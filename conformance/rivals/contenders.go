@@ -206,7 +206,7 @@ const (
 )
 
 // parts returns the contenders of which only the overhead is measured. The external processor at
-// the port echo receives each body. missing has a line if LiteLLM is not installed.
+// the port in echo receives each body. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{

@@ -44,7 +44,7 @@ type added struct {
 	p50, p99     ratio         // seconds above a server without a router; for directName the times themselves
 	control, cpu time.Duration // CPU time for one request: of the router's first process, and of all its processes
 	rate         float64       // largest rate in requests a second; 0: not measured
-	overSMG      *ratio        // ratio of p50 to smg's p50; nil for others than Penstock, or without smg
+	overSMG      *ratio        // ratio of p50 to smg's p50; nil for rivals, or without smg
 }
 
 type target struct {
@@ -178,8 +178,8 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// above returns quantile q of the times with a router minus quantile q of the times without a
-// router.
+// The function above returns quantile q of the times with a router minus quantile q of the times
+// without a router.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {

@@ -30,7 +30,7 @@ type workload struct {
 	// in less time.
 	thin int
 	// The function draw returns the requests that arrive during lasts at a rate, before slow and
-	// thin.
+	// thin apply.
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
