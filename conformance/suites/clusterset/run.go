@@ -68,7 +68,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// until fails the test after Config.Timeout, with the last error of missing.
+// until fails the test after Config.Timeout, with the last error of the function missing.
 func (r *run) until(what string, missing func() error) {
 	ctx, cancel := context.WithTimeout(r, r.config.Timeout)
 	defer cancel()

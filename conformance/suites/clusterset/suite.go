@@ -121,7 +121,7 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run ends early with ctx.
+// Run ends early if ctx ends.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {
