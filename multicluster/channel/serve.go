@@ -60,7 +60,7 @@ type subscription struct {
 	begun       bool
 	made        bool   // the field first is set, or the topic has no snapshot
 	first       []Item // used by the first response only
-	sent, acked uint64 // Topic.seq
+	sent, acked uint64 // values of Topic.seq
 	inFlight    bool
 	sentAt      time.Time
 	known       map[string]bool

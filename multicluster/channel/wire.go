@@ -170,8 +170,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems keeps the first three errors, and the number of the others, because a peer may cause any
-// number of errors.
+// Problems keeps the first three errors, and the number of further errors, because a peer may cause
+// any number of errors.
 type Problems struct {
 	first []error
 	more  int
