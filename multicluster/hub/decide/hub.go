@@ -292,7 +292,7 @@ func (m *member) snapshot(o *member) registry.Update {
 	return u
 }
 
-// Contact records that a member's API server responded, and that its cluster has the UID.
+// Call Contact when a member's API server has responded, and its cluster has the UID.
 func (h *Hub) Contact(name, uid string) {
 	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {
@@ -308,7 +308,7 @@ func (h *Hub) Contact(name, uid string) {
 	})
 }
 
-// Lost records that a member's API server did not respond.
+// Call Lost when a member's API server has not responded.
 func (h *Hub) Lost(name string) {
 	h.reached(name, false, func(m, o *member) []objectid.Pool {
 		return o.registry.Connected(m.Name, false)
@@ -347,7 +347,7 @@ func (h *Hub) others(c *changes) {
 	}
 }
 
-// Namespaces records that namespaces of a member were created or deleted.
+// Call Namespaces when namespaces of a member were created or deleted.
 func (h *Hub) Namespaces(name string) {
 	var c changes
 	defer h.call(&c)
@@ -358,7 +358,7 @@ func (h *Hub) Namespaces(name string) {
 	}
 }
 
-// Taken records that entries of other controllers in the import of a pool changed.
+// Call Taken when entries of other controllers in the import of a pool have changed.
 func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)

@@ -28,7 +28,7 @@ type Writing struct {
 	Pruned bool
 }
 
-// Written records the content of the import of a pool at a member.
+// Written stores the content of the import of a pool at a member.
 func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	var c changes
 	defer h.call(&c)
