@@ -410,8 +410,8 @@ func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	})
 }
 
-// Taken returns the clusters, sorted, that have an entry in an import from another controller or a
-// user.
+// Taken returns the clusters, sorted, that have an entry of another controller or a user in an
+// import.
 func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	obj, ok := store.InferencePoolImports.Get(r, p.String())
 	if !ok {
