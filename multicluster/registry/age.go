@@ -22,7 +22,7 @@ func aged(since int64) *age {
 // imported, or not recorded.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
-// Imported records which exports this cluster begins and ceases to import. since becomes the age of
+// Imported stores which exports this cluster begins and ceases to import. since becomes the age of
 // each begun export without an age, in microseconds of Unix time. A ceased export loses its age, so
 // an early announcement makes no export older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
@@ -70,8 +70,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// The method date changes ages in a write transaction that writes no row. Meanwhile no export is
-// dropped.
+// date runs the function change, which sets ages, in a write transaction that writes no row.
+// Meanwhile no export is dropped.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

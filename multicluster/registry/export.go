@@ -99,7 +99,7 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges, which all its exports in EndpointMode have.
+// PodCIDRs returns a member's published pod ranges. All its exports in EndpointMode have them.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -108,7 +108,7 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 	}
 }
 
-// Connected records whether a member is connected. A reconnected member is Ready after its next
+// Connected stores whether a member is connected. A reconnected member is Ready after its next
 // update.
 func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {

@@ -245,8 +245,8 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export. It ignores an export that is older than the stored version or, if there
-// is none, older than known. It returns why there is no room.
+// export stores an export. It ignores an export that is older than the stored version or, without a
+// stored version, older than known. It returns why there is no room.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
