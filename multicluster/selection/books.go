@@ -19,8 +19,8 @@ type books struct {
 	pending int
 	tokens  float64
 	number  uint64
-	// taken counts the requests that left the queue since the member's count was base. synced is
-	// true once base is known.
+	// base is a count that the member reported. taken counts the requests that left the queue since
+	// then. synced is true once base is known.
 	taken, base uint64
 	synced      bool
 

@@ -181,8 +181,8 @@ type Choice struct {
 	Uncached int
 	// Barred is why the member is barred; "": it is not.
 	Barred string
-	// Session means that the request's session is at the member. The member comes first, unless it
-	// is barred and another member is not.
+	// Session means that the request's session is at the member. The member comes first. If it is
+	// barred, members that are not barred come before it.
 	Session bool
 
 	member *member

@@ -13,8 +13,8 @@ type News struct {
 	overflow int
 }
 
-// NewNews returns a News for servers that cache capacity blocks, at most DefaultBlocks. secret is
-// random.
+// NewNews returns a News for servers that together cache a number of blocks: capacity, or
+// DefaultBlocks if that is less. secret is random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))
