@@ -27,8 +27,8 @@ const maxJoin = 1 << 20
 // maxMembers is the limit in ClusterSet's schema.
 const maxMembers = 256
 
-// ReadMembers reads members as `penstock clusters show` prints them. The parameter from names the
-// text in errors.
+// ReadMembers reads members as `penstock clusters show` prints them. The parameter from is the
+// text's name in errors.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {

@@ -164,8 +164,8 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	return imports.Assembled{}
 }
 
-// The method translated records that a revision has been translated, and returns the placements
-// that waited for it. running is held.
+// translated stores the newest translated revision, and returns the placements that waited for it.
+// running is held.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, w := range d.waiting {
