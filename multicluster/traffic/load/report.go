@@ -59,7 +59,7 @@ type sender struct {
 	at       time.Time
 }
 
-// Sent records a pick of this process or of a replica.
+// Sent counts a pick of this process or of a replica.
 func (l *Loads) Sent(s picker.Sent) {
 	if !l.pools.asked.Load() {
 		return
