@@ -65,8 +65,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface and link, which would stay until the last connection inside
-// times out.
+// Unlink removes a slot's interface and link. Otherwise both would stay until the last connection
+// inside times out.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
