@@ -116,7 +116,7 @@ func addValue(list []value, v value) []value {
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {
-		text, _ := json.Marshal(object) // cannot fail: maps, lists and strings
+		text, _ := json.Marshal(object) // cannot fail: objects have maps, lists and strings
 		fmt.Fprintf(&out, "%s\n---\n", text)
 	}
 	object := func(version, kind, name string, spec any) map[string]any {

@@ -222,8 +222,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// The function full changes the limit at which a pool overflows. The pool must have a spill target,
-// and no pool may spill to it: otherwise answers of 429 would be correct.
+// full sets another limit at which a pool overflows. The pool must have a spill target, and no pool
+// may spill to it: otherwise answers of 429 would be correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {

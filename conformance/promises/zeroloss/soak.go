@@ -43,7 +43,7 @@ func (r *run) faults() []fault {
 	}
 }
 
-// The method disk replaces a state folder by a file: every access below it fails, even for root.
+// disk puts a file in place of a state folder: every access below it fails, even for root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"
