@@ -164,7 +164,7 @@ func plain(size int, number uint64) []byte {
 		"messages": []any{map[string]string{"role": "user", "content": string(text[:min(len(text), size)])}},
 	})
 	if err != nil {
-		panic(err) // cannot fail: strings and numbers
+		panic(err) // cannot fail: the fields are strings and numbers
 	}
 	return out
 }
@@ -178,8 +178,8 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// The function above returns quantile q of the times with a router minus quantile q of the times
-// without a router.
+// above subtracts quantile q of the times without a router from quantile q of the times with a
+// router.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
