@@ -34,8 +34,9 @@ type suite struct {
 	env     []string
 }
 
-// oneCPU avoids a data race of the inference extension's suite (v1.6.0), which ends with SIGSEGV:
-// goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice in MakeRequest.
+// oneCPU avoids a data race of the inference extension's suite (v1.6.0): goroutines of its
+// assertTrafficOnlyReachesToExpectedPods append to one slice in MakeRequest. The race ends with
+// SIGSEGV.
 var oneCPU = []string{"GOMAXPROCS=1"}
 
 var suites = []suite{
