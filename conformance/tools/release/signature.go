@@ -66,7 +66,7 @@ func payload(ref name.Reference, digest string) []byte {
 		"optional": nil,
 	})
 	if err != nil {
-		panic(err) // cannot fail: plain maps
+		panic(err) // cannot fail: the payload has plain maps
 	}
 	return text
 }
