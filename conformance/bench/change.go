@@ -39,7 +39,7 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one returns the time until the last byte at the proxy, and the CPU time until the ACK.
+// The method one returns the time until the last byte at the proxy, and the CPU time until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // another listener each time

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The pool same hashes prompts to servers. The pool full has room for one request, and spills other
-// requests to the pool spare.
+// The pool "same" hashes prompts to servers. The pool "full" has room for one request, and spills
+// other requests to the pool "spare".
 var endedPools = []struct {
 	name     string
 	servers  int
@@ -84,8 +84,8 @@ func (g *gateway) same(ctx context.Context, pool string) (by string, err error) 
 	return string(answer), err
 }
 
-// lag returns how long a request to the pool any counts as in flight after its client has the whole
-// response.
+// lag returns how long a request to the pool "any" counts as in flight after its client has the
+// whole response.
 func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	if _, err := g.same(ctx, "any"); err != nil {

@@ -63,7 +63,7 @@ func (f *follower) read(out io.Reader) error {
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // callers of complete may drop the arrivals of all resources
+		f.have.Store(a.have) // a caller of complete() may drop the arrivals of all resources
 	}
 	return lines.Err()
 }

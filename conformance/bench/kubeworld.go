@@ -46,7 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab without Penstock, which runs outside the lab, where it can be measured.
+// bareCluster starts a lab. Penstock runs outside the lab, where it can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {

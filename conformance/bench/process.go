@@ -90,7 +90,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// settled waits until the process has used less than 2 % of a core for the time idle.
+// settled waits for a period of the length idle in which the process uses less than 2 % of a core.
 func (p *program) settled(ctx context.Context, idle time.Duration) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -81,7 +81,7 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 	return nil
 }
 
-// differingBytes ignores signatures. A file that only one folder has differs in all its bytes.
+// differingBytes ignores signatures. If only one folder has a file, all bytes of the file differ.
 func differingBytes(a, b string) (differing, files int, err error) {
 	names := map[string]bool{}
 	for _, dir := range []string{a, b} {

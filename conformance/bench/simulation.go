@@ -144,8 +144,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// In measureDocs, first each cache has room for half of the documents, then all caches together for
-// each document once.
+// measureDocs first gives each cache room for half of the documents. Then all caches together have
+// room for each document once.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"os/exec"
 )
 
-// measureUpgrade runs the tests of upgrades and rollbacks under load, whose earlier version is in
-// conformance/features/upgrade.txt. Without a lab there are no figures of Helm's.
+// measureUpgrade runs the tests of upgrades and rollbacks under load. Their earlier version is in
+// conformance/features/upgrade.txt. Without a lab there are no figures about Helm.
 func measureUpgrade(ctx context.Context, c config, out report) error {
 	test := func(tags, run, folder string) error {
 		return printed(ctx, exec.Command("go", "test", "-trimpath", "-vet=off", "-v", "-count=1", "-timeout", "60m",

@@ -17,7 +17,8 @@ type Link struct {
 	// From and To are names of clusters, as in Contexts.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// OneWay limits the Fault to packets from From to To. They include replies to requests from To.
+	// OneWay limits the Fault to packets from From to To. These packets include replies to requests
+	// from To.
 	OneWay bool `json:"oneWay,omitempty"`
 	network.Fault
 }

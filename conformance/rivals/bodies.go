@@ -42,7 +42,7 @@ func (r *request) body() []byte {
 		"messages": []any{map[string]string{"role": "user", "content": string(text)}},
 	})
 	if err != nil {
-		panic(err) // cannot fail: strings and numbers
+		panic(err) // cannot fail: the fields are strings and numbers
 	}
 	return out
 }

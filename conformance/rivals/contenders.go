@@ -28,7 +28,7 @@ type contender struct {
 
 // rivals are routers of Python's packages. best has the settings that their documentation
 // recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
-// and smg's docs/getting-started/load-balancing.md (bursts: lower thresholds). Their default
+// and smg's docs/getting-started/load-balancing.md (lower thresholds for bursts). Their default
 // strategy is cache_aware.
 var rivals = []struct {
 	name, pkg string
@@ -51,7 +51,7 @@ const (
 	ourFolder         = "routers"
 )
 
-// contenders returns Penstock twice, the installed rivals, and the user's rivals own
+// contenders returns Penstock twice, the installed rivals, and own: the user's rivals
 // (NAME=command). missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
@@ -206,7 +206,7 @@ const (
 )
 
 // parts returns the contenders of which only the overhead is measured. The external processor at
-// the port echo receives each body. missing has a line if LiteLLM is not installed.
+// the port in echo receives each body. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{

@@ -44,7 +44,7 @@ type added struct {
 	p50, p99     ratio         // seconds above a server without a router; for directName the times themselves
 	control, cpu time.Duration // CPU time for one request: of the router's first process, and of all its processes
 	rate         float64       // largest rate in requests a second; 0: not measured
-	overSMG      *ratio        // ratio of p50 to smg's p50; nil for others than Penstock, or without smg
+	overSMG      *ratio        // ratio of p50 to smg's p50; nil for rivals, or without smg
 }
 
 type target struct {
@@ -105,7 +105,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 			}
 		}
 	}
-	for i, t := range targets { // the first size has small requests
+	for i, t := range targets { // out begins with the first size, whose requests are small
 		out[i].rate = quantile(0.5)(t.rates)
 	}
 	return out, errors.Join(failures...)
@@ -164,7 +164,7 @@ func plain(size int, number uint64) []byte {
 		"messages": []any{map[string]string{"role": "user", "content": string(text[:min(len(text), size)])}},
 	})
 	if err != nil {
-		panic(err) // cannot fail: strings and numbers
+		panic(err) // cannot fail: the fields are strings and numbers
 	}
 	return out
 }
@@ -178,7 +178,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// above returns quantile q of the times with a router minus quantile q of the times without a
+// above subtracts quantile q of the times without a router from quantile q of the times with a
 // router.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)

@@ -22,7 +22,7 @@ var measures = []measure{
 	{"mean time to the end", mean, func(o *outcome) series { return o.end }},
 }
 
-// p90 is the index in measures of TTFT p90, the measure of the figures with a limit.
+// p90 is the index of TTFT p90 in measures. Only figures of this measure have limits.
 const p90 = 1
 
 func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from(o)...)) }

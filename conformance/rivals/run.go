@@ -55,7 +55,7 @@ type played struct {
 	simulated map[string]float64
 }
 
-// The caches fill in the share warm of the time lasts; the rest is traffic.
+// The caches fill during warm*lasts. The rest of lasts is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)

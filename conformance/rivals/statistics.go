@@ -89,8 +89,8 @@ func resampled(n int, stat func(drawn []int) float64) ratio {
 	return r
 }
 
-// noise returns the largest ratio, or inverse of a ratio, in r, the interval of Penstock compared
-// with itself.
+// noise returns the largest ratio or inverse of a ratio in r. r is the interval of Penstock
+// compared with itself.
 func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
 
 func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

@@ -29,12 +29,13 @@ type workload struct {
 	// thin divides the number of prefixes and the size of each server's cache, so that caches fill
 	// in less time.
 	thin int
-	// draw returns the requests that arrive in the time lasts at a rate, before slow and thin.
+	// The function draw returns the requests that arrive during lasts at a rate, before slow and
+	// thin apply.
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// The full load of one server is fullLoad of conformance/bench divided by its 8 servers; for
-// uniform, 95 % of the rate that a server can read.
+// The full load of one server is fullLoad of conformance/bench divided by its 8 servers. For the
+// workload uniform, it is 95 % of the rate that a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}

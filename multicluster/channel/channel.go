@@ -40,8 +40,8 @@ type Config struct {
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// Exceeded, if set, is called after Limits or a violation of the protocol ended a peer's
-	// stream.
+	// The channel ends the stream of a peer that exceeds Limits or violates the protocol. It then
+	// calls Exceeded, if that is set.
 	Limits   Limits
 	Exceeded func(peer, problem string)
 	// Received, if set, returns how long the acknowledgement of a part waits if another part
@@ -57,11 +57,12 @@ type Config struct {
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes items with invalid keys in the response so far; nil: this message has none.
+	// Dropped describes the invalid keys of this response up to this message; nil: this message has
+	// none.
 	Dropped error
 }
 
-// Connect returns a connection to the process at an address, which connects with its first stream.
+// Connect returns a connection to the process at an address. Its first stream dials the process.
 type Connect func(address string, with credentials.TransportCredentials) (Connection, error)
 
 // Connection is a connection to a peer. *grpc.ClientConn implements it.
@@ -131,7 +132,7 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until waits until holds returns true, or ctx ends. It calls holds with mu held.
+// until calls the function holds, with mu held, until it returns true or ctx ends.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()

@@ -13,7 +13,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// Subscribers that need a dropped edit compare all items (walk.all). Channel.mu is held.
+// note may drop old edits. A subscriber that needs a dropped edit compares all items (walk.all).
+// Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {

@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errExpired ends a stream, because a connection keeps the certificates of its handshake.
+// errExpired ends a stream: new certificates need a new connection.
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
 // expiryCheck bounds one wait for an expiry, because the clock may be set meanwhile.
 const expiryCheck = time.Minute
 
-// expires returns when the first certificate of a call's other end expires; zero: never.
+// expires returns the earliest expiry of the certificates at a call's other end; zero: never.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {

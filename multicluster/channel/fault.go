@@ -2,5 +2,5 @@
 
 package channel
 
-// faulty returns true, with the tag faults, for a mistake that simulations must find.
+// Only with the build tag faults, faulty returns true for a mistake that simulations must find.
 func faulty(string) bool { return false }

@@ -25,8 +25,8 @@ import (
 const (
 	// retryInterval is short, so that a starting process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// shortestPause follows a stream that the peer's messages ended. It doubles each time, up to
-	// longestPause.
+	// shortestPause is the first pause after a stream that the peer's messages ended. Each further
+	// pause is twice as long, up to longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -45,8 +45,7 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions are by topic and key. A topic has no versions before its snapshot and after an
-	// error.
+	// versions are by topic and key. A topic has no versions before its snapshot or after an error.
 	versions map[string]map[string]string
 	logs     quota
 }
@@ -91,7 +90,7 @@ func (c *Channel) topicsByName() map[string]*Topic {
 }
 
 // errRedial asks for a new connection to an unreachable peer. ResetConnectBackoff of grpc-go 1.85
-// would race with the resolver.
+// is not used: it races with the resolver.
 var errRedial = errors.New("the peer is back")
 
 // c.mu is held.

@@ -19,7 +19,7 @@ type MirrorConfig[T any] struct {
 	// publishes or retracts them again. 0: they are removed at once.
 	Retention time.Duration
 	// Changed, if set, is called with the changes of one update or expiry, before its
-	// acknowledgement. Calls come one at a time. It may read the mirror.
+	// acknowledgement. Calls come one at a time. Changed may read the mirror.
 	Changed func(changes []Change[T])
 }
 
@@ -46,7 +46,7 @@ type Mirror[T any] struct {
 
 type mirrored[T any] struct {
 	value T
-	stale bool      // the peer is disconnected, or has not published the item since
+	stale bool      // the peer is disconnected, or has not published the item again
 	until time.Time // when a stale value expires; zero: never
 }
 

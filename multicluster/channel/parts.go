@@ -8,8 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A larger response is sent in parts. Each part waits for the acknowledgement of the previous part,
-// so memory is bounded at both ends.
+// A response above these bounds is sent in parts. Each part waits for the acknowledgement of the
+// previous part, so memory is bounded at both ends.
 const (
 	partItems = 1024
 	partBytes = 1 << 20

@@ -32,7 +32,7 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Every client that it admits may subscribe.
+// Register adds the service to a gRPC server. Every client that the server admits may subscribe.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
@@ -58,9 +58,9 @@ func (s *subscriber) flush() {
 
 type subscription struct {
 	begun       bool
-	made        bool   // first is made, or the topic has no snapshot
-	first       []Item // until the first response
-	sent, acked uint64 // Topic.seq
+	made        bool   // the field first is set, or the topic has no snapshot
+	first       []Item // used by the first response only
+	sent, acked uint64 // values of Topic.seq
 	inFlight    bool
 	sentAt      time.Time
 	known       map[string]bool
@@ -220,7 +220,7 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// Items published while snapshots runs stay published.
+// Items that are published during t.snapshot() stay published.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

@@ -29,7 +29,7 @@ type Update struct {
 	// Disconnected means that the connection is lost, or the address is no longer a peer's. Only
 	// Peer is set then.
 	Disconnected bool
-	// Retracted has keys.
+	// Retracted has keys of items.
 	Items     []Item
 	Retracted []string
 	// Dropped describes undecodable items, and items whose keys Topic.Keys rejects.
@@ -99,8 +99,8 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 // an item. Call it before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Addressed declares that Visible shows each item only to the name that to(key) returns. Call it
-// before Run.
+// Addressed declares that Visible shows each item only to the subscriber with the name to(key).
+// Call it before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
 // Keys sets the check of items' keys. Items with an error are dropped. Call it before Run.
@@ -209,7 +209,7 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer, or ctx ends. Each process has Config.AckTimeout after each message to it.
+// peer, or ctx ends. A process may take Config.AckTimeout for each message.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -242,8 +242,8 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether subscribers with the name exist, and have all publications up to
-// published in effect. changed closes when the result may have changed.
+// AcknowledgedBy reports whether subscribers with the name exist, and all publications with numbers
+// up to published are in effect at them. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -259,8 +259,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns the time until the last process that has not acknowledged target times out; 0 or
-// less without such a process. Channel.mu is held.
+// behind returns how long to wait for the processes that have not acknowledged target. At 0 or
+// less, none can still do so in time. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

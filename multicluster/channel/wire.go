@@ -16,14 +16,14 @@ import (
 
 // Bounds of the memory that the other end of a stream, possibly an attacker, takes.
 const (
-	// maxRequest bounds the bytes of a request, and maxVersions its items, if it resumes. Beyond
-	// them the subscriber requests a snapshot.
+	// maxRequest bounds a request, in bytes. maxVersions bounds the items of a request that
+	// resumes. Above a bound, the subscriber requests a snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
 	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge.
 	maxIdle = 64
 	// maxSubscribers bounds the streams of one name. After a change of its leader, a cluster has
-	// two for a short time.
+	// two streams for a short time.
 	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection. window is the flow control window of a stream,
 	// in bytes.
@@ -57,7 +57,7 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message by number. A nil shape is not inspected.
+// shape has the allowed fields of a message by number. A field with a nil shape is not inspected.
 type shape map[protowire.Number]shape
 
 // responseShape omits fields that could have endless lists.
@@ -75,7 +75,7 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options that bound the memory of clients that are only subscribers.
+// ServerOptions returns options that bound the memory of clients. The clients may only subscribe.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -170,8 +170,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems keeps the first three errors, and the number of the others, because a peer may cause any
-// number.
+// Problems keeps the first three errors, and the number of further errors, because a peer may cause
+// any number of errors.
 type Problems struct {
 	first []error
 	more  int

@@ -19,7 +19,7 @@ import (
 // The annotations of an InferencePool. The first two are from the multi-cluster proposal ("Export
 // Annotations").
 const (
-	// ModeAnnotation is EndpointMode (the default) or ParentMode.
+	// ModeAnnotation has the value EndpointMode (the default) or ParentMode.
 	ModeAnnotation = inferenceapi.ExportModeAnnotation
 	// ToAnnotation lists the members that may import the pool, comma-separated; default: all
 	// members.
@@ -149,7 +149,7 @@ func Check(pool *inferencev1.InferencePool, set bool, members []string) []report
 	return all
 }
 
-// Annotated reports whether a pool has an annotation about exports, misspelled ones included.
+// Annotated reports whether a pool has an annotation about exports, even a misspelled one.
 func Annotated(pool *inferencev1.InferencePool) bool {
 	for _, a := range known {
 		if _, ok := pool.Annotations[a]; ok {

@@ -22,7 +22,7 @@ const (
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool has the data of a pool that the store lacks.
+// Pool has facts about a pool. The store does not have them.
 type Pool struct {
 	Endpoints []netip.AddrPort
 	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond.

@@ -42,8 +42,8 @@ type Export struct {
 	// To are the members that may import the pool; nil: all members.
 	To      []string
 	Offered bool
-	// Incarnation changes when a member may import the pool that could not import it before.
-	// Reports on an earlier incarnation are ignored. cmd sets it.
+	// Incarnation changes whenever another member is allowed to import the pool. Reports on an
+	// earlier incarnation are ignored. cmd sets it.
 	Incarnation uint64
 }
 
@@ -51,8 +51,8 @@ type Export struct {
 type Decision struct {
 	Pool  objectid.Pool
 	Asked bool
-	// Valid means that the annotations are valid, or Kept. To has the members that may import the
-	// pool; nil: all members.
+	// Valid means that the annotations are valid, or that Kept is set. To has the members that may
+	// import the pool; nil: all members.
 	Valid bool
 	To    []string
 	Wish  *Wish
@@ -65,7 +65,7 @@ type Decision struct {
 	Findings        []report.Finding
 }
 
-// Decide decides on a pool; ok is false if it does not exist.
+// Decide decides on a pool; ok is false if the pool does not exist.
 func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, ok bool) {
 	pool, ok := store.InferencePools.Get(r, id.String())
 	if !ok {

@@ -24,8 +24,8 @@ const named = 8
 // Has reports whether a placement is about this export, not about an earlier export of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export keeps the incarnation of the previous export (nil: none): all
-// members that may import it now could import it before.
+// Continues reports whether an export keeps the incarnation of the previous export (nil: none). It
+// does if all members that may import the export now could import the previous export.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,

@@ -14,9 +14,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// reached returns the addresses at which other clusters reach a port of a picker's Service, and a
-// function for the numbers of other ports there. Addresses of single nodes or pods are preferred,
-// so that failing ones can be left out. By the Service's type:
+// reached returns the addresses at which other clusters reach a port of a picker's Service. The
+// function number returns the number of any port of the Service there. Addresses of single nodes or
+// pods are preferred, so that failing nodes or pods can be left out. By the Service's type, the
+// addresses are:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
@@ -133,7 +134,8 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods returns the key of store.ByLabel for the pods of a NodePort Service; "": another type.
+// NodePods returns the key of store.ByLabel for the pods of a NodePort Service; "": it has another
+// type or no selector.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

@@ -3,10 +3,10 @@
 // members' exports to Config.Apply, as updates of a multicluster/registry. Topics:
 //
 //	exports   The key "" is the cluster's state; publishing it every 5 s renews the lease.
-//	          "NAMESPACE/NAME" is the record of an export, "NAMESPACE/NAME#N" a part of its endpoints.
-//	imports   The state of members' exports here, by "MEMBER/NAMESPACE/NAME" (the receiver).
-//	wanted    The pools whose load an importer requests; keys as in imports.
-//	loads     The load of the requested pools; keys as in imports.
+//	          "NAMESPACE/NAME" is an export's record, "NAMESPACE/NAME#N" a part of its endpoints.
+//	imports   The state of members' exports here. Keys: "MEMBER/NAMESPACE/NAME"; MEMBER receives it.
+//	wanted    The pools whose load an importer requests. Keys are as in imports.
+//	loads     The load of the requested pools. Keys are as in imports.
 //
 // A cluster's name is its SPIFFE trust domain. A member's bundle is valid only for SPIFFE IDs of
 // the member's trust domain, so no member can take another member's name. A published bundle is

@@ -18,7 +18,7 @@ const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// Each part takes partSize bytes more of Config.Share.
+	// partSize is added to the size of each part in Config.Share.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
@@ -64,7 +64,7 @@ type assembly struct {
 	head  registry.Export // without a routing mode: not received yet
 	count int
 	parts map[int]part
-	sizes map[int]int // by part, and the head's as part -1
+	sizes map[int]int // in bytes, by part; part -1 is the head
 }
 
 type assemblies struct {
@@ -74,8 +74,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. For an
-// invalid key, e.Pool is empty.
+// receive stores a record or a part. If whole is true, e is complete. If not, the method export
+// assembles e. For an invalid key, e.Pool is empty.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {

@@ -251,8 +251,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left. back means that one of them returned, which ignores records
-// with older stamps. mu is held.
+// noteLeft records members that left. back means that a member returned. It ignored our records
+// meanwhile, so they need newer stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -395,7 +395,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // after export, which reads the parts of touched pools
+	for _, p := range withdrawn { // after export(), which reads the parts of touched pools
 		parts.drop(p, -1)
 	}
 	if !known {
@@ -411,7 +411,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	for i := range u.Exports { // the state's stamp must be able to withdraw the export
+	for i := range u.Exports { // the state can withdraw only exports with stamps up to its own
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
 		}
@@ -444,7 +444,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// slice is the number of exports that are applied at once, in some milliseconds.
+// slice is the number of exports that are applied at once. This takes some milliseconds.
 const slice = 256
 
 // apply applies a large update in slices with pauses (pace.go), so that other members wait for one

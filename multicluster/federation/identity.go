@@ -78,8 +78,8 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published makes a member's published bundle trusted, and returns its stored form; nil without a
-// member or a bundle.
+// published makes a member's published bundle trusted, and returns its stored form; nil: there is
+// no such member, or no bundle.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,9 +93,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the line before a published bundle in its file: the hash of the ClusterSet's bundle
-// that authenticated it. When a leaked bundle is replaced, the bundles that it authenticated are no
-// longer trusted.
+// under returns the line that precedes a published bundle in its file. The line has the hash of the
+// ClusterSet's bundle that authenticated the published bundle. When a leaked bundle is replaced,
+// the bundles that it authenticated are no longer trusted.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }

@@ -32,7 +32,7 @@ type Load struct {
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).
 	Blocks   []uint64
-	Capacity int // that the pool's servers can cache together; 0: unknown
+	Capacity int // blocks that the pool's servers can cache together; 0: unknown
 	Interval time.Duration
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// The cost of a member's updates is a debt, in CPU time. It decreases by the fraction share of the
-// time that passes. Above burst, acknowledgements wait, and so does the member's next message.
+// The cost of a member's updates is a debt, in CPU time. In the time t it decreases by share*t.
+// Above burst, acknowledgements wait, and so does the member's next message.
 //
 // The costs are estimates from the content of updates, because durations include waits for other
 // members. On an AMD EPYC, decoding a record takes 9 ns per byte, and applying an export 50 us.

@@ -27,8 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes to exporters (Placement.Member) how their exports of pools fare here. Earlier
-// states of these pools that are not in list are retracted.
+// SetPlaced publishes to each exporter (Placement.Member) the state of its exports here. Earlier
+// states of pools are retracted if list does not have them.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

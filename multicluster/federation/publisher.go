@@ -91,7 +91,7 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 }
 
 func (p *publisher) state(bundle []byte) channel.Item {
-	value, _ := encoding.Marshal(cluster{ // cannot fail: strings and numbers
+	value, _ := encoding.Marshal(cluster{ // cannot fail: the fields have basic types
 		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining,
 		Bundle: string(bundle),
 	})

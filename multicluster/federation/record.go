@@ -36,7 +36,7 @@ type cluster struct {
 	// lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
-	// Bundle has past and future signers, in PEM.
+	// Bundle has the CA certificates of past and future signers, in PEM.
 	Bundle string `json:"bundle,omitempty"`
 }
 

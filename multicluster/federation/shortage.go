@@ -5,7 +5,7 @@ package federation
 type shortage struct {
 	need int // size of the smallest item without room, in bytes; 0: none
 	free int // free bytes after the snapshot
-	most int // number of pools above which a pool had no room; 0: all had room
+	most int // a pool had no room beside this number of pools; 0: all had room
 }
 
 func (s *shortage) short(size int) {
@@ -16,7 +16,7 @@ func (s *shortage) short(size int) {
 
 func (s *shortage) crowded(most int) { s.most = most }
 
-// settle records the free room after a snapshot, so that returned counts only room that is freed
+// settle records the free room after a snapshot, so that a.returned counts only room that is freed
 // later.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes

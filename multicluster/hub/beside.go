@@ -24,12 +24,13 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects without a table in the store: nodes and PoolExports.
+// beside has a member's objects of the kinds that have no table in the store: nodes and
+// PoolExports.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }
 
-// newBeside calls changed, which must not block.
+// newBeside calls the function changed, which must not block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {

@@ -9,9 +9,9 @@ type claim struct {
 
 const twin = ", which may be another member, too"
 
-// claim records a member's cluster. It returns another member that is the same cluster. If the
-// members' addresses differ (certain is false), one API server may fake the other's UID, so both
-// members stay.
+// claim records a member's cluster. It returns the name of another member with the same cluster, if
+// there is one. If the members' addresses differ (certain is false), one API server may fake the
+// other's UID, so both members stay.
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

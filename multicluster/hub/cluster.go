@@ -106,7 +106,7 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // discards: the client's errors are reported
+	var quiet klog.Logger // discards text, because the client's errors are reported
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)

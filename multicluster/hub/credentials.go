@@ -20,7 +20,7 @@ import (
 )
 
 // ClientConfig returns the access to the cluster of a context, and the context's namespace. loaded
-// is from Kubeconfig. Changes of the files that it names take effect.
+// is a result of Kubeconfig. Changes of the files that loaded names take effect.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -102,7 +102,7 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// While the files are invalid, present returns the previous pair.
+// present returns the previous pair while the files are invalid.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -153,7 +153,7 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// While the CA certificates are invalid, current uses the previous certificates.
+// current uses the previous certificates while the CA certificates are invalid.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ type tokenFile struct {
 	read  time.Time // zero: the next use reads the file again
 }
 
-// While the file cannot be read, current returns the previous token.
+// current returns the previous token while the file cannot be read.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

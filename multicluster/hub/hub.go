@@ -43,15 +43,16 @@ const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
 type Config struct {
-	// REST is the access to the management cluster with the ClusterSet; nil: Paths have it.
+	// REST is the access to the management cluster with the ClusterSet; nil: the ClusterSet is in
+	// the files Paths.
 	REST *rest.Config
-	// Namespace is the Lease's namespace, Identity this process's name.
+	// Namespace is the Lease's namespace. Identity is this process's name.
 	Namespace, Identity string
 	Paths               []string
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
-	// Kubeconfigs is the folder of members' kubeconfigs, Providers the file of credential providers
-	// for ClusterProfiles.
+	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
+	// providers for ClusterProfiles.
 	Kubeconfigs, Providers string
 	Disk                   *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
@@ -335,7 +336,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// Of two members with one name, wanted returns the first.
+// wanted returns the first of two members with one name.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}

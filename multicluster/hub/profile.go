@@ -22,7 +22,8 @@ var (
 	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// setLabel of a namespace names the cluster set whose inventory it has (KEP-4322).
+// The label setLabel of a namespace has the name of the cluster set whose ClusterProfiles are in
+// the namespace (KEP-4322).
 const setLabel = "multicluster.x-k8s.io/clusterset"
 
 // byProfile builds the access to a ClusterProfile's cluster with the configured providers

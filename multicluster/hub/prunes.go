@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// installed determines whether a member's CRD of InferencePoolImport lacks status.clusters, as the
-// upstream CRD does. Reading the API server's schema needs no permission.
+// installed determines whether a member's CRD of InferencePoolImport lacks status.clusters. The
+// upstream CRD lacks it. Reading the API server's schema needs no permission.
 type installed struct {
 	client *discovery.DiscoveryClient
 	url    string // of the last schema; it contains a hash of the content

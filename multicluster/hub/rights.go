@@ -39,7 +39,8 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable returns the rights for installed kinds. A forbidden read is an error.
+// readable returns the rights for installed kinds. A forbidden read is an error, unless right.kept
+// is set.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// needed reports whether to store an object. It skips pools without an export annotation or a hub's
-// condition: a cluster may have any number of them.
+// needed reports whether to store an object. It skips pools that have neither an export annotation
+// nor a hub's condition: a cluster may have any number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -34,8 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports objects that are left out, by kind. Changes of the numbers would fill the
-// log.
+// reportLeftOut reports objects that are left out, by kind. It does not log changes of only the
+// numbers, because they would fill the log.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {

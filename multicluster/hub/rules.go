@@ -13,8 +13,8 @@ const createNamespaces = `- apiGroups: [""]
   verbs: [create]
 `
 
-// Rules returns the objects that give a hub its permissions in a member. With namespaces, the hub
-// may create namespaces.
+// Rules returns the objects that give a hub its permissions in a member. If namespaces is true, the
+// hub may create namespaces.
 func Rules(namespace string, namespaces bool) string {
 	more := ""
 	if namespaces {

@@ -37,7 +37,7 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all namespaces exist.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports Allow need not name; "": none.
+	// Self is a cluster whose exports need no entry in Allow; "": none.
 	Self string
 	// Own returns the clusters in an import whose stored entries come from this Importer's Status.
 	Own func(p objectid.Pool) []string
@@ -78,7 +78,7 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces the limits of members. It returns the pools to assemble: all.
+// SetAllow replaces the limits of members. It returns all pools, which must be assembled.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -256,7 +256,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated also records which exports are imported from now on or no longer. mu is held.
+// dated returns the pools' sources, and records which exports begin or cease to be imported. mu is
+// held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -397,8 +398,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether the ClusterSet, by names or numbers, allows no export of an exported
-// pool.
+// NoneAllowed reports whether a pool is exported, and the ClusterSet allows none of its exports, by
+// names or by numbers.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -409,7 +410,8 @@ func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	})
 }
 
-// Taken returns the clusters whose entries in an import another controller or a user wrote, sorted.
+// Taken returns the clusters, sorted, that have an entry of another controller or a user in an
+// import.
 func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	obj, ok := store.InferencePoolImports.Get(r, p.String())
 	if !ok {

@@ -17,13 +17,14 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
 )
 
-// Reasons of these conditions. If a cluster's condition Ready is Unknown, it still gets requests;
-// if it is False, it gets no new requests.
+// Reasons of these conditions. If a cluster's condition Ready is Unknown, the cluster still gets
+// requests. If Ready is False, the cluster gets no new requests.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
-	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
-	// of an import, Unknown: clusters get requests, but no cluster is known to be Ready
+	NoReadyClusterReason = "NoReadyCluster" // of an import: no cluster gets requests
+	// with status Unknown: the cluster is connected and silent, or no cluster of the import is
+	// Ready but some get requests
 	StaleReason       = "Stale"
 	UnreachableReason = "Unreachable" // with status Unknown
 	PickerDownReason  = "PickerDown"  // with status Unknown
@@ -57,7 +58,8 @@ func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the known version stays in use, whatever the placement's reason.
+// routed reports whether the known version is in use. For the reasons NotSupported and Conflict it
+// stays in use.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -100,7 +102,7 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns the status of an import, without other controllers and transition times. It
+// StatusOf returns the status of an import, with neither other controllers nor transition times. It
 // shares lists with the sources. The entry of a cluster that is not allowed has only name, mode,
 // target ports, weight 0, and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {

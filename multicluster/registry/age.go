@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age is Export.Since. It is apart from the row, so that a change does not write the row again. It
+// age has Export.Since. It is outside the row, so that a change does not write the row again. It
 // changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
@@ -22,7 +22,7 @@ func aged(since int64) *age {
 // imported, or not recorded.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
-// Imported records which exports this cluster begins and ceases to import. since becomes the age of
+// Imported stores which exports this cluster begins and ceases to import. since becomes the age of
 // each begun export without an age, in microseconds of Unix time. A ceased export loses its age, so
 // an early announcement makes no export older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
@@ -70,7 +70,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date changes ages in a write transaction that writes no row. Meanwhile no export is dropped.
+// date runs the function change, which sets ages, in a write transaction that writes no row.
+// Meanwhile no export is dropped.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

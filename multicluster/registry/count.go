@@ -59,8 +59,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores and counts an export in place of old, which may be nil. It removes names of Secrets: a
-// member could choose which of this cluster's Secrets it receives.
+// put stores and counts an export in place of old, which may be nil. It removes names of Secrets:
+// otherwise a member could choose which of this cluster's Secrets it receives.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)

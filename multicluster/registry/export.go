@@ -30,7 +30,7 @@ type Export struct {
 
 	withdrawn bool
 	restored  bool          // the member has not published it since Restore
-	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
+	collect   time.Duration // when a withdrawn export is dropped, as time since New
 	age       *age          // shared by all versions of the export
 }
 
@@ -43,7 +43,7 @@ func (e *Export) Restored() bool { return e.restored }
 // MaxWeight is the largest weight of an export; the smallest is 0.
 const MaxWeight = 1_000_000
 
-// invalid returns why an export is invalid: an API server would reject the whole import.
+// invalid returns why an API server would reject any import with this export; "": it is valid.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -99,7 +99,7 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges, which all its exports in EndpointMode have.
+// PodCIDRs returns a member's published pod ranges. All its exports in EndpointMode have them.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

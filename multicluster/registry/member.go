@@ -19,9 +19,9 @@ const (
 	// Draining means that the member leaves the set or was drained. Its exports take no new
 	// requests.
 	Draining State = "Draining"
-	// Stale means that no lease of a connected member runs.
+	// Stale means that the member is connected, but its lease does not run.
 	Stale State = "Stale"
-	// Unreachable means that no lease runs, and the member is not connected.
+	// Unreachable means that the member is not connected, and its lease does not run.
 	Unreachable State = "Unreachable"
 )
 
@@ -29,7 +29,7 @@ const (
 // counter.
 type Stamp struct{ Epoch, Sequence uint64 }
 
-// MaxStamp bounds Epoch and Sequence. At a million updates per second this takes 285 years.
+// MaxStamp bounds Epoch and Sequence. A million updates per second reach it after 285 years.
 const MaxStamp = 1 << 53
 
 // Compare orders stamps.
@@ -52,11 +52,11 @@ type Member struct {
 
 	connected bool
 	drained   bool
-	lapsed    time.Duration // when its lease last expired, since the registry was made
+	lapsed    time.Duration // when its lease last expired, as time since New
 	denied    denied
 }
 
-// least is the smallest size without room, in bytes.
+// least is the smallest size that had no room, in bytes.
 type denied struct {
 	problem string
 	least   int
@@ -73,7 +73,7 @@ func (m *Member) equal(o *Member) bool {
 
 type lease struct {
 	cluster  string
-	deadline time.Duration // since the registry was made
+	deadline time.Duration // time since New
 }
 
 // SetMembers replaces the members, and returns the pools to assemble again. Exports of removed
@@ -108,7 +108,7 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 	}
 }
 
-// Connected records whether a member is connected. A reconnected member is Ready after its next
+// Connected stores whether a member is connected. A reconnected member is Ready after its next
 // update.
 func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {

@@ -40,9 +40,9 @@ type Record struct {
 	Started         time.Time
 }
 
-// Restore applies records of members without an update, and returns the pools to assemble. The
-// members are Unreachable until their first update. Records whose UID is not the member's are
-// skipped.
+// Restore applies records of members that have sent no update yet, and returns the pools to
+// assemble. The members are Unreachable until their first update. Records whose UID is not the
+// member's are skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {

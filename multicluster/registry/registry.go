@@ -78,7 +78,7 @@ type Update struct {
 	// exports that ended, at Stamp or before.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread maps exports that the source could not decode to reasons.
+	// Unread has the reason for each export that the source could not decode.
 	Unread   map[objectid.Pool]string
 	Draining bool
 	// Bundle has the member's published CA certificates, in PEM.
@@ -245,8 +245,8 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export, unless it is older than the stored one or, if it is new, than known. It
-// returns why there is no room for it.
+// export stores an export. It ignores an export that is older than the stored version or, without a
+// stored version, older than known. It returns why there is no room.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {

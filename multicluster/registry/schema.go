@@ -95,8 +95,8 @@ type txn struct {
 
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over rows whose deadline is not after now, in the index's order. The table must
-// not be changed meanwhile.
+// The function until iterates over rows whose deadline is not after now, in the index's order. The
+// table must not be changed meanwhile.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

@@ -7,7 +7,7 @@ type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	nodes  []node // node 0 is no block: its next is the last used block, its prev the next to evict
+	nodes  []node // node 0 is no block: next is the last used block, prev is the block to evict
 	free   uint32 // the first unused node, linked by next; 0: none
 	slots  []uint32
 }
@@ -19,8 +19,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many blocks of a chain are known. add keeps a prompt's beginning longest, so a
-// binary search finds the last known block.
+// match returns how many blocks of a chain are known. The method add keeps a prompt's beginning
+// longest, so a binary search finds the last known block.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -72,7 +72,7 @@ func (b *blocks) limit(n int) {
 
 func (b *blocks) insert(hash uint64, at uint32) uint32 {
 	if b.count == b.max {
-		b.evict() // never node at: a chain is no longer than max
+		b.evict() // this is never the node at, because a chain has at most max blocks
 	}
 	if b.free == 0 {
 		b.grow()
@@ -127,7 +127,8 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, and moves later nodes of the same run so that place finds them.
+// unslot frees the slot of a node, and moves later nodes of the same run so that the method place
+// finds them.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)

@@ -10,21 +10,21 @@ const (
 )
 
 type books struct {
-	// The requests that are in no report yet, in the order of sending.
+	// queue has the requests that are in no report yet, in the order of sending.
 	queue  []sent // the length is a power of two
 	head   int
 	length int
-	// pending counts the queue's requests that were not declined; tokens sums their uncached
-	// tokens.
+	// pending counts the queue's requests that were not declined. tokens is the sum of their
+	// uncached tokens.
 	pending int
 	tokens  float64
 	number  uint64
-	// taken counts the requests that left the queue since the member's count was base. synced is
-	// true once base is known.
+	// base is a count that the member reported. taken counts the requests that left the queue since
+	// then. synced is true once base is known.
 	taken, base uint64
 	synced      bool
 
-	// For a member without reports: Q, W (doc.go) and the number of requests in flight.
+	// These fields are for a member without reports. unserved is Q in doc.go, and backlog is W.
 	unserved, backlog float64
 	at                time.Time
 	inFlight          int
@@ -113,8 +113,8 @@ func (b *books) pop() {
 
 func (b *books) restart() { b.synced = false }
 
-// counted applies a report: the member has received n requests. Requests sent before the time
-// before should be among them.
+// counted applies a report: the member has received n requests. They should include all requests
+// sent earlier than the time in before.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

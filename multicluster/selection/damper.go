@@ -10,7 +10,7 @@ const Recovery = 3 * time.Second
 type Damper struct {
 	down  bool
 	since time.Time // last observation as down
-	rises bool      // observed as up after since
+	rises bool      // observed as up since then
 }
 
 // Observe records whether the member is up. A member goes down at once.

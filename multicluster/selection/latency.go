@@ -34,7 +34,7 @@ func (a *answers) due(now time.Time, picks uint64) bool {
 }
 
 // firstByte returns the expected seconds to a member's first byte: its mean, or 0 for a trial.
-// During the trial, it is the slowest other member's mean.
+// During a trial, further requests expect the slowest member's mean.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):
@@ -57,8 +57,8 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter is FirstByte; after is the time from sending the request to the first byte, 0 if
-// unknown.
+// FirstByteAfter does what FirstByte does. after is the time from sending the request to the first
+// byte; 0: unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
 	if e.set == nil || e.read {
 		return

@@ -11,7 +11,7 @@ import (
 const (
 	// MaxMembers is how many members an import may have. Further members take no requests.
 	MaxMembers = 64
-	// DefaultMargin reduces the requests that leave their cluster from 65 % to 45 %, at 70 % load.
+	// With DefaultMargin, 45 % of the requests leave their cluster at 70 % load, instead of 65 %.
 	DefaultMargin = 100 * time.Millisecond
 	// DefaultBlocks take about 8 MiB when all are in use.
 	DefaultBlocks = 1 << 18
@@ -33,8 +33,8 @@ type Config struct {
 	Local string
 	// Margin is how much cheaper than Local another member must be.
 	Margin time.Duration
-	// End returns the number of tokens up to and including block i of a chain. Required; the same
-	// in all clusters of the set.
+	// End returns the number of tokens up to and including block i of a chain. It is required, and
+	// the same in all clusters of the set.
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
@@ -51,7 +51,8 @@ type Member struct {
 	Name string
 	// RoundTrip is the round trip time to the member; 0 for this cluster.
 	RoundTrip time.Duration
-	// Servers is the number of its servers until it reports one; 0: unknown.
+	// Servers is the number of the member's servers until the member reports their number; 0:
+	// unknown.
 	Servers int
 	// Empty means that no server of the member is known to take requests. A report overrides Empty.
 	Empty bool
@@ -180,8 +181,8 @@ type Choice struct {
 	Uncached int
 	// Barred is why the member is barred; "": it is not.
 	Barred string
-	// Session means that the request's session is at the member. It comes first unless it is barred
-	// and others are not.
+	// Session means that the request's session is at the member. The member comes first. If it is
+	// barred, members that are not barred come before it.
 	Session bool
 
 	member *member
@@ -194,8 +195,9 @@ const (
 	BarredEmpty    = "it reports no server that takes requests" // or its picker's page shows none
 )
 
-// Rank appends all members to out: the session's member, then by cost, equal costs in random order.
-// Barred members are last. Begin charges the request to one of them.
+// Rank appends all members to out: first the session's member, then the others by cost. Members
+// with equal costs are in random order, and barred members are last. Begin charges the request to a
+// member.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()

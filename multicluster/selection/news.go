@@ -3,7 +3,7 @@ package selection
 import "sync"
 
 // News collects the prompt blocks for the next report on a member. It omits blocks of recent
-// reports. After as many other blocks as half the servers' cache, it reports a block again. Its
+// reports. It reports a block again after other blocks that fill half the servers' cache. Its
 // methods may be called concurrently.
 type News struct {
 	mu       sync.Mutex
@@ -13,8 +13,8 @@ type News struct {
 	overflow int
 }
 
-// NewNews returns a News for servers that cache capacity blocks, at most DefaultBlocks. secret is
-// random.
+// NewNews returns a News for servers that together cache a number of blocks: capacity, or
+// DefaultBlocks if that is less. secret is random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))
@@ -42,7 +42,7 @@ func (n *News) Add(chain []uint64) {
 	}
 }
 
-// Take appends the blocks since the last call to out, in the order of Report.Blocks. dropped is the
+// Take appends to out the blocks since its last call, in the order of Report.Blocks. dropped is the
 // number of blocks beyond MaxReportBlocks.
 func (n *News) Take(out []uint64) (blocks []uint64, dropped int) {
 	n.mu.Lock()

@@ -75,8 +75,8 @@ type Standing struct {
 	Report *Report
 	Age    time.Duration
 	Barred string
-	// InFlight counts this gateway's requests there, Unreported the requests that are in no report
-	// yet.
+	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
+	// report yet.
 	InFlight, Unreported int
 	Blocks               int
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.

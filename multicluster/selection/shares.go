@@ -27,8 +27,8 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted divides first attempts by weight, exactly with Envoy's round_robin. Shares are sorted by
-// name. warning reports weights that are too far apart.
+// Weighted divides first attempts by weight. With Envoy's round_robin the division is exact. Shares
+// are sorted by name. warning reports weights that are too far apart.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
@@ -48,8 +48,8 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	})
 }
 
-// Priority sends all requests to the first member that is not down. The members in order come
-// first, then this cluster, then the others by name. If all are down, the first one serves.
+// Priority sends all requests to the first member that is not down. The members that order lists
+// come first, then this cluster, then the others by name. If all are down, the first member serves.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {

@@ -33,8 +33,8 @@ type Status struct {
 	Member string `json:"member,omitempty"`
 	// Hub means that the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
-	// InFlight counts requests in flight from other clusters that this process's picker has picked
-	// for.
+	// InFlight counts the requests in flight from other clusters for which this process's picker
+	// chose a server.
 	InFlight int64 `json:"inFlight"`
 	// Uncounted lists exported pools ("namespace/name") whose requests InFlight lacks.
 	Uncounted []string `json:"uncounted,omitempty"`
@@ -66,7 +66,7 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are pools that the member may import, Imports pools that it exports; sorted.
+	// Exports are pools that the member may import, Imports pools that it exports. Both are sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
@@ -88,13 +88,15 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
-	// Served counts responses with a status below 500, Failed other statuses and missing responses.
-	// Declined counts requests that no server began, Spilled all requests that pools here spilled.
+	// Served counts responses with a status below 500. Failed counts other responses, and missing
+	// responses. Declined counts requests that no server began. Spilled counts all requests that
+	// pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
 	Spilled  uint64 `json:"spilled"`
-	// Bytes is the size of Served's response bodies, FirstByte their mean time to the first byte.
+	// Bytes is the size of Served's response bodies. FirstByte is their mean time to the first
+	// byte.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`
 }
@@ -304,7 +306,7 @@ func stateOf(p registry.Placement) (state, message string) {
 	return printable(p.Reason), printable(p.Message)
 }
 
-// printable replaces characters in a member's text that a terminal would interpret.
+// printable replaces characters that a terminal would interpret, in a member's text.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps members to the time until which they may use a pool; zero: no end. Key "": clusters
-// without a proven name.
+// audience maps members to the time until which they may use a pool; zero: no end. The key ""
+// stands for clusters without a proven name.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -24,8 +24,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool, now or still within the drain time.
-// member is "" for clusters that prove no name. Without a ClusterSet they may use all pools.
+// Exported reports whether a member may pick from a pool, possibly only until the drain time ends.
+// member is "" for clusters that prove no name. Without a ClusterSet, these clusters may use all
+// pools.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,8 @@ const maxJoin = 1 << 20
 // maxMembers is the limit in ClusterSet's schema.
 const maxMembers = 256
 
-// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors.
+// ReadMembers reads members as `penstock clusters show` prints them. The parameter from is the
+// text's name in errors.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -101,7 +102,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	return problems
 }
 
-// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: one can.
+// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: a certificate
+// can.
 func CheckBundle(bundle string, now time.Time) error {
 	certs, err := parse(bundle)
 	if err != nil {
@@ -232,8 +234,8 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 }
 
 // strangers describes certificates of next that are not in bundle and that no valid certificate in
-// bundle signed. A known certificate in next proves nothing about the others, because CA
-// certificates are public.
+// bundle signed. A known certificate in next proves nothing about its other certificates, because
+// CA certificates are public.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

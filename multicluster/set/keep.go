@@ -109,7 +109,7 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 			len(r.Entry.Endpoints) > 0 {
 			continue
 		}
-		// They may be older than the record; Envoy detects which endpoints respond.
+		// The endpoints may be older than the record; Envoy detects which endpoints respond.
 		r.Entry.Endpoints = l.Entry.Endpoints
 	}
 	return records

@@ -114,8 +114,8 @@ type HubWriter struct {
 
 // Written is the result of a hub's write of an import.
 type Written struct {
-	// Clusters are the hub's entries in the import. Left maps clusters that were left out to
-	// reasons.
+	// Clusters are the hub's entries in the import. Left has the reason for each cluster that was
+	// left out.
 	Clusters []string
 	Left     map[string]string
 	// Pruned means that conditions have the clusters.
@@ -161,8 +161,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	}, nil
 }
 
-// Identity is Config.Identity: the UID of namespace kube-system, and the transitions of the Lease,
-// which the caller must hold.
+// Identity implements Config.Identity. It returns the UID of namespace kube-system and the number
+// of transitions of the Lease. The caller must hold the Lease.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
 	list, err := k.client.Resource(namespaceKind).List(ctx,
 		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
@@ -183,7 +183,7 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
 }
 
-// Load implements Records: members from the ClusterSet's status, exports from the PoolExports.
+// Load implements Records. Members come from the ClusterSet's status, exports from the PoolExports.
 func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
 	set := Selected(k.cfg.Store.View())
 	if set == nil {
@@ -394,8 +394,8 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// Without force, fields of other managers cause a conflict. version is the expected
-// resourceVersion; "": any version. With dry, nothing is stored.
+// If force is false, fields of other managers cause a conflict. version is the expected
+// resourceVersion; "": any version. If dry is true, nothing is stored.
 type writing struct {
 	force, dry bool
 	version    string

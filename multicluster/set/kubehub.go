@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the type of a condition, in the hub's entry among the controllers, that records
-// the hub, epoch and member of the last write.
+// conditionHub is the type of the condition that records the hub, epoch and member of the last
+// write. It is in the hub's entry among the controllers.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"

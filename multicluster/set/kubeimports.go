@@ -190,7 +190,7 @@ func (k *Kubernetes) report() {
 
 const writeTimeout = 30 * time.Second
 
-// left maps clusters that were left out to reasons.
+// left has the reason for each cluster that was left out.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -274,7 +274,7 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 }
 
 // writeStatus applies our part of an import's status, without fields that the CRD lacks or other
-// managers own. It returns the applied part; without controllers, nothing was applied.
+// managers own. It returns the applied part. If that part has no controllers, nothing was applied.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -308,8 +308,8 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without removes the fields that another manager owns by a conflict: clusters by name, or all
-// conditions.
+// without removes the fields that belong to another manager, as the error conflict shows: clusters
+// by name, or all conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
 	var status apierrors.APIStatus
 	if !errors.As(conflict, &status) || status.Status().Details == nil {
@@ -333,8 +333,8 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 	return s
 }
 
-// withdrawImport deletes an import that we made and no other controller writes. From another import
-// it removes our part.
+// withdrawImport deletes an import that we made and no other controller writes. From any other
+// import it removes our part.
 func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
 	exists bool) error {
 	k.mu.Lock()
@@ -351,7 +351,7 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
 		return !slices.Contains(mine, c.Name)
 	})
-	// An import without a status that a hub or another controller made must stay.
+	// An import that has no status stays if a hub or another controller made it.
 	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
 		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name,

@@ -144,8 +144,9 @@ type ranged struct {
 	place          int
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters, at the narrower, or else
-// the later range. The ClusterSet's ranges for a member override its published ranges.
+// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
+// narrower range; if both are equal, at the later range. The ClusterSet's ranges for a member
+// override its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -174,7 +175,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 	// it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// the widest range around r, and within it the widest of another cluster
+	// the widest range around r, and after it the widest range of another cluster within it
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

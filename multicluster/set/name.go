@@ -12,8 +12,8 @@ import (
 // NoNameReason is the reason of Accepted on a ClusterSet in a cluster without a name.
 const NoNameReason = "NoClusterName"
 
-// nameOf returns this cluster's name: spec.cluster of its ClusterSet, else its ClusterProperty
-// (KEP-2149), else "". The findings are about the source of the name.
+// nameOf returns spec.cluster of the ClusterSet. If it is empty, nameOf returns the cluster's
+// ClusterProperty (KEP-2149); "": it has none. The findings are about the source of the name.
 func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []report.Finding) {
 	found := func(severity report.Severity, problem, fix string) []report.Finding {
 		return []report.Finding{

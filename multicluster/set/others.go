@@ -12,8 +12,8 @@ import (
 // ConflictedReason is the reason of Accepted on a ClusterSet that is not in use.
 const ConflictedReason = "Conflicted"
 
-// Selected returns the ClusterSet in use: the oldest one, of equal age the first by name; nil:
-// none.
+// Selected returns the ClusterSet in use; nil: none. It is the oldest ClusterSet or, if several are
+// equally old, the first of them by name.
 func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {

@@ -138,8 +138,8 @@ type untranslated struct {
 	placed   []registry.Placement
 }
 
-// ready returns a if its revision is translated. Otherwise a waits until translated returns it.
-// running is held.
+// ready returns its argument, if the argument's revision is translated. If not, the method
+// translated returns its placements later. running is held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -164,8 +164,8 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	return imports.Assembled{}
 }
 
-// translated records that a revision has been translated, and returns the placements that waited
-// for it. running is held.
+// translated stores the newest translated revision, and returns the placements that waited for it.
+// running is held.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, w := range d.waiting {
@@ -254,7 +254,7 @@ func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.Inf
 
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
-	if s.importer.NoneAllowed(p) { // a finding about the member counts it
+	if s.importer.NoneAllowed(p) { // a finding about the member counts this export
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
 	}

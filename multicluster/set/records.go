@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// maxRecordLine bounds a record in a file, maxRecordFile the file of a member, in bytes.
+	// maxRecordLine bounds a record in a file, maxRecordFile a member's file, in bytes.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
-	// maxLocal bounds LocalRecords, in bytes: in a pod, their volume is small.
+	// maxLocal bounds LocalRecords, in bytes, because a pod's volume for them is small.
 	maxLocal = 16 << 20
 )
 

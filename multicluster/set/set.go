@@ -64,8 +64,8 @@ type Config struct {
 	// Listen opens the port for members when this process begins to publish; the Set closes it.
 	// nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
-	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
-	// TCP.
+	// Server makes the server of that port. Connect makes the connections to members. nil: gRPC
+	// over TCP.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
@@ -80,8 +80,8 @@ type Config struct {
 	// MembersPick means that the picker serves members' Gateways, but no other gateways of other
 	// clusters.
 	MembersPick bool
-	// PickersOf returns Pickers from the store, again after changes of PickerService
-	// ("namespace/name"); nil: Pickers is used.
+	// PickersOf returns Pickers from the store. It is called again after changes of PickerService
+	// ("namespace/name"). nil: Pickers is used.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	Offers        map[objectid.Pool]int32
@@ -93,8 +93,8 @@ type Config struct {
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns a Gateway's addresses for other clusters, and a function from bound
-	// ports to ports there (0: none yet). nil: bound addresses and ports are used.
+	// GatewayReached returns a Gateway's addresses for other clusters. The function port returns
+	// the port there for a bound port (0: none yet). nil: bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	ServerOptions  []grpc.ServerOption
 	Drain          time.Duration
@@ -155,7 +155,7 @@ type local struct {
 	mu        sync.Mutex // held while a change is followed, or a decision made
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
-	taken     map[objectid.Pool][]string // clusters of an import with entries of other controllers
+	taken     map[objectid.Pool][]string // clusters with another controller's entry in an import
 	services  []string
 	nodePods  map[string][]string // keyed by store.LabelKey: Services whose Pods are read
 	annotated map[objectid.Pool]bool

@@ -22,7 +22,7 @@ import (
 
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
-	Echo = "echo" // grpc-go with its default codec, which answers every message with an empty one
+	Echo = "echo" // grpc-go with its default codec; its answers are empty messages
 )
 
 const (
@@ -45,8 +45,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild returns unless the variable of Environment is set. Otherwise it prints an address and
-// serves there.
+// If the variable of Environment is set, AsChild prints an address and serves there. If not, it
+// returns.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {

@@ -247,8 +247,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file that contains route i under a temporary name. Only route changed has
-// the revision; other routes have revision 0.
+// StageRoutes writes the file that contains route i under a temporary name. Only the route with the
+// number changed has the revision; other routes have revision 0.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile

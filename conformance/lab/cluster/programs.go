@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// etcdAddress is on the node's loopback interface, which no other node has.
+// etcdAddress is on the node's loopback interface, which no other node reaches.
 const etcdAddress = "127.0.0.1:2379"
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -59,11 +59,11 @@ func (c *Cluster) controllers() program {
 	return c.kubernetes("kube-controller-manager",
 		"--kubeconfig="+c.private("kube-controller-manager.kubeconfig"),
 		"--bind-address=127.0.0.1", "--cert-dir="+c.private("kube-controller-manager"),
+		// With leader election, the controller manager would end when it loses the API server.
 		"--leader-elect=false",
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// With leader election, the controller manager would end when it loses the API server.
 		// After the default grace period of 50 s without the API server, the node would count as
 		// dead.
 		"--node-monitor-grace-period=10m",

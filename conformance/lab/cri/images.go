@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// about uses the requested name as the ID, so that a lookup by ID finds the same image.
+// The function about uses the requested name as the ID, so that a lookup by ID finds the same
+// image.
 func about(ref string, img image.Image) *runtimeapi.Image {
 	return &runtimeapi.Image{
 		Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref},

@@ -119,7 +119,7 @@ func (s *Server) newID() string {
 	return fmt.Sprintf("%064x", s.made)
 }
 
-// address assigns the address that has been free for longest. Callers hold mu.
+// The method address assigns the address that has been free for longest. Callers hold mu.
 func (s *Server) address() (netip.Addr, error) {
 	pods := s.Plan.Pods()
 	for next := s.last.Next(); next != s.last; next = next.Next() {

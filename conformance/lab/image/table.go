@@ -26,7 +26,7 @@ type Image struct {
 	Args []string `json:"args,omitempty"`
 	// First are arguments before the container's args.
 	First []string `json:"first,omitempty"`
-	// User is the program's user ID unless the pod sets another; 0 is root.
+	// User is the program's user ID unless the pod sets another ID; 0 is root.
 	User int64 `json:"user,omitempty"`
 	// Env are variables, "NAME=value", that the container may override.
 	Env []string `json:"env,omitempty"`

@@ -35,7 +35,7 @@ func program() (string, error) {
 }
 
 // Admit gives the hub the permissions of `penstock hub rules` in a cluster, and the kubeconfig of
-// member name.
+// the member with the name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -66,7 +66,8 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet by one with these members and their pods' address ranges.
+// Lead replaces the hub's ClusterSet by a ClusterSet with these members and their pods' address
+// ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set :=
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +

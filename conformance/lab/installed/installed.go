@@ -102,8 +102,8 @@ func install(ctx context.Context, config *rest.Config, manifests string) error {
 		})
 }
 
-// Apply applies manifests as `kubectl apply --server-side` does. Namespaced objects without a
-// namespace go to namespace.
+// Apply applies manifests as `kubectl apply --server-side` does. Namespaced objects that state no
+// namespace get the given namespace.
 func Apply(ctx context.Context, config *rest.Config, namespace string, manifests []byte) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -73,7 +73,7 @@ type Spec struct {
 }
 
 // Members installs Penstock in one cluster of a lab for each name, and makes the clusters members
-// of one set. A member may dial the others' model servers, and its picker serves them.
+// of one set. A member may dial the others' model servers, and its picker serves the other members.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {

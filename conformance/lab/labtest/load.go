@@ -34,8 +34,8 @@ func (l *Load) wait() {
 	l.running.Wait()
 }
 
-// Each calls ask again and again, with a pause after each request. what names the requests in
-// errors.
+// Each calls the function ask again and again, with a pause after each call. The parameter what is
+// the name of the requests in errors.
 func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) error) {
 	l.running.Go(func() {
 		for l.ctx.Err() == nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another with a delay, through TUN interfaces: not
-// every kernel has the queueing discipline netem.
+// wire carries packets from one namespace to another with a delay, through TUN interfaces, because
+// not every kernel has the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
@@ -42,8 +42,8 @@ func newWire(from *Namespace, fromName string, to *Namespace, toName string, by 
 		return nil, errors.Join(err, w.from.Close())
 	}
 	way := make(chan packet, queued)
-	w.running.Go(func() { w.receive(way) }) // ends when close closes the interface
-	w.running.Go(func() { w.deliver(way) }) // ends when closed closes
+	w.running.Go(func() { w.receive(way) }) // ends when w.close closes the interface
+	w.running.Go(func() { w.deliver(way) }) // ends when w.closed closes
 	return w, nil
 }
 

@@ -52,8 +52,8 @@ func New() (*Namespace, error) {
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Without root, a process is root only in its own namespaces: open the ports below 1024 to
-		// all.
+		// Without root, a process is root only in its own namespaces, so the ports below 1024 are
+		// open to all.
 		"ipv4/ip_unprivileged_port_start": "0",
 		// The replies of a Service may arrive on another interface than the routes have.
 		"ipv4/conf/all/rp_filter":      "0",

@@ -8,8 +8,9 @@ import (
 // Slots is the number of clusters that one machine can hold.
 const Slots = 112
 
-// Plan has the addresses of the cluster in one slot, 0 to Slots-1, in 10.128.0.0/16 and up. No
-// route leads to Services: kube-proxy's rules implement them.
+// Plan has the addresses of the cluster in a slot. Slots have the numbers 0 to Slots-1. Slot 0 has
+// 10.128.0.0/16, slot 1 has 10.129.0.0/16. No route leads to Services: kube-proxy's rules implement
+// them.
 type Plan struct{ Slot int }
 
 func (p Plan) prefix(third, bits int) netip.Prefix {
@@ -44,5 +45,5 @@ func (p Plan) host(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), third, fourth})
 }
 
-// Link is the name of the slot's interface outside.
+// Link is the name of the slot's interface in the namespace outside.
 func (p Plan) Link() string { return fmt.Sprintf("lab%d", p.Slot) }

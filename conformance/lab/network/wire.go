@@ -13,8 +13,8 @@ import (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot, and joins the namespace of a new node to outside. A slot is
-// free if no lab has it and no route of the machine leads into its range.
+// NewNode reserves the first free slot, and joins the namespace of a new node to the namespace
+// outside. A slot is free if no lab has it and no route of the machine leads into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
 	if err != nil {
@@ -65,8 +65,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface and link, which would stay until the last connection inside
-// times out.
+// Unlink removes a slot's interface and link. Otherwise both would stay until the last connection
+// inside times out.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Subject is the holder of a certificate, which is valid for clients and servers.
+// Subject is the holder of a certificate. The certificate is valid for clients and servers.
 type Subject struct {
 	Name   string   // Kubernetes' user name
 	Groups []string // Kubernetes' groups

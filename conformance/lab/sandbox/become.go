@@ -105,7 +105,7 @@ func identity(spec Spec) error {
 	return nil
 }
 
-// Users reports whether the user namespace has more than one user. A lab without root has one.
+// Users reports whether the user namespace has more than one user. A lab without root has one user.
 func Users() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(raw))

@@ -1,4 +1,4 @@
-// Package sandbox turns a process of this machine into a container: the part of the runtime
+// Package sandbox turns a process of this machine into a container. It is the part of the runtime
 // (package cri) that runs in the new process. Become builds a root folder in memory: the machine's
 // /usr, /bin and /lib below a writable layer, an /etc, /dev, /proc and /tmp, the image's program,
 // and the container's mounts. Then it executes the program as PID 1.

@@ -90,8 +90,8 @@ func ownFolders(spec Spec) error {
 	return nil
 }
 
-// share mounts a folder of the machine. Writes go to the container's layer. If the kernel cannot
-// layer the folder, the folder is read-only.
+// share adds a folder of the machine as a mount. Writes go to the container's layer. If the kernel
+// cannot layer the folder, the folder is read-only.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)

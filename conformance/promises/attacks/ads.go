@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens streams of ADS without permission, each on another connection, and sends on all at
-// once a message whose proxy name has this many bytes. It returns once the server has ended every
-// stream, and counts the streams by error.
+// Flood opens streams of ADS without permission, each on its own connection. It sends a message on
+// all streams at once, with a proxy name of the given number of bytes. It returns once the server
+// has ended every stream, and counts the streams by error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

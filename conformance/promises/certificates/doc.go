@@ -1,7 +1,7 @@
 // Package certificates compares Penstock's check of users' certificates, keys and CA bundles with
-// the real Envoy: Penstock accepts whatever Envoy would accept as the user wrote it, and Envoy
-// accepts whatever Penstock sends. Penstock encodes PEM again, so it may accept PEM that Envoy
-// would reject.
+// the real Envoy: Penstock accepts all input that Envoy would accept unchanged, and Envoy accepts
+// all that Penstock sends. Penstock encodes PEM again, so it may accept PEM that Envoy would
+// reject.
 //
 // A seeded corpus has each deviation alone and in pairs. Signatures are random bytes, which nothing
 // verifies. Tests: go test ./promises/certificates (with the real Envoy).

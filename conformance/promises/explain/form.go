@@ -173,7 +173,7 @@ func (g *Grammar) header(f *Form, match value) {
 			[2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
 		v = pick(g, []string{"websocket", "WebSocket", "TLS/1.2", "h2c", "websocket, foo", "foo"})
 	case "expect":
-		return // the body of the request would have to wait
+		return // the body would have to wait for a response
 	case "x_under":
 		if !g.chance(15) { // these headers are all rejected
 			return
@@ -194,7 +194,7 @@ func (g *Grammar) header(f *Form, match value) {
 
 func (g *Grammar) body(f *Form) {
 	upgrade := slices.ContainsFunc(f.Header, func(h [2]string) bool { return strings.EqualFold(h[0], "upgrade") })
-	if upgrade { // the body of another method would not end
+	if upgrade { // with another method, the body would not end
 		f.Method = "GET"
 	}
 	if f.Method != "POST" && f.Method != "PUT" {

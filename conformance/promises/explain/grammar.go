@@ -112,11 +112,11 @@ func addValue(list []value, v value) []value {
 	return append(list, v)
 }
 
-// Manifest returns a Gateway at the port gateway, and routes to a server at the port server.
+// Manifest returns a Gateway, and routes to one server. gateway and server are their ports.
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {
-		text, _ := json.Marshal(object) // cannot fail: maps, lists and strings
+		text, _ := json.Marshal(object) // cannot fail: objects have maps, lists and strings
 		fmt.Fprintf(&out, "%s\n---\n", text)
 	}
 	object := func(version, kind, name string, spec any) map[string]any {

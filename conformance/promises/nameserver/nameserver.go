@@ -60,7 +60,7 @@ func (s *Server) set(m mode, ip [4]byte) {
 	s.mode, s.ip, s.counted = m, ip, 0
 }
 
-// Asked reports whether a query for the name, which ends with a dot, has arrived.
+// Asked reports whether a query for the name has arrived. The name ends with a dot.
 func (s *Server) Asked(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

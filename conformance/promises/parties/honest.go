@@ -23,8 +23,8 @@ type Honest struct {
 	Federation *federation.Federation
 }
 
-// NewHonest starts the member name, which exports a pool of the same name. gateway is its gateway's
-// address.
+// NewHonest starts a member with the given name. It exports a pool of the same name. gateway is its
+// gateway's address.
 func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 	t.Helper()
 	h := &Honest{CA: NewCA(t), Listener: listen(t)}

@@ -27,7 +27,7 @@ type Publisher struct {
 	*CA
 	Name     string
 	Listener net.Listener
-	Rounds   atomic.Int64 // connections to the Publisher whose function has returned
+	Rounds   atomic.Int64 // how often the function of Begin has returned
 }
 
 // NewPublisher makes a member that listens. Begin makes it serve.
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in the largest possible parts, each once the part before is
-// acknowledged.
+// Publish sends items of a topic in the largest possible parts. Each part waits until the previous
+// part is acknowledged.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -110,7 +110,8 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	return server.Stop
 }
 
-// Server returns the server of a Publisher. It counts in rounds how often do has returned.
+// Server returns the server of a Publisher. It counts in rounds how often the function do has
+// returned.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
 		grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -157,8 +158,8 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 }
 
 // Follow connects with certificates to a Penstock's port for members, and sends the messages. It
-// returns the first response, or the error that ended the stream. With hold, it also waits for a
-// second response or the end of the stream.
+// returns the first response, or the error that ended the stream. If hold is true, it also waits
+// for a second response or the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {

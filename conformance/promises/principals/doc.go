@@ -24,8 +24,8 @@
 // A new field of a type is a new cell, and fails the test until the table has its outcome. To
 // decide a field, either name it in the principal's list of unread fields with the reason, or run
 // PENSTOCK_GOLDEN=rewrite go test ./promises/principals, which writes the observed outcomes, and
-// read the difference. CELLS=HTTPRoute.spec.hostnames selects the cells whose field begins so, and
-// prints the reason of each outcome. A new kind needs an object in testdata.
+// read the difference. CELLS=HTTPRoute.spec.hostnames selects the cells whose field begins with
+// this text, and prints the reason of each outcome. A new kind needs an object in testdata.
 //
 // conformance/promises/attacks tests validation by the API server, and addresses that only
 // Kubernetes denies. Tests: go test ./promises/principals (two minutes), after make envoy.

@@ -40,7 +40,7 @@ func Penstock(ctx context.Context, dir string, flags ...string) (string, error) 
 	return Build(ctx, dir, "penstock", flags...)
 }
 
-// Build is like Penstock, for any program below cmd.
+// Build does what Penstock does, for any program below cmd.
 func Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	tree, err := root(ctx)
 	if err != nil {

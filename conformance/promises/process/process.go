@@ -130,8 +130,8 @@ func Resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process until the returned function is called, which
-// returns the maximum in bytes.
+// Peak follows the resident memory of a process. The returned function ends this, and returns the
+// maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)
@@ -159,7 +159,8 @@ func Peak(ctx context.Context, pid int) func() int64 {
 // Limit is the deadline of Eventually. It only ends a run that hangs.
 const Limit = 40 * time.Second
 
-// Eventually polls check until it succeeds. After Limit, Eventually returns check's last error.
+// Eventually polls the function check until it succeeds. After Limit, Eventually returns check's
+// last error.
 func Eventually(ctx context.Context, what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()

@@ -38,8 +38,8 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values their linear dependence on sizes, and keeps their mean. If times are
-// treated alike, the slope equals the slope of a fit by time and size (Frisch and Waugh,
+// apart removes from values their linear dependence on sizes, and keeps their mean. If the same is
+// done to times, the slope equals the slope of a fit by time and size (Frisch and Waugh,
 // Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {
@@ -95,7 +95,8 @@ const Shortest = 30 * time.Minute
 // start of a soak's second half.
 const judged = 14.0 / 60
 
-// Judged returns a sentence about how slopes are compared with their limits, or why they are not.
+// Judged returns a sentence about how slopes are compared with their limits, or why they are not
+// compared.
 func (s *Samples) Judged() string {
 	if s.hours() < judged {
 		return fmt.Sprintf(

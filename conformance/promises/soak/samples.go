@@ -35,7 +35,8 @@ type Samples struct {
 // Len returns the number of samples.
 func (s *Samples) Len() int { return len(s.at) }
 
-// Take samples a process of this machine until ctx ends. socket is api.sock in its state folder.
+// Take records samples of a process of this machine until ctx ends. socket is api.sock in its state
+// folder.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	client := &http.Client{Timeout: interval,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// do edits the world and returns a description, or "" if the change does not apply.
+// The function do edits the world and returns a description, or "" if the change does not apply.
 type change struct {
 	name   string
 	weight int
@@ -54,7 +54,7 @@ func changes() []change {
 	}
 }
 
-// next draws an applicable kind of change from the kinds in only; empty: from all kinds.
+// next draws an applicable kind of change. If the list only is not empty, it draws from this list.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -140,7 +140,7 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// collect deletes the old backends if nothing else refers to them.
+// The method collect deletes the old backends if nothing else refers to them.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	old := r.backends
@@ -222,7 +222,7 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full changes the limit at which a pool overflows. The pool must have a spill target, and no pool
+// full sets another limit at which a pool overflows. The pool must have a spill target, and no pool
 // may spill to it: otherwise answers of 429 would be correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)

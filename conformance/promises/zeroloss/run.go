@@ -408,7 +408,8 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// Connections reach Envoys at random, so knock opens twenty more for each further Envoy.
+// Connections reach Envoys at random, so knock opens twenty more connections for each further
+// Envoy.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)

@@ -20,8 +20,8 @@ const (
 	diskFault = 10 * time.Second
 )
 
-// The memory of the first control plane is measured in the second half of the soak, so no fault
-// ends its process from shortly before then on.
+// The memory of the first control plane is measured in the second half of the soak. From shortly
+// before this half on, no fault ends its process.
 type fault struct {
 	name  string
 	plane int
@@ -43,7 +43,7 @@ func (r *run) faults() []fault {
 	}
 }
 
-// disk replaces a state folder by a file: every access below it fails, even for root.
+// disk puts a file in place of a state folder: every access below it fails, even for root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"

@@ -34,15 +34,16 @@ type suite struct {
 	env     []string
 }
 
-// oneCPU avoids a data race of the inference extension's suite (v1.6.0), which ends with SIGSEGV:
-// goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice in MakeRequest.
+// oneCPU avoids a data race of the inference extension's suite (v1.6.0): goroutines of its
+// assertTrafficOnlyReachesToExpectedPods append to one slice in MakeRequest. The race ends with
+// SIGSEGV.
 var oneCPU = []string{"GOMAXPROCS=1"}
 
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance",
 		profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
-		// The core also tests that an implementation that does not claim the modes Terminate and
-		// Mixed does not accept them.
+		// The core also has tests of implementations that do not claim the modes Terminate and
+		// Mixed. They must not accept these modes.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
 	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true,

@@ -51,8 +51,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents returns an error unless want reports whether the Gateway gw is a parent of the import, or
-// if the entry of the controller other has changed.
+// parents checks that the entry of the controller other is unchanged. It also checks that the
+// Gateway gw is a parent of the import or, if want is false, that gw is not a parent.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

@@ -21,7 +21,7 @@ type exporter struct {
 	picker  *picker
 	servers []netip.AddrPort
 	port    int
-	// closed to end streamed responses
+	// closing it ends streamed responses
 	release chan struct{}
 
 	mu   sync.Mutex

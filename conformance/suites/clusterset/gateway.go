@@ -79,7 +79,7 @@ func backends(to []string) string {
 		}
 		refs = append(refs, ref)
 	}
-	raw, _ := json.Marshal(refs) // cannot fail: maps of strings and numbers
+	raw, _ := json.Marshal(refs) // cannot fail: refs has maps of strings and numbers
 	return string(raw)
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
 	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
-	// two model servers need two, because both servers have the same port.
+	// two model servers need two addresses, because both servers have the same port.
 	Addresses []netip.Addr
 	// ServiceType is the type of the pickers' Services, for profile Controller; empty is
 	// LoadBalancer.
@@ -121,7 +121,7 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run ends early with ctx.
+// Run ends early if ctx ends.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {

@@ -1,7 +1,6 @@
-// Package expected checks the manifests of Gateway API's conformance suite, which
-// conformance/suites/gateway pins, without a cluster. It translates each test's manifest like a
-// folder of files, and compares the result with the lines in testdata/expected.txt. A line is one
-// of
+// Package expected checks, without a cluster, the manifests of Gateway API's conformance suite,
+// which conformance/suites/gateway pins. It translates each test's manifest like a folder of files,
+// and compares the result with the lines in testdata/expected.txt. A line is one of
 //
 //	== MANIFEST.yaml                            the following lines are about this file
 //	KIND NAME: CONDITION...                     conditions of an object: Type=Status, or

@@ -107,7 +107,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 	return out, nil
 }
 
-// Without a time, created returns the Unix epoch.
+// created returns the Unix epoch if text is no time.
 func created(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -25,8 +25,8 @@ type about struct {
 	parts            []cyclonedx.Component // published with the program, besides its modules
 }
 
-// version, if not empty, replaces the version of the main module, which names a commit if the
-// commit has no tag.
+// version, if not empty, replaces the version of the main module. Without a tag, the main module's
+// version names a commit.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {

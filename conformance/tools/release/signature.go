@@ -66,13 +66,13 @@ func payload(ref name.Reference, digest string) []byte {
 		"optional": nil,
 	})
 	if err != nil {
-		panic(err) // cannot fail: plain maps
+		panic(err) // cannot fail: the payload has plain maps
 	}
 	return text
 }
 
-// pushSignature pushes to the tag where cosign looks for the signature of the image. Without the
-// file it pushes nothing.
+// pushSignature pushes the signature in file to the tag where cosign looks for the signature of the
+// image. Without the file it pushes nothing.
 func pushSignature(file string, ref name.Reference, digest v1.Hash) error {
 	signature, err := readFile(file)
 	if err != nil || signature == nil {

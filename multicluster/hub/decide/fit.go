@@ -36,8 +36,8 @@ func (m *member) fit(d export.Decision) export.Decision {
 	return d
 }
 
-// Unfit returns a member's exports that are not allowed in an import or have no room: the first
-// pools by name, with reasons, and the number of the others.
+// Unfit returns a member's exports that are not allowed in an import or have no room. first lists
+// the first pools by name, with reasons. more is the number of further pools.
 func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose imports at a member may have changed, Exports with pools
-	// whose condition may have changed. They must not call the Hub.
+	// Imports is called with pools whose imports at a member may have changed. Exports is called
+	// with pools whose condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
@@ -31,8 +31,8 @@ type Config struct {
 	// Grace is how long the hub waits for a member that was not read yet, and the lease of members
 	// that were read. Default: 15 s.
 	Grace time.Duration
-	// Never returns why an address is not allowed in imports, as a phrase that follows the address;
-	// "": it is allowed.
+	// The function Never returns why an address is not allowed in imports, as a phrase that follows
+	// the address; "": it is allowed.
 	Never func(netip.Addr) string
 	Now   func() time.Time // monotonic; nil: time.Now
 }
@@ -167,8 +167,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore passes the hub's entries in a member's imports. Call it before Exports for the member.
-// Other members' exports reach the member only after Restore.
+// Restore receives the hub's earlier entries in a member's imports. Call it before Exports for the
+// member. Other members' exports reach the member only after Restore.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -197,7 +197,7 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes the decisions on all pools of a member, and returns how many exports changed.
+// Exports receives the decisions on all pools of a member, and returns how many exports changed.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -292,7 +292,7 @@ func (m *member) snapshot(o *member) registry.Update {
 	return u
 }
 
-// Contact records that a member's API server responded, and that its cluster has the UID.
+// Call Contact when a member's API server has responded, and its cluster has the UID.
 func (h *Hub) Contact(name, uid string) {
 	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {
@@ -308,7 +308,7 @@ func (h *Hub) Contact(name, uid string) {
 	})
 }
 
-// Lost records that a member's API server did not respond.
+// Call Lost when a member's API server has not responded.
 func (h *Hub) Lost(name string) {
 	h.reached(name, false, func(m, o *member) []objectid.Pool {
 		return o.registry.Connected(m.Name, false)
@@ -347,7 +347,7 @@ func (h *Hub) others(c *changes) {
 	}
 }
 
-// Namespaces records that namespaces of a member were created or deleted.
+// Call Namespaces when namespaces of a member were created or deleted.
 func (h *Hub) Namespaces(name string) {
 	var c changes
 	defer h.call(&c)
@@ -358,7 +358,7 @@ func (h *Hub) Namespaces(name string) {
 	}
 }
 
-// Taken records that entries of other controllers in the import of a pool changed.
+// Call Taken when entries of other controllers in the import of a pool have changed.
 func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)
@@ -418,7 +418,7 @@ func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenc
 	return s, imported
 }
 
-// Run ends leases and drains when their time has passed, until ctx ends.
+// Run ends each lease and each drain when its time has passed. It runs until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -22,13 +22,13 @@ type Writing struct {
 	Clusters []string
 	// Reason is why other entries are missing, for the condition Exported; "" if all are there.
 	Reason, Message string
-	// Left maps clusters whose entries the API server rejects to reasons.
+	// Left has the reason for each cluster whose entry the API server rejects.
 	Left map[string]string
-	// Pruned means that the object has no status.clusters: only Penstock can read the entries.
+	// Pruned means that the object has no status.clusters, so only Penstock can read the entries.
 	Pruned bool
 }
 
-// Written records the content of the import of a pool at a member.
+// Written stores the content of the import of a pool at a member.
 func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	var c changes
 	defer h.call(&c)
@@ -138,19 +138,19 @@ const mostPruned = 8
 // Status is a member's state for penstock hub.
 type Status struct {
 	Name string `json:"name"`
-	// Read means that its exports are known, Connected that its API server responds.
+	// Read means that its exports are known. Connected means that its API server responds.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports counts the pools that the member wants to export by state: Exported, Pending, or a
-	// reason of the condition.
+	// Exports counts, by state, the pools that the member wants to export. A state is Exported,
+	// Pending, or a reason of the condition.
 	Exports map[string]int `json:"exports"`
-	// Imports counts the other members' exports by state: Imported, Pending, or a reason. Missing
-	// maps missing exports to reasons.
+	// Imports counts, by state, the other members' exports. A state is Imported, Pending, or a
+	// reason. Missing maps missing exports to reasons.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned means that the CRD of InferencePoolImport there has no status.clusters.
+	// Pruned means that the CRD of InferencePoolImport at the member has no status.clusters.
 	Pruned bool `json:"pruned,omitempty"`
 }
 

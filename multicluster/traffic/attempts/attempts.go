@@ -28,8 +28,8 @@ type Traffic struct {
 	Failed   uint64 // another status, or no response
 	Declined uint64 // no server there began the request
 	Spilled  uint64 // requests of all outcomes that a pool spilled
-	// Bytes is the size of Served's response bodies, FirstByte the sum of their times to the first
-	// byte.
+	// Bytes is the size of Served's response bodies. FirstByte is the sum of their times to the
+	// first byte.
 	Bytes     uint64
 	FirstByte time.Duration
 }

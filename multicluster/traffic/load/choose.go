@@ -100,8 +100,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters to c.load. A number of servers comes from the metrics page of the
-// cluster's picker or else from the exporter.
+// setMembers passes the clusters to c.load. The number of servers comes from the metrics page of
+// the cluster's picker. If the page has none, it comes from the exporter.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))

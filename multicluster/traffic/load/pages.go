@@ -241,8 +241,9 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests, by the series with the pool's name or else the only
-// series. It returns 0 without such a series, noServers if the series is 0.
+// parse returns how many servers take requests. It reads the series with the pool's name. If that
+// is missing, it reads the only series. It returns 0 if it finds no series, and noServers if the
+// series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)

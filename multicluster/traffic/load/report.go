@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// interval is the time between reports of a pool in use, resting of a pool whose load does not
-	// change. apart is the time between checks for a cluster set or an import.
+	// interval is the time between reports of a pool in use. resting is the same for a pool whose
+	// load does not change. apart is the time between checks for a cluster set or an import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
@@ -59,7 +59,7 @@ type sender struct {
 	at       time.Time
 }
 
-// Sent records a pick of this process or of a replica.
+// Sent counts a pick of this process or of a replica.
 func (l *Loads) Sent(s picker.Sent) {
 	if !l.pools.asked.Load() {
 		return
@@ -233,7 +233,7 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 }
 
 // load returns the report of a pool for members, with the requests of all senders. While nothing
-// changes it is due every resting.
+// changes, a report is due when the last one is as old as resting.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
 	if !ok { // the pool of an external picker: importers use their own requests

@@ -19,8 +19,8 @@ const (
 	maxParents = 1024
 	repeated   = 5
 	window     = time.Minute
-	// calm is the time without 404s after which another response resolves the finding. Without one,
-	// forgetAfter resolves it.
+	// calm is the time without 404s after which a response with another status resolves the
+	// finding. Without such a response, it is resolved after forgetAfter.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
 	every       = time.Second

@@ -59,8 +59,8 @@ func initialize(dir string) error {
 	}
 }
 
-// watches raises the kernel's limit of inotify instances per user, also after the lab: Envoy
-// crashes at the limit, and the default of 128 is too low for fifty pods.
+// watches raises the kernel's limit of inotify instances per user, which stays raised after the
+// lab. Envoy crashes at the limit, and the default of 128 is too low for fifty pods.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)

@@ -45,8 +45,8 @@ func (r *Rig) Write(name, text string) {
 	}
 }
 
-// Eventually polls check until it succeeds. After process.Limit the test fails with the last error
-// of check.
+// Eventually polls the function check until it succeeds. After process.Limit the test fails with
+// the last error of check.
 func (r *Rig) Eventually(what string, check func() error) {
 	r.Helper()
 	poll.NoError(r, what, process.Limit, check)
