@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,8 @@ import (
 func pluginsSection() string {
 	rows := ""
 	for _, p := range endpointpicker.Catalog() {
-		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, oneLine(p.Note))
+		note := cmp.Or(p.Note, pluginNotes[p.Type])
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, oneLine(note))
 	}
 	return table("Type | Role | In Penstock | Note", rows)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,15 +26,10 @@ type crowd struct {
 	resent   atomic.Int64
 	ready    chan struct{}
 	at       time.Time // read after ready closes
-
-	mu      sync.Mutex
-	want    string
-	left    int
-	arrived chan time.Time
 }
 
 func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {
-	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
+	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{})}
 	var group errgroup.Group
 	for i := range n {
 		group.Go(func() error { return c.join(ctx, i, address, requests) })
@@ -95,35 +89,7 @@ func (c *crowd) handle(r proxy.Response) {
 		c.at = r.At
 		close(c.ready)
 	}
-	if len(r.Items) == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left > 0 && slices.ContainsFunc(r.Items, func(i proxy.Item) bool { return i.Name == c.want }) {
-		if c.left--; c.left == 0 {
-			c.arrived <- r.At
-		}
-		return
-	}
 	c.resent.Add(int64(len(r.Items)))
-}
-
-func (c *crowd) expect(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.want, c.left = name, len(c.proxies)
-}
-
-func (c *crowd) wait(ctx context.Context) (time.Time, error) {
-	select {
-	case at := <-c.arrived:
-		return at, nil
-	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
-	case <-time.After(timeout):
-		return time.Time{}, errors.Join(errors.New("a change did not reach every proxy"), c.errors())
-	}
 }
 
 func (c *crowd) errors() error {

@@ -100,19 +100,6 @@ func (r *rig) acked(ctx context.Context, ref resource.Ref) error {
 	return r.server.WaitAcked(ctx, world.Gateway, ref, "")
 }
 
-func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.Proxy, error) {
-	p, err := proxy.Connect(ctx,
-		proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Start(); err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, complete(ctx, p, len(r.translator.Resources(world.Gateway)))
-}
-
 func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	return eventually(ctx, func() error {
 		if err := p.Err(); err != nil {

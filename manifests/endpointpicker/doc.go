@@ -3,9 +3,9 @@
 // request (disagg.go). headers.go lists the headers that name the chosen servers. Translation and
 // discovery/file validate documents with it; picker/schedule implements the plugins.
 //
-// A plugin has a row in plugins.go, in picker/schedule, and in notes.go, which has its formula for
-// the reference. upstream.go has the types of llm-d's router that work like another type or have no
-// effect.
+// A plugin has a row in plugins.go and in picker/schedule, and its formula for the reference in
+// cmd/penstock/reference_notes_test.go. upstream.go has the types of llm-d's router that work like
+// another type or have no effect.
 //
 // Every unsupported part of a document is a Problem. It is a Warning if requests cannot go to wrong
 // servers without the part, so that documents of llm-d and of later releases work. A Profile is

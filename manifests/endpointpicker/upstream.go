@@ -21,6 +21,8 @@ type upstreamKind struct {
 }
 
 const (
+	ownPredictions = "Penstock predicts latency by what it has measured of each server; " +
+		"there is no prediction server"
 	readsPages    = "Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"
 	readsModels   = "Penstock asks the servers for their models by itself"
 	setsHeaders   = "the profile handler sets the headers"
@@ -138,13 +140,13 @@ type TypeInfo struct {
 	Type string
 	Role
 	Treatment
-	Note string // the type's effect, why it has no effect, or the replacement for it
+	Note string // why the type has no effect, or the replacement for it
 }
 
 // Catalog describes every type of plugins, by role and name.
 func Catalog() (all []TypeInfo) {
 	for name, k := range kinds {
-		all = append(all, TypeInfo{name, k.role, Implemented, notes[name]})
+		all = append(all, TypeInfo{name, k.role, Implemented, ""})
 	}
 	for name, u := range upstreamKinds {
 		t := TypeInfo{name, u.role, NoEffect, u.why}
