@@ -14,9 +14,6 @@
 //     at most for the watchdog (hops.go).
 //   - Listeners and routes wait for the ACK of the clusters that they name: indefinitely for new
 //     clusters, and at most for the watchdog for changed clusters.
-//   - After a resumption, a listener of unknown version waits for its routes of unknown version, at
-//     most for Config.Settle. They may be of an earlier release, and the listener may have filters
-//     that only newer routes switch off.
 //   - A resource is removed when nothing else names it: no desired version, no version that the
 //     proxy may have, and no filter chain whose connections still drain.
 //   - After a NACK the rejected resources are withheld until they have a new version (nack.go), and

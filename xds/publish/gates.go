@@ -73,33 +73,6 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
 
-// listenerReady is routesReady for listeners. In addition, a listener that a proxy has from another
-// release of Penstock waits for the proxy's routes of that release. A new filter of the listener
-// acts on all routes that do not switch it off, and routes of an earlier release do not switch it
-// off.
-func listenerReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	if ok, until := routesReady(s, it, now); !ok {
-		return false, until
-	}
-	until := s.resumedAt.Add(s.config.Settle)
-	if !it.stale || !now.Before(until) {
-		return true, time.Time{}
-	}
-	for _, n := range it.want.Names {
-		if n.Type != resource.RouteConfiguration {
-			continue
-		}
-		if s.first[n.Type] { // the proxy has not reported its routes yet
-			return false, until
-		}
-		routes := s.items[n.Type][n]
-		if routes != nil && routes.stale && routes.want != nil && routes.rejected != routes.want.Version {
-			return false, until
-		}
-	}
-	return true, time.Time{}
-}
-
 type waiting struct {
 	s     *Stream
 	now   time.Time

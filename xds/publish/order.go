@@ -29,7 +29,7 @@ var stages = []stage{
 	// withholds its ACK.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
 	// An added and a removed listener of one port must be in one response.
-	{t: resource.Listener, upsert: listenerReady, remove: unused, window: 16},
+	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
 	{t: resource.RouteConfiguration, upsert: routesReady, single: true},
 	{t: resource.Cluster, remove: unused, window: 16},
 }

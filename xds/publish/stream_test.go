@@ -360,53 +360,6 @@ func TestResumption_RemovalsWaitForUnknownRoutes(t *testing.T) {
 	}
 }
 
-// The filters of a listener act on routes of an earlier release, which do not switch them off.
-func TestResumption_RoutesOfAnotherReleasePrecedeTheirListener(t *testing.T) {
-	c := publish.Config{Settle: time.Second}
-	resume := func(t *testing.T) *script {
-		s := begin(t, c)
-		s.stream = publish.New(s.cache.Open(xdstest.Gateway, ""), c)
-		t.Cleanup(s.stream.Close)
-		has := func(kind resource.Type, name, version string) {
-			s.ask(publish.Request{Type: kind, Initial: maps.All(map[string]string{name: version})})
-		}
-		has(resource.Cluster, "a", xdstest.Cluster(t, "a", 0).Version)
-		has(resource.Listener, "web", "old")
-		s.expect()
-		return s
-	}
-	routes := func(s *script, version string) {
-		s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}),
-			Initial: maps.All(map[string]string{"routes": version})})
-	}
-	t.Run("the routes are accepted", func(t *testing.T) {
-		s := resume(t)
-		routes(s, "old")
-		s.expect("route +routes")
-		s.ack(resource.RouteConfiguration)
-		s.expect("listener +web")
-	})
-	t.Run("the routes are rejected", func(t *testing.T) {
-		s := resume(t)
-		routes(s, "old")
-		s.nack(resource.RouteConfiguration, "no")
-		s.expect("listener +web", "route +routes") // the routes again, to find the rejected ones
-	})
-	t.Run("the routes are of this release", func(t *testing.T) {
-		s := resume(t)
-		routes(s, xdstest.Routes(t, "routes", "a").Version)
-		s.expect("listener +web")
-	})
-	t.Run("the proxy reports no routes", func(t *testing.T) {
-		s := resume(t)
-		if at := s.stream.NextFlush(); !at.Equal(s.now.Add(c.Settle)) {
-			t.Errorf("the next flush is at %s, want %s later", at, c.Settle)
-		}
-		s.advance(c.Settle)
-		s.expect("listener +web")
-	})
-}
-
 func TestNACK_ListenerOfBusyPortIsRetried(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Listener(t, "other", 81, "routes")})
