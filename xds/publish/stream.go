@@ -26,7 +26,7 @@ type Config struct {
 	Called func(cluster string) bool
 	// A proxy may resume with versions that the cache does not have. Then removals wait until the
 	// proxy subscribes to its routes, and removals of listeners wait for endpoints that may name
-	// them. A listener waits for its routes. Settle bounds these waits. Default: 3 s.
+	// them. Settle bounds these waits. Default: 3 s.
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because the process cannot
 	// read its sources. Meanwhile no listener and no cluster is removed.
