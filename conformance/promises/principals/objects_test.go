@@ -111,7 +111,7 @@ func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 }
 
 // sample is a file of testdata: a tenant's objects in which fields are set. $NS stands for its
-// namespace, and $HTTP and so on for the ports of rig.gateway.
+// namespace, and $HTTP and so on for the ports of the rig's listeners.
 type sample struct {
 	file    string
 	objects []map[string]any
@@ -144,12 +144,10 @@ func readSamples(t testing.TB, folder string) []sample {
 
 // in returns a copy of the objects in a namespace, which is also a label of their host names.
 func (s sample) in(namespace string, ports map[string]int) []map[string]any {
-	text, _ := json.Marshal(s.objects) // the objects were YAML
+	text, _ := json.Marshal(s.objects) // it was YAML
 	text = bytes.ReplaceAll(text, []byte("$NS"), []byte(namespace))
 	for listener, port := range ports {
-		variable, number := "$"+strings.ToUpper(listener), strconv.Itoa(port)
-		text = bytes.ReplaceAll(text, []byte(strconv.Quote(variable)), []byte(number))
-		text = bytes.ReplaceAll(text, []byte("127.0.0.1:"+variable), []byte("127.0.0.1:"+number))
+		text = bytes.ReplaceAll(text, []byte(strconv.Quote("$"+strings.ToUpper(listener))), []byte(strconv.Itoa(port)))
 	}
 	var out []map[string]any
 	_ = json.Unmarshal(text, &out)

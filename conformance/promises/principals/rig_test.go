@@ -36,18 +36,18 @@ type rig struct {
 	dir string // state, logs and sockets
 	// Ports of 127.0.0.1: the Gateway's listeners by name, the picker, pages, and Envoy's admin
 	// interface.
-	gateway             map[string]int // and "issuer": the server of a tenant's JWKS
+	gateway             map[string]int
 	picker, http, admin int
-	server              *httptest.Server // the victim's server
+	server              *httptest.Server // the victim's
 	penstock            *process.Process
 	envoys              []*process.Process
 
 	marker   int
 	saved    map[string]int // file -> marker of its last settle
 	former   string         // the marker that the last settle removed
-	rejected []string       // resources that an Envoy has rejected since settle began
+	rejected []string       // by an Envoy, since settle began
 	configs  string         // the victim's part of Envoy's configuration at the start
-	reports  string         // reports about the victim and the Gateway at the start
+	reports  string         // what is reported about the victim and the Gateway at the start
 
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -73,7 +73,6 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	for _, listener := range []string{"http", "through", "tcp", "sets", "secure"} {
 		r.gateway[listener] = r.Port()
 	}
-	r.gateway["issuer"] = portOf(r.server)
 	r.picker, r.http, r.admin = r.Port(), r.Port(), r.Port()
 	if err := os.Mkdir(r.Files, 0o700); err != nil {
 		t.Fatal(err)
@@ -110,12 +109,7 @@ func (r *rig) attach(gateway string, admin int) {
 	r.ends(envoy)
 }
 
-// jwks has the public key of RFC 7515, appendix A.3.
-const jwks = `{"keys": [{"kty": "EC", "crv": "P-256", "kid": "mine",
-  "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`
-
-// modelServer answers each request with a text; its metrics page is an idle vLLM's, and /keys is
-// jwks.
+// modelServer answers each request with a text; its metrics page is an idle vLLM's.
 func modelServer(reply string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -125,10 +119,6 @@ func modelServer(reply string) *httptest.Server {
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		if r.URL.Path == "/keys" {
-			_, _ = io.WriteString(w, jwks)
-			return
-		}
 		_, _ = io.WriteString(w, reply)
 	}))
 }
@@ -356,7 +346,7 @@ func (r *rig) synced() error {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			switch {
-			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // a port of another process
+			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // of another process
 			case t.Rejected > 0:
 				nack := fmt.Sprintf("%s rejects %d of %s: %s", p.Gateway, t.Rejected, t.Type, t.LastNack)
 				r.rejected = append(r.rejected, nack)
@@ -448,7 +438,7 @@ func (r *rig) victimConfiguration() string {
 				name = "/victim/victim"
 			}
 			if strings.Contains(name+" "+cluster, "/victim/victim") {
-				text, _ := json.Marshal(v) // the value was JSON
+				text, _ := json.Marshal(v) // it was JSON
 				out = append(out, string(text))
 				return
 			}

@@ -153,10 +153,12 @@ func (i *issuers) report() {
 			i.board.Replace(source)
 			continue
 		}
-		f := report.Finding{Severity: report.Error, Owner: policy.owner, Field: policy.field, Fix: problem.Fix,
+		f := report.Finding{Severity: report.Warning, Owner: policy.owner, Field: policy.field, Fix: problem.Fix,
 			Problem: "no token is let in without the issuer's keys: " + problem.Text}
-		if kept {
-			f.Severity = report.Warning
+		switch {
+		case policy.source.Inline != "": // the object itself is wrong, and not a server
+			f.Severity, f.Fix = report.Error, "write the public keys of the issuer, as its server has them"
+		case kept:
 			f.Problem = fmt.Sprintf("the issuer's keys could not be fetched again, and the last ones stay in use: %s",
 				problem.Text)
 		}
