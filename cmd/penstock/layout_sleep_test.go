@@ -50,7 +50,7 @@ var sleeps = map[string]string{
 	"conformance/bench/ended.go elsewhere":                  "a pool without requests for a while",
 	"conformance/bench/picks.go costs":                      "CPU after the last request belongs to it",
 	"conformance/promises/faults_test.go apiServerAway":     "an API server is away for a minute",
-	"conformance/promises/process/confine_test.go TestMain": "a process that the test ends",
+	"conformance/promises/attacks/confine_test.go allocate": "a process that the test ends",
 
 	// They run on the clock of testing/synctest, by their callers.
 	"multicluster/imports/since_test.go TestImports_HiddenExportIsAsOldAsItsFirstOffer": "virtual time",

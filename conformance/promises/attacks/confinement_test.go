@@ -125,8 +125,9 @@ func (c *confinement) prepare(name string) error {
 		if err != nil {
 			return err
 		}
-		_ = setLimit(dir, c.under.swap, "0")                                    // v2
-		_ = setLimit(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: memory and swap; absent without swap
+		_ = setLimit(dir, c.under.swap, "0") // v2
+		// v1 limits memory and swap together. A kernel without swap has no such file.
+		_ = setLimit(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10))
 	}
 	if c.limits.Cores > 0 {
 		dir, err := make(c.under.cpu)
