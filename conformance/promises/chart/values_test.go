@@ -52,7 +52,7 @@ func charts() []chart {
 				"labels": map[string]any{"release": "prometheus"}},
 			"gatewayClass": "edge", "fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24"},
 			"deniedCIDRs": []any{"10.1.0.0/16"}, "allowExternalName": true, "clientCA": "clients",
-			"fetchHosts": []any{"sso.example.com"},
+			"fetchHosts":  []any{"sso.example.com"},
 			"trustDomain": "cluster.local", "xdsAddress": "192.0.2.1:18000",
 			"clusterSet": map[string]any{"enabled": true, "port": 18444, "address": "east.example.com:18444",
 				"serviceType": "NodePort", "serviceAnnotations": map[string]any{"a": "b"}, "from": peer,
