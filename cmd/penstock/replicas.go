@@ -33,7 +33,7 @@ func (a *target) replicas(ctx context.Context) ([]running, error) {
 	return []running{at}, err
 }
 
-// running is for pages that are alike in all replicas.
+// running returns one replica, for pages that are alike in all replicas.
 func (a *target) running(ctx context.Context) (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil

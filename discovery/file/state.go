@@ -17,11 +17,12 @@ import (
 )
 
 // stateFile has a line of JSON for each change; the last line about an object is valid. It is one
-// file, because some file systems take seconds to create thousands. Its mode is 0600, because it
-// contains Secrets.
+// file, because some file systems take seconds to create thousands of files. Its mode is 0600,
+// because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid lines.
+// The journal is rewritten when its outdated lines exceed four times the valid lines by maxWaste
+// bytes.
 const maxWaste = 1 << 20
 
 type record struct {

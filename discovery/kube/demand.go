@@ -13,8 +13,8 @@ type reach int
 
 const (
 	whole reach = iota
-	// With parked, every object is watched. Objects that translation reads are in the store; others
-	// are kept encoded.
+	// With parked, every object is watched. Objects that translation reads are in the store; other
+	// objects are kept encoded.
 	parked
 	// namespaces is like parked, but only for namespaces from which translation reads an object.
 	namespaces

@@ -55,8 +55,8 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes each request fail for which f returns an HTTP status other than 0. With a nil f, no
-// request fails.
+// Fail makes a request fail if f returns an HTTP status for it. f returns 0 for other requests.
+// With a nil f, no request fails.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered: at most two seconds ago in a connected
-// process, while Run runs.
+// LastContact returns when the API server last answered. While Run runs in a connected process,
+// this is at most two seconds ago.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at

@@ -167,7 +167,7 @@ type Members struct {
 	Address string
 }
 
-// MutualTLS is a connection on which both sides present a certificate.
+// MutualTLS configures connections on which both sides present a certificate.
 type MutualTLS struct{ Server, Client *tls.Config }
 
 // StatusFile returns the path of the file with the status of all objects.

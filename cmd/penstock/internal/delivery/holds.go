@@ -251,7 +251,7 @@ func (h *Holds) release(pool objectid.Target) {
 	poke(h.released)
 }
 
-// Run ends holds until ctx ends.
+// Run ends the holds that are due, until ctx ends.
 func (h *Holds) Run(ctx context.Context) error {
 	for {
 		next := time.NewTimer(h.check(time.Now()))
@@ -267,8 +267,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check returns the time until its next call. A peer that misses a deadline delays no other pool
-// until it publishes again.
+// check ends the holds that are due, and returns the time until its next call. A peer that misses a
+// deadline delays no other pool until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
