@@ -126,7 +126,7 @@ type foundKey struct {
 	alias string // for the name
 	hash  authz.Hash
 	spec  v1alpha1.APIKeySpec // without hashes
-	note  string              // a restriction that the file does not have
+	note  string              // a restriction that the import adds
 }
 
 // name derives the APIKey's name from content, so that a further import gives the same name.

@@ -61,8 +61,8 @@ type nextChanges func() (files []string, everything bool)
 func scanEverything() (files []string, everything bool) { return nil, true }
 
 // gather repeats its pass until no file changes during a pass, because a user may write a backend
-// before its route. The files that the parameter next returns are read whatever their modification
-// times.
+// before its route. The files that the parameter next returns are read even if their modification
+// times are unchanged.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {

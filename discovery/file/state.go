@@ -21,8 +21,7 @@ import (
 // because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// The journal is rewritten when its outdated lines exceed four times the valid lines by maxWaste
-// bytes.
+// The journal is rewritten when it exceeds four times its valid lines by maxWaste bytes.
 const maxWaste = 1 << 20
 
 type record struct {
@@ -144,8 +143,8 @@ func (r *Reader) persist(dirty []report.Ref) {
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write rewrites the journal at the first call in a process, and when outdated lines exceed
-// maxWaste.
+// write rewrites the journal at the first call in a process, and when it has too many outdated
+// lines (maxWaste).
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {

@@ -37,8 +37,9 @@ func InvalidName(kind, name string) string { return kind + " " + name }
 // DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
-// Learned holds endpoints of one exporting cluster of an import that a remote picker has named, and
-// that are in the allowed ranges. multicluster/learned writes it. Its name is LearnedName.
+// Learned holds the endpoints that a remote picker has named for one exporting cluster of an
+// import, and that are in the allowed ranges. multicluster/learned writes it. Its name is
+// LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -65,7 +66,7 @@ type Offer struct {
 	// Allowed are the CIDRs in which the member may have pickers and gateways. Pods are the CIDRs
 	// for its model servers. Empty: all that the AddressPolicy allows.
 	Allowed, Pods []string
-	// Cleartext allows requests to gateways of the member without TLS.
+	// Cleartext allows requests without TLS to gateways of the member.
 	Cleartext bool
 	// Local marks this cluster itself. Requests go to the InferencePool of the import's name.
 	Local bool

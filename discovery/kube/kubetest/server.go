@@ -93,7 +93,7 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object like a user: a changed spec gets a new generation.
+// Put creates or replaces an object, as a user does: a changed spec gets a new generation.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

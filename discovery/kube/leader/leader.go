@@ -116,7 +116,7 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // OnStartedLeading runs in a separate goroutine and may not have started yet
+			<-ended // OnStartedLeading runs in a separate goroutine, which may start late
 		}
 		if failed != nil {
 			return failed

@@ -102,7 +102,7 @@ func (f *Fleet) translation(out *translator.Config) {
 	}
 }
 
-// pickKeys is the purpose from which the root of the picker's call keys is derived.
+// pickKeys is the purpose for which the root of the picker's call keys is derived.
 const pickKeys = "picker"
 
 // authorityChanged passes a new authority to translation, and to fleets, which mount it.

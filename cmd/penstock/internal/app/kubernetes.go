@@ -24,7 +24,7 @@ import (
 
 const (
 	leaseName = "penstock"
-	// contactTimeout is how long a process may be without contact to the API server, which it calls
+	// contactTimeout is how long a process may get no answer from the API server, which it calls
 	// every two seconds.
 	contactTimeout = 10 * time.Second
 )

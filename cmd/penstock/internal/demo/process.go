@@ -123,9 +123,9 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: of a cluster's
-// gateway if NAME is the cluster, of its picker if NAME ends in -picker, and else of a model
-// server.
+// config holds the YAML of the clusters of both demos. ${NAME} stands for a port. If NAME is a
+// cluster, it is the port of the cluster's gateway. NAME-picker is the port of the cluster's picker.
+// Any other NAME is a model server.
 //
 //go:embed config set steps.yaml
 var config embed.FS

@@ -24,7 +24,7 @@ type issuers struct {
 	fetcher  *jwks.Fetcher
 	verifier *jwt.Verifier
 	now      func() time.Time
-	changed  chan struct{} // has room for one
+	changed  chan struct{} // has room for one element
 	policies map[string]issuer
 }
 
@@ -38,7 +38,7 @@ type issuer struct {
 	source jwks.Source
 	// known is false if an object that the policy names is missing: nothing is fetched.
 	known bool
-	field string   // of the policy: it has the source
+	field string   // the policy's field that has the source
 	names []string // objects of the policy's namespace: "kind namespace/name"
 	// removed is when the policy, or its jwt, was removed; zero if neither was.
 	removed time.Time

@@ -73,8 +73,8 @@ const (
 	// Sent and Reading (in milliseconds), and Rate.
 	ofShare loadKind = 's'
 	ofClaim loadKind = 'c'
-	// An item of ofHeaders has 1 if a server's headers come first, else 0, and the milliseconds
-	// that they may take for each class of prompts.
+	// An item of ofHeaders has a server's endpoint.HeaderLimits: First (1 or 0), and Of in
+	// milliseconds.
 	ofHeaders loadKind = 'h'
 )
 

@@ -32,7 +32,7 @@ func Open(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}
-	// Another user could replace a link.
+	// The owner of a link could replace it, so only this user or root may own the link.
 	link, err := os.Lstat(dir)
 	if err != nil {
 		return fmt.Errorf("state folder: %w", err)
