@@ -128,8 +128,8 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 const Stalled = "Stalled"
 
 // Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
-// generation. The function parts returns the conditions and the observed generation. The latter is
-// -1 before the first write. It is 0, and stays 0, if the installed CRD lacks the field.
+// generation. The function parts returns the conditions and the observed generation. The observed
+// generation is -1 before the first write. It stays 0 if the installed CRD lacks the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },

@@ -32,7 +32,7 @@ type HoldsConfig struct {
 
 // Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
 // may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that these name. A hold ends when
+// pool's cached clusters and endpoints, and removals of resources that they name. A hold ends when
 // peers name the same endpoints as the picker here, or at its deadline.
 type Holds struct {
 	cfg      HoldsConfig
