@@ -66,7 +66,7 @@ func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old
 		Before: programmedGeneration(old)}
 }
 
-// absence returns how long an object has had no proxy. When the last proxy has disconnected, absence
+// absence returns how long an object has had no proxy. When the last proxy has disconnected, it
 // queues the object again after shape.ReconnectGrace.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()

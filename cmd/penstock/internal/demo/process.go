@@ -124,8 +124,8 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // config holds the YAML of the clusters of both demos. ${NAME} stands for a port. If NAME is a
-// cluster, it is the port of the cluster's gateway. NAME-picker is the port of the cluster's picker.
-// Any other NAME is a model server.
+// cluster, it is the port of the cluster's gateway, and NAME-picker of the cluster's picker. Any
+// other NAME is a model server.
 //
 //go:embed config set steps.yaml
 var config embed.FS
