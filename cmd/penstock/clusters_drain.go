@@ -19,8 +19,8 @@ import (
 
 const (
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of another cluster must be in flight before a drain ends.
-	// Members receive the drain with a delay.
+	// A drain ends when no request of other clusters has been in flight for drainQuiet. Members
+	// receive the drain with a delay.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
 	// acknowledgeTimeout bounds the wait for members. A member with costly updates acknowledges up
@@ -246,7 +246,7 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
 			"drain; %s", object, hubsFolder(&list[i]))
 	}
-	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
+	if d.kubeconfig != "" && d.counted() { // fail before the change, not after it
 		list, err := d.statuses(ctx)
 		if err != nil {
 			return status, err
@@ -375,7 +375,7 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
-		// members receive the drain only when they connect
+		// members that are not connected receive the drain when they connect
 		if list := awayFrom(&status); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}

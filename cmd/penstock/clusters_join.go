@@ -138,7 +138,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	status, _ := t.clusterStatus(cmd.Context()) // an error: no process runs
+	status, _ := t.clusterStatus(cmd.Context()) // it fails if no process runs
 	status.Member = text
 	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return nil, fmt.Errorf("the ClusterSet of the process: %w", err)
 		}
-		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // the process uses the oldest, too
+		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // as the process does
 			clusterSet = &one
 		}
 	}
@@ -231,8 +231,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns "" if the member's bundle in the ClusterSet was edited since the member
-// published its CA certificates.
+// published returns the CA certificates that a member has published; "" if the member's bundle in
+// the ClusterSet was edited since.
 func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })

@@ -56,7 +56,7 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 	}, complete...)
 }
 
-// debugAll is for pages that each process fills in part.
+// debugAll makes the command for a page of which each process has only a part.
 func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target

@@ -67,7 +67,7 @@ object.`,
 	return cmd
 }
 
-// trouble returns exitDiffers unchanged, because a difference is a result.
+// trouble turns each error into exitTrouble, except exitDiffers, which is a result.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err

@@ -37,7 +37,7 @@ proxy stops (preStop).`,
 	return cmd
 }
 
-// newCopy is for containers without a shell, which run penstock drain from the copy.
+// newCopy makes the command for containers without a shell. They run penstock drain from the copy.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy PATH",

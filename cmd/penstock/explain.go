@@ -487,7 +487,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText is in seconds with strategy load.
+// costText formats a cost. With strategy load, costs are in seconds.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:

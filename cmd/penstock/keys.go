@@ -39,8 +39,8 @@ which routes need one. Only hashes of keys are stored: a key is printed once. A 
 
 type keyPlace interface {
 	list(ctx context.Context) ([]v1alpha1.APIKey, error)
-	// create stores new keys, and returns a text about their place. It fails if a key has the name
-	// of one of them.
+	// create stores new keys, and returns a text about their place. It fails if an existing key has
+	// one of their names.
 	create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error)
 	// change changes a key, which must exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
@@ -134,7 +134,7 @@ func newAPIKey(namespace, name string, labels map[string]string, hash authz.Hash
 	}
 }
 
-// handOver prints only the key on standard output, and a remark on standard error.
+// handOver prints the key, and nothing else, on standard output. The remark goes to standard error.
 func handOver(cmd *cobra.Command, key, remark string) {
 	fmt.Fprintln(cmd.ErrOrStderr(), remark, "Its hash alone is stored: the key is printed once.")
 	fmt.Fprintln(cmd.OutOrStdout(), key)

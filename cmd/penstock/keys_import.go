@@ -126,7 +126,7 @@ type foundKey struct {
 	alias string // for the name
 	hash  authz.Hash
 	spec  v1alpha1.APIKeySpec // without hashes
-	note  string              // a restriction that the file does not have
+	note  string              // a restriction that the import adds
 }
 
 // name derives the APIKey's name from content, so that a further import gives the same name.
@@ -201,7 +201,7 @@ var validOwner = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9@._:-]*[A-Za-z0-9])?
 
 const maxOwner = 128
 
-// keyOf makes a key from its text. Errors quote nothing: the columns may be exchanged.
+// keyOf makes a key from its text. Errors quote no column: a user may have exchanged owner and key.
 func keyOf(at, owner, text string) (foundKey, error) {
 	if len(owner) > maxOwner || !validOwner.MatchString(owner) {
 		return foundKey{}, fmt.Errorf("%s: the owner may have up to %d letters, digits and @._:-, and begins and ends "+
@@ -224,7 +224,7 @@ func keysInJSON(text []byte) (found []foundKey, mistakes []error) {
 	if text[0] == '[' {
 		into = &doc.Keys
 	}
-	if err := json.Unmarshal(text, into); err != nil { // its text may have a part of a key
+	if err := json.Unmarshal(text, into); err != nil { // the error may quote a part of a key
 		return nil, []error{errors.New("it is not valid JSON, or neither LiteLLM's list of keys nor a Secret")}
 	}
 	switch {

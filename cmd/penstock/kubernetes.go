@@ -86,9 +86,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// processName adds a random text, which distinguishes two starts of a container with the same
-// process ID: each new leader must be a transition of the Lease, because transitions number the
-// epochs of publications.
+// processName adds a random text, so that two starts of a container with the same process ID have
+// different names. Each new leader must be a transition of the Lease, because transitions number
+// the epochs of publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -125,7 +125,7 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState only holds the socket.
+// clusterState returns the state folder of penstock serve in a cluster. It only holds the socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

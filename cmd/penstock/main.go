@@ -1,4 +1,4 @@
-// Envoy reads certificates of users with negative serial numbers (istio#56815).
+// Users' certificates may have negative serial numbers, which Envoy accepts, too (istio#56815).
 //go:debug x509negativeserial=1
 
 package main

@@ -110,7 +110,8 @@ func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	}, nil
 }
 
-// serves returns false for Envoys' certificates, which the same CA may sign.
+// serves reports whether a certificate is for servers. Envoys' certificates, which the same CA may
+// sign, are not.
 func serves(c *x509.Certificate) bool {
 	for _, u := range c.ExtKeyUsage {
 		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {

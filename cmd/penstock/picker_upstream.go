@@ -22,7 +22,7 @@ type upstreamFlag struct {
 	name  string
 	value string
 	why   string
-	// instead makes other values an error.
+	// If instead is set, any other value is an error.
 	instead bool
 	isBool  bool
 }

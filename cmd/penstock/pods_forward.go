@@ -18,10 +18,10 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxProblem is in bytes.
+// maxProblem bounds the kubelet's explanation, in bytes.
 const maxProblem = 1000
 
-// forwardWithin bounds forward, which takes no context, by podsTimeout.
+// forwardWithin ends forward, which takes no context, after podsTimeout.
 func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout,
 		fmt.Errorf("the API server has not forwarded the port within %s", podsTimeout))

@@ -33,7 +33,7 @@ type seen struct {
 
 type repeated struct {
 	logged  time.Time
-	dropped int // repetitions since logged
+	dropped int // repetitions since the record was logged
 }
 
 func newRepeats(h slog.Handler) *repeats {

@@ -33,7 +33,7 @@ func (a *target) replicas(ctx context.Context) ([]running, error) {
 	return []running{at}, err
 }
 
-// running is for pages that are alike in all replicas.
+// running returns one replica, for pages that are alike in all replicas.
 func (a *target) running(ctx context.Context) (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
@@ -106,7 +106,7 @@ func joinProxies(all [][]server.ProxyStatus) []server.ProxyStatus {
 	return out
 }
 
-// joinServing keeps, for each pool, the view of the picker in which the fewest servers serve.
+// joinServing keeps one view of each pool, from the picker that reports the fewest serving servers.
 func joinServing(all [][]picker.Serving) []picker.Serving {
 	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b picker.Serving) int {

@@ -84,7 +84,7 @@ func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, 
 		return answer, readErr
 	case err != nil:
 		return answer, err
-	case answers[0].Shared: // all use one database, and have written their counts
+	case answers[0].Shared: // all processes use one database, and have written their counts
 		err := by[0].get(cmd.Context(), page, &answer)
 		return answer, err
 	}

@@ -176,7 +176,7 @@ func (p *printer) picked(r *picker.Record) {
 	if r.Processor != nil {
 		p.line("  processor", "%s", processedText(r.Processor))
 	}
-	// most picks of a busy pool have no verdicts; clusters never have them
+	// most picks of a busy pool have no verdicts; picks of clusters never have any
 	if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
 		how += ", no details: not in the sample"
 	}

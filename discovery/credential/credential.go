@@ -18,7 +18,8 @@ const hidden = "redacted"
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 // Named reports whether a header, query parameter or annotation of this name holds a credential. It
-// splits camel case and any separators. Counts of tokens, tokenizers and authors do not match.
+// splits camel case and any separators. Names of tokenizers, of authors and of counts of tokens do
+// not match.
 func Named(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if containsAny(name, "token", "author") {

@@ -261,8 +261,9 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are removed, except deletionTimestamp of Pods: such Pods receive no new requests.
-// creationTimestamp stays, because the older of two conflicting objects takes precedence.
+// clusterWrites are removed, except deletionTimestamp of Pods: a Pod with a deletionTimestamp
+// receives no new requests. creationTimestamp stays, because the older of two conflicting objects
+// takes precedence.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

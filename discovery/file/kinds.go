@@ -17,7 +17,7 @@ import (
 
 type kind struct {
 	table    store.Kind
-	versions []version // accepted apiVersions; the store's type is of the first
+	versions []version // accepted apiVersions; the store has the type of the first
 	crd      string    // the plural name in the kind's CRD in manifests; "" for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
 	check    func(store.Object) []mistake
@@ -138,7 +138,8 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are groups whose kinds affect traffic. A finding warns of a kind that is not read.
+// laterGroups are groups whose kinds affect traffic. A finding warns of such a kind if it is not
+// read.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 

@@ -61,7 +61,8 @@ type nextChanges func() (files []string, everything bool)
 func scanEverything() (files []string, everything bool) { return nil, true }
 
 // gather repeats its pass until no file changes during a pass, because a user may write a backend
-// before its route. It reads the files that next returns regardless of their modification times.
+// before its route. The files that the parameter next returns are read even if their modification
+// times are unchanged.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -105,7 +106,7 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	return steady, problems
 }
 
-// lost has the paths that have become unreadable: objects below them stay in use.
+// The result lost has the paths that have become unreadable: objects below them stay in use.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
 	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true },

@@ -32,7 +32,8 @@ type Store interface {
 
 // Config configures a Reader.
 type Config struct {
-	// Paths are folders, which are read recursively, or files with any name. At least one.
+	// Paths are folders, which are read recursively, or files with any name. At least one is
+	// required.
 	Paths []string
 	Store Store
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
@@ -44,7 +45,7 @@ type Config struct {
 	// Report receives all reports about the files whenever a report may have changed, one call at a
 	// time. A report without an owner has the findings that belong to no object. Optional.
 	Report func([]report.Report)
-	// Debounce is how long no event must arrive before changed files are read. 0: debounceQuiet.
+	// Changed files are read when no event has arrived for Debounce. 0: debounceQuiet.
 	Debounce time.Duration
 	// Poll is the interval of full scans, for file systems without events. Default 10 s.
 	Poll time.Duration

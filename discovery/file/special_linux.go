@@ -3,7 +3,7 @@ package file
 import "syscall"
 
 // kernels maps magic numbers (linux/magic.h) to kernel file systems. They hold no user
-// configuration. Some are endless (/proc/PID/root is the machine), or act when read.
+// configuration. Some are endless (/proc/PID/root contains the whole machine), or act when read.
 var kernels = map[uint32]string{
 	0x9fa0: "proc", 0x62656572: "sysfs", 0x64626720: "debugfs", 0x74726163: "tracefs", 0x27e0eb: "cgroup",
 	0x63677270: "cgroup2",

@@ -17,11 +17,11 @@ import (
 )
 
 // stateFile has a line of JSON for each change; the last line about an object is valid. It is one
-// file, because some file systems take seconds to create thousands. Its mode is 0600, because it
-// contains Secrets.
+// file, because some file systems take seconds to create thousands of files. Its mode is 0600,
+// because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid lines.
+// The journal is rewritten when it exceeds four times its valid lines by maxWaste bytes.
 const maxWaste = 1 << 20
 
 type record struct {
@@ -143,8 +143,8 @@ func (r *Reader) persist(dirty []report.Ref) {
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write rewrites the journal at the first call in a process, and when outdated lines exceed
-// maxWaste.
+// write rewrites the journal at the first call in a process, and when it has too many outdated
+// lines (maxWaste).
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {

@@ -94,7 +94,7 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// everything is true after an event of a new name, a folder or a link. r.work is held.
+// The result everything is true after an event of a new name, a folder or a link. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {

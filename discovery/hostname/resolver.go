@@ -54,7 +54,7 @@ type Resolver struct {
 	mu       sync.Mutex // guards the fields below, and is held while Hosts change
 	names    map[string]*name
 	schedule *schedule
-	pending  int // names that have no addresses and no ended lookup
+	pending  int // used names without an address whose first lookup has not ended
 	progress chan struct{}
 
 	restored map[string][]string
@@ -232,7 +232,7 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 		r.persist()
 	case a := <-answers:
 		good = r.sort(a, answers, failures)
-		failures.begin() // so that turn soon calls persist
+		failures.begin() // so that the function turn soon calls persist
 	}
 	if err := r.save(good); err != nil {
 		return 0, err
@@ -257,7 +257,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				good = append(good, a)
 			case a.late && !retry:
 				n.slow, n.due = true, time.Now()
-				if n.pending { // else the last answer stays without an error: the server may be slow
+				if n.pending { // a name with an answer keeps it: the server may be slow
 					failures.add(a)
 				}
 			default:
@@ -365,7 +365,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why omits the port numbers in the error, which differ each time.
+// why describes an error without port numbers, which differ each time.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

@@ -13,8 +13,8 @@ type reach int
 
 const (
 	whole reach = iota
-	// With parked, every object is watched. Objects that translation reads are in the store; others
-	// are kept encoded.
+	// With parked, every object is watched. Objects that translation reads are in the store; other
+	// objects are kept encoded.
 	parked
 	// namespaces is like parked, but only for namespaces from which translation reads an object.
 	namespaces
@@ -27,7 +27,7 @@ const (
 // often restores a reference soon.
 const namedLinger = time.Minute
 
-// Demand is one key of an index of an on-demand table that translation reads.
+// Demand is a key that translation reads, in an index of an on-demand table.
 type Demand struct{ Table, Index, Key string }
 
 // OnDemand lists the tables that hold only the objects for which Want has demands.

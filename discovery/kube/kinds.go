@@ -28,8 +28,8 @@ type kind struct {
 	status   *shape.Shape
 	trim     func(store.Object)
 	reach    reach
-	// instead is the kind that objects of a former group become. rivals decides between objects of
-	// both groups. Both are nil for other kinds.
+	// The field instead is the kind that objects of a former group become. rivals decides between
+	// objects of both groups. Both are nil for other kinds.
 	instead *kind
 	rivals  *rivals
 	gate    string                  // for parked and namespaces: the index of wanted keys

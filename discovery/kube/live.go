@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Live has the fields of the newest version of an object that a writer of its status needs.
+// Live has the fields that a writer of an object's status needs, from the object's newest version.
 type Live struct {
 	UID             types.UID
 	ResourceVersion string
@@ -85,7 +85,7 @@ func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	}
 }
 
-// wrote records the API server's response to a write of this process. It does not call changed.
+// wrote records the API server's response to a write of this process. It does not call l.changed.
 func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

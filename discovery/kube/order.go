@@ -32,8 +32,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put waits for missing backends, for watchSkew at most. The version replaces a held event of the
-// same object.
+// put calls apply at once if no backend is missing, and otherwise after watchSkew at most. It drops
+// a held event of the same object.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -97,7 +97,8 @@ type undecodables struct {
 	reasons map[report.Ref]string
 }
 
-// obj is nil for a deleted object. changed is true if the result or the reason is new.
+// The parameter obj is nil for a deleted object. The result changed is true if failed or the reason
+// is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {

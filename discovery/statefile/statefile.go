@@ -113,7 +113,8 @@ type Outcome struct{ failed bool }
 // Failed reports whether the last write failed.
 func (o *Outcome) Failed() bool { return o.failed }
 
-// Log logs the result of a write. lost names the data that would be lost without the file.
+// Log logs the result of a write. The parameter lost names the data that would be lost without the
+// file.
 func (o *Outcome) Log(log *slog.Logger, path, lost string, err error) {
 	switch {
 	case err != nil && !o.failed:

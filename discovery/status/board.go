@@ -26,7 +26,7 @@ func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 const streamDebounce = 200 * time.Millisecond
 
 // Board holds the newest report of each source about each object. It is safe for concurrent use. A
-// caller must not modify a report after it has passed it to the Board.
+// caller must not modify a report after passing it to the Board.
 type Board struct {
 	locate Locate
 	db     *memdb.MemDB

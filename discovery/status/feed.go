@@ -9,7 +9,7 @@ import (
 )
 
 // Feed streams the objects with changed reports to one reader. Several changes of an object before
-// a call of Next are one. A Feed never blocks the board. Only one goroutine may call Next.
+// a call of Next count as one. A Feed never blocks the board. Only one goroutine may call Next.
 type Feed struct {
 	board *Board
 	id    uint64

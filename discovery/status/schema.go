@@ -18,9 +18,9 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// The key of an entry in rows.ByID is the owner, then the rank and instance of the source: a walk
-// visits the winning source of each object last.
-const bySource = "source" // the index of entries of Replace: source, then owner
+// An entry's key in rows.ByID is the owner, then the rank and instance of the source, so a walk
+// visits the winning source of each object last. bySource is a second index.
+const bySource = "source" // for entries of Replace: source, then owner
 
 // entry is the newest report of one source about one object. It is immutable.
 type entry struct {

@@ -35,7 +35,8 @@ const (
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
 	Answers, Keys, Tokens, Rates, Servers, Certificates, Envoy, Proxy}
 
-// Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
+// Instance returns the name of one of several sources of a kind, such as Instance(Proxy,
+// "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }
 
 func rank(source string) (place int, instance string) {

@@ -26,8 +26,8 @@ type row struct {
 }
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
-// the findings. endpoints, which may be nil, returns a text with the numbers of serving and of all
-// endpoints of an object, or "".
+// the findings. The function endpoints, which may be nil, returns a text with the numbers of
+// serving and of all endpoints of an object, or "".
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -94,7 +94,7 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// second has the headings after the name.
+// The result second has the headings after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })

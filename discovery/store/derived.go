@@ -37,8 +37,9 @@ func InvalidName(kind, name string) string { return kind + " " + name }
 // DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
-// Learned holds endpoints of one exporting cluster of an import that a remote picker has named, and
-// that are in the allowed ranges. multicluster/learned writes it. Its name is LearnedName.
+// Learned holds the endpoints that a remote picker has named for one exporting cluster of an
+// import, and that are in the allowed ranges. multicluster/learned writes it. Its name is
+// LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -65,7 +66,7 @@ type Offer struct {
 	// Allowed are the CIDRs in which the member may have pickers and gateways. Pods are the CIDRs
 	// for its model servers. Empty: all that the AddressPolicy allows.
 	Allowed, Pods []string
-	// Cleartext allows requests to gateways of the member without TLS.
+	// Cleartext allows requests without TLS to gateways of the member.
 	Cleartext bool
 	// Local marks this cluster itself. Requests go to the InferencePool of the import's name.
 	Local bool
@@ -80,9 +81,9 @@ func OfferName(importName, cluster string) string { return importName + "." + cl
 // DeepCopyObject implements runtime.Object.
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
-// Failback lists the clusters of an import that were not ready, and have not been ready for long
-// enough since. Until then, selection.policy Priority puts them last.
-// multicluster/traffic/failback writes it. Its namespace and name are the import's.
+// Failback lists the clusters of an import that failed, and have not yet been ready again for long
+// enough. Until then, selection.policy Priority puts them last. multicluster/traffic/failback
+// writes it. Its namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -161,7 +162,7 @@ const OwnMembership = "own"
 // DeepCopyObject implements runtime.Object.
 func (m *Membership) DeepCopyObject() runtime.Object { return deepcopy.Of(m) }
 
-// Export is an InferencePool that other clusters may use, or could use until shortly before. cmd
+// Export is an InferencePool that other clusters may use, or could use until a moment ago. cmd
 // writes it. Namespace and name are the pool's.
 type Export struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -203,7 +204,7 @@ type ProcessorDefault struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	URL   string
-	Route bool // whether the processor chooses endpoints, unless the policy decides that
+	Route bool // the processor chooses endpoints, unless the policy decides otherwise
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.
@@ -220,7 +221,7 @@ type Occupant struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Clusters  []string // Services with this cluster IP, "namespace/name", sorted
-	Endpoints []string // Services with an endpoint there, "namespace/name", sorted
+	Endpoints []string // Services with an endpoint at the address, "namespace/name", sorted
 	Lists     []string // keys of ByAddresses that translation reads and that contain the address, sorted
 }
 

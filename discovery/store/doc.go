@@ -1,7 +1,7 @@
 // Package store holds all objects that Penstock reads: a typed table for each kind.
 //
 // Warning: objects are immutable. A reader must not change an object, or memory that the object
-// refers to. A writer must not change an object after it has passed it to Apply.
+// refers to. A writer must not change an object after passing it to Apply.
 //
 // Writers (discovery/file, discovery/kube) call Apply with all objects that arrived together: one
 // transaction, one revision. Readers take a View, a consistent snapshot. A Subscription receives

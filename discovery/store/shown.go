@@ -26,7 +26,7 @@ const (
 	whole                // shown by the decisions about the field's type
 	hidden
 	naming       // names of objects, shown because they identify objects
-	lengths      // names and lengths of a map's values, or the length of bytes; certificates as text
+	lengths      // keys and lengths of a map's values, or the length of bytes; certificates as text
 	certificates // the certificates of a PEM text
 	named        // shown unless the field Name names a credential
 	annotated    // a map of texts, without credentials and kubectl's copy of the object

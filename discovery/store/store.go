@@ -184,7 +184,7 @@ func (s *Store) Subscribe() *Subscription {
 	return sub
 }
 
-// Everything returns a change for each object of a view. A new reader begins with them.
+// Everything returns a change for each object of a view. A new reader begins with these changes.
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
@@ -224,7 +224,7 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Ready receives after a revision was queued. By then, Pending may have emptied the queue.
+// Ready has an element after a revision was queued. By then, Pending may have emptied the queue.
 func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
 
 // Pending returns the queued revisions and a view. It does not wait.

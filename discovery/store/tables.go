@@ -38,8 +38,8 @@ const (
 	// ByService has "namespace/name" of an EndpointSlice's Service, and the ServiceImportKey of its
 	// ServiceImport.
 	ByService = "service"
-	// ByGateway has "namespace/name" of the Gateway whose proxies a Service exposes, from its
-	// well-known label.
+	// ByGateway has "namespace/name" of the Gateway whose proxies a Service exposes, from the
+	// Service's well-known label.
 	ByGateway = "gateway"
 	// ByClass has the name of a Gateway's GatewayClass.
 	ByClass = "class"
@@ -295,8 +295,8 @@ func Tables() []Kind {
 	}
 }
 
-// Generated reports whether Kubernetes made an EndpointSlice, for a Service with a selector. Its
-// controller soon overwrites a user's changes.
+// Generated reports whether Kubernetes made an EndpointSlice, for a Service with a selector.
+// Kubernetes soon overwrites a user's changes.
 func Generated(s *discoveryv1.EndpointSlice) bool {
 	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
 }

@@ -18,7 +18,7 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// A copy of a tree shares the nodes that neither side has modified since. So a View is cheap.
+// A tree and its copy share the nodes that neither has modified since. So a View is cheap.
 type tree = btree.BTreeG[entry]
 
 // degree is the degree of the trees: a write copies a node of up to 2*degree-1 entries on each

@@ -29,7 +29,7 @@ type Schema struct {
 	rules         []rule
 }
 
-// Compile compiles a structural schema. Valid of an unsupported schema returns false.
+// Compile compiles a structural schema. If the schema is unsupported, Valid returns false.
 func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	if s == nil {
 		return nil
@@ -189,7 +189,7 @@ func distinct(list []any, keys []string) bool {
 	return true
 }
 
-// The API server accepts only standard base64 on one line for format byte.
+// For format byte, the API server accepts only standard base64 on one line.
 var base64Pattern = regexp.MustCompile(`^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`)
 
 func (sc *Schema) validString(s string) bool {

@@ -71,7 +71,7 @@ func (r *Rig) Reports() string {
 	return fmt.Sprint(r.reported)
 }
 
-// Eventually waits until missing, which describes what is missing, returns "".
+// Eventually waits until the function missing returns "". Its result describes what is missing.
 func (r *Rig) Eventually(missing func() string) {
 	r.Helper()
 	poll.NoError(r, "the API server or the store has it", poll.Limit, func() error {

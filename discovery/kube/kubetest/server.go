@@ -55,8 +55,8 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes each request fail for which f returns an HTTP status other than 0. With a nil f, no
-// request fails.
+// Fail makes a request fail if f returns an HTTP status for it. f returns 0 for other requests.
+// With a nil f, no request fails.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object like a user: a changed spec gets a new generation.
+// Put creates or replaces an object, as a user does: a changed spec gets a new generation.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

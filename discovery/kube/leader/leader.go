@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered: at most two seconds ago in a connected
-// process, while Run runs.
+// LastContact returns when the API server last answered. While Run runs in a connected process,
+// this is at most two seconds ago.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at
@@ -116,7 +116,7 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // OnStartedLeading runs in a separate goroutine and may not have started yet
+			<-ended // OnStartedLeading runs in a separate goroutine, which may start late
 		}
 		if failed != nil {
 			return failed

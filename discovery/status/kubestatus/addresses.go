@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses that a Gateway's status has or will get. port maps a port of the
-// Gateway's proxies to the port at these addresses; 0 while no Service has such a port.
+// Reached returns the addresses that a Gateway's status has or will get. The function port maps a
+// port of the Gateway's proxies to the port at these addresses; 0 while no Service has the proxies'
+// port.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -36,7 +37,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns bound if there is no Service.
+// exposed returns the port at which the Services expose the proxies' port bound. Without a Service,
+// this is the port bound itself.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -69,7 +71,8 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// external proxies: the addresses in their EnvoyFleet, else in the Gateway's spec
+		// external proxies have the addresses in their EnvoyFleet, or otherwise in the Gateway's
+		// spec
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {
 			return known

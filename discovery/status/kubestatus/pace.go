@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// pace spaces the writes to one object, for example a Gateway to which a thousand routes attach.
-// The first of a row of writes is immediate. Each later write waits until the object has not
-// changed for a moment, at most for a delay that doubles with each write.
+// pace spreads the writes to one object, for example a Gateway to which a thousand routes attach.
+// The first write of a row is immediate. Each later write waits until the object has not changed
+// for a moment, at most for a delay that doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written

@@ -32,7 +32,7 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// accessPolicy makes each entry of a policy report whether the proxies of its Gateway have
+// accessPolicy sets, for each entry of a policy, whether the proxies of the entry's Gateway have
 // acknowledged the policy's routes.
 func (w *Writer) accessPolicy(in *shape.Input) {
 	at, fewest := map[report.ParentRef]shape.Proxies{}, 0
@@ -66,7 +66,8 @@ func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old
 		Before: programmedGeneration(old)}
 }
 
-// absence queues the object again after shape.ReconnectGrace, when its last proxy has disconnected.
+// absence returns how long an object has had no proxy. When the last proxy has disconnected, it
+// queues the object again after shape.ReconnectGrace.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 // Delivery reports the state of proxies.
 type Delivery interface {
 	// Delivered returns the number of proxies of a gateway ("namespace/name") that are connected to
-	// any penstock process. acked is true if all these proxies have acknowledged the configuration
-	// of a generation with all listeners and AccessPolicies that the gateway has now.
+	// any penstock process. acked is true if all these proxies have acknowledged the generation,
+	// and all listeners and AccessPolicies that the gateway has now.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 

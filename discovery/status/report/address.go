@@ -60,7 +60,8 @@ func (s Service) Addresses() (out []string) {
 	return out
 }
 
-// A Service has only addresses of the families of its cluster IPs.
+// family returns the length of an IP address in bits; 0 for a host name. A Service has only IP
+// addresses of the families of its cluster IPs.
 func family(address string) int {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

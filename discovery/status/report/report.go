@@ -115,7 +115,7 @@ func (f Finding) String() string {
 type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`
-	// for routes and InferencePools; for policies, the Gateways that are their ancestors
+	// Parents are set for routes and InferencePools. For policies, they are the ancestor Gateways.
 	Parents   []Parent   `json:"parents,omitempty"`
 	Listeners []Listener `json:"listeners,omitempty"`
 	Addresses []string   `json:"addresses,omitempty"`

@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller, which writes a pool's
-// parent for the import in other clusters, and an import's clusters.
+// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes the parent
+// of a pool for the import in other clusters, and the clusters of an import.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is the controllerName of a hub in such entries. Penstock in a member treats a hub as another
-// controller.
+// Hub is the controllerName of a hub in the same entries. Penstock in a member treats a hub as
+// another controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
 // InferencePool is the shape of a pool's status: an entry for each Gateway, and an entry for the
@@ -151,8 +151,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters. If the installed CRD has no such field, it returns the clusters
-// that a hub has encoded in conditions.
+// uncarried returns the clusters. If the installed CRD has no field for clusters, it returns the
+// clusters that a hub has encoded in conditions.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -184,7 +184,8 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue omits fields that may change while a condition stays False.
+// untrue returns the False conditions, without fields that may change while a condition stays
+// False.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {

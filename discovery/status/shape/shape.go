@@ -50,7 +50,7 @@ type Input struct {
 // longest is the maximum length in bytes of a condition's message (metav1.Condition).
 const longest = 32768
 
-// conditions keeps the conditions of other projects, before want.
+// conditions returns the conditions of other projects in old, followed by want.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {
@@ -128,8 +128,8 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 const Stalled = "Stalled"
 
 // Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
-// generation. parts returns the conditions and the observed generation, which is -1 before the
-// first write. It is 0, and stays 0, if the installed CRD lacks the field.
+// generation. The function parts returns the conditions and the observed generation. The observed
+// generation is -1 before the first write. It stays 0 if the installed CRD lacks the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },

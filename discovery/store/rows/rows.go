@@ -77,7 +77,7 @@ func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []by
 	}
 }
 
-// Watch adds a channel to ws that closes when any row of a table changes.
+// Watch adds to ws a channel that closes when any row of a table changes.
 func Watch(t Reader, ws memdb.WatchSet, table string) {
 	list, err := t.Get(table, ByID+byPrefix, []byte(nil))
 	Must(err)

@@ -18,7 +18,8 @@ type Addresses struct {
 	addresses.Ranges
 	// ExternalName allows endpoints of Services of type ExternalName.
 	ExternalName bool
-	// DNS is the server that resolves names; invalid: the system's resolver.
+	// DNS is the server that resolves names. If it is not valid, the system's resolver resolves
+	// them.
 	DNS netip.AddrPort
 
 	shared bool // users who do not trust each other write the objects

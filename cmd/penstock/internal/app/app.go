@@ -345,9 +345,8 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// settleNames waits for the addresses of host names, so that a starting process removes no
-// endpoints from proxies. It waits for settleTime at most, and ends when no answer arrives for
-// silentTime.
+// settleTime bounds the wait for addresses of host names, so that a starting process removes no
+// endpoints from proxies. The wait ends earlier if no answer arrives for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
@@ -386,8 +385,8 @@ func (a *App) storeDialect(name string, answer probe.Answer) error {
 	return nil
 }
 
-// pickerDown reports why the picker of an exporting cluster cannot be reached. An empty why
-// resolves the report.
+// pickerDown reports why the picker of an exporting cluster cannot be reached. If why is "", the
+// report is resolved.
 func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
 		a.set.PickerDown(id.Pool, id.Member, source, why)
@@ -420,7 +419,7 @@ func quiet(ctx context.Context, err error) error {
 // pickDrainTime is the default of Config.StopTimeout.
 const pickDrainTime = time.Second
 
-// serveGRPC completes the calls in flight after ctx ends, until drained returns. If drained is nil,
+// When ctx ends, serveGRPC completes the calls in flight, until drained returns. If drained is nil,
 // it ends the calls at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {

@@ -45,7 +45,7 @@ func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// verify accepts a certificate that a member's bundle vouches for, and only with that member's ID.
+// verify accepts a certificate with a member's ID if that member's bundle vouches for it.
 func (c membersCalls) verify(chain []*x509.Certificate) error {
 	m, err := c.own()
 	if err != nil {

@@ -145,7 +145,7 @@ const (
 	PeerPort   = "peers"
 )
 
-// Peers are the other processes that serve the same Envoys, and how they reach this one.
+// Peers configures how the processes that serve the same Envoys reach each other.
 type Peers struct {
 	// Addresses may include this process's own address. On Kubernetes they come from the Service.
 	Addresses []string
@@ -167,7 +167,7 @@ type Members struct {
 	Address string
 }
 
-// MutualTLS is a connection on which both sides present a certificate.
+// MutualTLS configures connections on which both sides present a certificate.
 type MutualTLS struct{ Server, Client *tls.Config }
 
 // StatusFile returns the path of the file with the status of all objects.

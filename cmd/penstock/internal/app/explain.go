@@ -21,12 +21,12 @@ import (
 // Explained is the translator's explanation of a request, with the state of a running process.
 type Explained struct {
 	translator.Explanation
-	// Access is the decision of the policies above the route about the API key; "" without
+	// Access is the decision about the API key by the policies above the route; "" without
 	// policies.
 	Access string `json:"access,omitempty"`
 	// Picks are the picks that the picker would make now, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
-	// Servers counts, by cluster of a backend, the servers that serve now.
+	// Servers counts the servers that serve now. Its keys are clusters of backends.
 	Servers map[string]picker.Serving `json:"servers,omitempty"`
 	// Conditions are the reports of the route and the Gateway.
 	Conditions []status.Object `json:"objects,omitempty"`

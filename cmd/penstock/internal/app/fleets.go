@@ -37,8 +37,8 @@ type Fleet struct {
 	EnvoyImage, PenstockImage string
 	// ExternalIPs are ranges of addresses; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker lets every client pick, such as gateways of other clusters. Otherwise only proxies
-	// of Gateways may pick.
+	// OpenPicker lets every client pick, also gateways of other clusters. Otherwise only proxies of
+	// Gateways may pick.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: such proxies need a token.
 	ClientCA *x509.CertPool
@@ -102,10 +102,10 @@ func (f *Fleet) translation(out *translator.Config) {
 	}
 }
 
-// pickKeys is the purpose from which the root of the picker's call keys is derived.
+// pickKeys is the purpose for which the root of the picker's call keys is derived.
 const pickKeys = "picker"
 
-// authorityChanged passes a new authority to fleets, which mount it, and to translation.
+// authorityChanged passes a new authority to translation, and to fleets, which mount it.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),

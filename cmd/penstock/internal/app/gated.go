@@ -14,8 +14,8 @@ import (
 // pipeline uses it.
 type gated map[string]map[string]int64
 
-// follow applies a committed change, and returns the Gateways at which other policies are in force
-// than before, or other generations of them.
+// follow applies a committed change. It returns the Gateways at which the policies in force, or
+// their generations, have changed.
 func (g gated) follow(ch *delivery.Change) (gateways []string) {
 	generation := func(policy string) (n int64) {
 		if p, ok := store.AccessPolicies.Get(ch.View, policy); ok {

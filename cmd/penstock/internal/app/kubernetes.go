@@ -24,7 +24,7 @@ import (
 
 const (
 	leaseName = "penstock"
-	// contactTimeout is how long a process may be without contact to the API server, which it calls
+	// contactTimeout is how long a process may get no answer from the API server, which it calls
 	// every two seconds.
 	contactTimeout = 10 * time.Second
 )
@@ -43,7 +43,7 @@ type cluster struct {
 type proxyRunner interface {
 	security(Peers) security
 	ready(context.Context) error
-	// run runs in every process, and lead only in the leader.
+	// Every process calls run. The leader also calls lead.
 	run(context.Context) error
 	lead(context.Context) error
 	observe(*delivery.Change)
@@ -117,7 +117,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// lagging reports whether objects may be outdated, so nothing may be removed from proxies.
+// lagging reports whether objects may be outdated. If so, nothing may be removed from proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }

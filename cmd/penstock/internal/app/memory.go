@@ -26,8 +26,8 @@ const (
 // Go's guide to its collector recommends 5 to 10.
 const room = 10
 
-// KeepWithin sets Go's memory limit below bytes, the limit of the process; end resets it.
-// GOMEMLIMIT takes precedence.
+// KeepWithin sets Go's memory limit below the process's limit, the parameter bytes. The function
+// end resets it. GOMEMLIMIT takes precedence.
 func KeepWithin(bytes int64) (end func()) {
 	if bytes <= 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}

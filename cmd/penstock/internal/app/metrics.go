@@ -42,7 +42,7 @@ func MetricsPage(g prometheus.Gatherer) http.Handler {
 		}
 		defer func() { <-served }()
 		conn := http.NewResponseController(w)
-		_ = conn.SetWriteDeadline(time.Now().Add(2 * metricsTimeout)) // only test recorders have none
+		_ = conn.SetWriteDeadline(time.Now().Add(2 * metricsTimeout)) // fails only in tests
 		page.ServeHTTP(w, r)
 		_ = conn.Flush() // now, because the deadline ends with this request
 		_ = conn.SetWriteDeadline(time.Time{})

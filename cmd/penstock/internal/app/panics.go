@@ -90,7 +90,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls answers INTERNAL, so that Envoy handles a panic like a picker that has died.
+// calls makes options that turn a panic into INTERNAL. Envoy handles it like a picker that has
+// died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {

@@ -21,8 +21,8 @@ const (
 	maxDiffering = 3
 )
 
-// compareRates reports servers whose metrics show a reading rate that differs from the times of
-// their first tokens.
+// compareRates reports servers whose metrics and whose times to first tokens show different reading
+// rates.
 func compareRates(ctx context.Context, board *status.Board, rates func() []picker.Rate) error {
 	every := time.NewTicker(compareEvery)
 	defer every.Stop()

@@ -55,7 +55,7 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 })
 
 // budget bounds the unfinished messages of ADS and peers together, in bytes. Beyond it, the
-// connections with the most such bytes are closed.
+// connections with the most unfinished bytes are closed.
 const budget = 64 << 20
 
 // admit limits connections whose clients have not authenticated.
@@ -92,8 +92,8 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 	return next(srv, counting{s})
 }
 
-// guardPicks requires, for each call of the picker except health checks, a Gateway's key that was
-// made with one of the root keys. An open picker also accepts calls without a key.
+// guardPicks requires a Gateway's key, made with one of the root keys, for each call of the picker
+// except health checks. An open picker also accepts calls without a key.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
 	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}
@@ -129,8 +129,8 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
-// keyed limits the connections to a picker that requires keys: a client without a key may only send
-// health checks.
+// keyed limits the connections to a picker. If the picker requires keys, the limits are lower: a
+// client without a key may only send health checks.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
 		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})

@@ -32,7 +32,7 @@ import (
 
 // StandAlone configures the role of a picker for gateways that Penstock does not configure.
 type StandAlone struct {
-	// Paths are folders and files with objects; none: REST.
+	// Paths are folders and files with objects. If empty, objects come through REST.
 	Paths []string
 	REST  *rest.Config
 	// Pool is the InferencePool; zero: the only InferencePool in the files. On Kubernetes, only
@@ -51,7 +51,7 @@ type StandAlone struct {
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
 	// Drain is how long the picker continues after a request to shut down. Health checks fail
-	// meanwhile, so that gateways leave.
+	// meanwhile, so that gateways stop using it.
 	Drain time.Duration
 }
 

@@ -17,7 +17,7 @@ type AccessConfig struct {
 	// Drain is how long a Gateway may pick from a pool after the Gateway's routes dropped the pool,
 	// because streams of removed listeners still need picks.
 	Drain time.Duration
-	// Lagging reports that the objects may be outdated; nil: never.
+	// Lagging reports whether the objects may be outdated; nil: never.
 	Lagging func() bool
 }
 

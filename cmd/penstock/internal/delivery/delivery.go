@@ -15,7 +15,8 @@ type Change struct {
 	Revision uint64
 	View     *store.View
 	Objects  []store.Change
-	// Output is the result of translation. A step may narrow it for later steps.
+	// Output is the result of translation. A step may remove parts of it, which later steps then do
+	// not deliver.
 	Output translator.Output
 	Trace  trace.SpanContext
 }

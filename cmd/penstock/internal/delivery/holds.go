@@ -32,7 +32,7 @@ type HoldsConfig struct {
 
 // Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
 // may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that these name. A hold ends when
+// pool's cached clusters and endpoints, and removals of resources that they name. A hold ends when
 // peers name the same endpoints as the picker here, or at its deadline.
 type Holds struct {
 	cfg      HoldsConfig
@@ -251,7 +251,7 @@ func (h *Holds) release(pool objectid.Target) {
 	poke(h.released)
 }
 
-// Run ends holds until ctx ends.
+// Run ends the holds that are due, until ctx ends.
 func (h *Holds) Run(ctx context.Context) error {
 	for {
 		next := time.NewTimer(h.check(time.Now()))
@@ -267,8 +267,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check returns the time until its next call. A peer that misses a deadline delays no other pool
-// until it publishes again.
+// check ends the holds that are due, and returns the time until its next call. A peer that misses a
+// deadline delays no other pool until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

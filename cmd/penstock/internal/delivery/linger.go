@@ -81,7 +81,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
 			if ref.Type == resource.Endpoints {
-				delete(d.left, place{b.Gateway, ref.Name}) // they stay if the cluster's other endpoints stay
+				delete(d.left, place{b.Gateway, ref.Name}) // former endpoints do not outlive the cluster's
 			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
@@ -103,8 +103,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds former endpoints to a cluster's new endpoints. left reports whether an endpoint
-// has left.
+// addFormer adds former endpoints to a cluster's new endpoints. The result left reports whether an
+// endpoint has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
@@ -246,8 +246,8 @@ func (d *Linger) expire(now time.Time) time.Duration {
 	return next
 }
 
-// LearnedObject returns the namespace and name of the object with the endpoints of an imported pool
-// that remote pickers have named. It returns false for other pools.
+// LearnedObject returns the namespace and name of the object with the endpoints that remote pickers
+// have named for an imported pool. It returns false for other pools.
 func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
 	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }

@@ -134,7 +134,7 @@ func gatewayPool(id objectid.Target, protocol model.Protocol, at *model.External
 	out.Metrics.Protocol.HTTP2 = protocol == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
-	// after an error, the client certificate is invalid: the picker does not call servers with TLS
+	// an error means that the client certificate is invalid: then no server with TLS is called
 	if config, err := secure.Config(); err == nil {
 		out.Metrics.Protocol.TLS = config
 	}

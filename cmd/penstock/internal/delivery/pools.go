@@ -25,10 +25,10 @@ const (
 	// routes.
 	hopTimeout   = 5 * time.Second
 	maxFallbacks = 8
-	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips the
-	// endpoints of a pick that it lacks. It may lack new endpoints: it acknowledges before its
-	// workers have them, and ACKs of other processes' Envoys are not published (envoys.go). The
-	// Envoys of a frozen process reconnect elsewhere within 13 s (bootstrap).
+	// After a pool has grown, its picks name fallbacks for youngTime. In a pick, Envoy skips
+	// endpoints that it lacks. It may lack new endpoints: it acknowledges before its workers have
+	// them, and ACKs of other processes' Envoys are not published (envoys.go). The Envoys of a
+	// frozen process reconnect elsewhere within 13 s (bootstrap).
 	youngTime = 15 * time.Second
 )
 
@@ -71,8 +71,8 @@ type Pools struct {
 	young    map[objectid.Target]time.Time
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time
-	// gateways are pools that requests reach through gateways. Each waits for the removal of a pool
-	// of the same name whose servers requests reached directly.
+	// gateways are pools whose requests go through gateways. Each waits until the former pool of
+	// the same name, whose requests go to servers, is removed.
 	gateways map[objectid.Target]picker.Pool
 }
 
@@ -337,7 +337,8 @@ func (s *Pools) remove(ctx context.Context) error {
 	}
 }
 
-// age returns the time until its next call. s.mu is held.
+// age removes pools from young when their time has passed. It returns the time until its next call.
+// s.mu is held.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {

@@ -137,7 +137,7 @@ func (c *Ports) Has(listener, gateway string) bool {
 }
 
 // Served reports whether a gateway's Envoy receives a listener, or the listener of a route
-// configuration. The listeners of hops have no port.
+// configuration. Listeners of hops have no port, and are always served.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {

@@ -43,7 +43,7 @@ func (p *Progress) Revision() uint64 {
 	return p.rev
 }
 
-// Wait returns when revision rev was delivered, or with the context's error.
+// Wait returns when revision rev was delivered. If ctx ends first, it returns the context's error.
 func (p *Progress) Wait(ctx context.Context, rev uint64) error {
 	for {
 		p.mu.Lock()

@@ -22,10 +22,10 @@ type Stops struct {
 	alone func() bool
 	start time.Time
 	beat  atomic.Int64
-	until atomic.Int64 // picks wait until then, since start
+	until atomic.Int64 // picks wait until this time after start
 }
 
-// NewStops makes a Stops. alone reports that there are no peers.
+// NewStops makes a Stops. alone reports whether there are no peers.
 func NewStops(alone func() bool, log *slog.Logger) *Stops {
 	return &Stops{log: log, alone: alone, start: time.Now()}
 }

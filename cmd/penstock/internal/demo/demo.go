@@ -213,7 +213,7 @@ func (d *show) fill(text string) string {
 func (d *show) start() {
 	for _, name := range append(slices.Clone(d.sites), d.script.ports...) {
 		l := must(freeport.Listen())
-		defer l.Close() // after all ports were chosen, so that they differ; the processes bind them soon
+		defer l.Close() // not before all ports are chosen, so that they differ
 		d.ports[name] = portOf(l.Addr().String())
 	}
 	d.prepare(d)

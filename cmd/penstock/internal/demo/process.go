@@ -123,8 +123,9 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// config holds the YAML of the clusters of both demos. ${NAME} stands for the port of a cluster's
-// gateway if NAME is a cluster, of its picker for NAME-picker, and otherwise of a model server.
+// config holds the YAML of the clusters of both demos. ${NAME} stands for a port. If NAME is a
+// cluster, it is the port of the cluster's gateway, and NAME-picker of the cluster's picker. Any
+// other NAME is a model server.
 //
 //go:embed config set steps.yaml
 var config embed.FS

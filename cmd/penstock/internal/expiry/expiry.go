@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// Soon is how long before the end of a certificate its finding begins.
+	// Soon is the time before the end of a certificate at which its finding begins.
 	Soon = 14 * 24 * time.Hour
 	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds a chain or
 	// bundle.
@@ -132,7 +132,7 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// next is how long the results stay valid: a day at most, because clocks may be set.
+// The result next is how long the reports stay valid: a day at most, because clocks may be set.
 func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
 	next time.Duration) {
 	next = 24 * time.Hour

@@ -24,11 +24,12 @@ type issuers struct {
 	fetcher  *jwks.Fetcher
 	verifier *jwt.Verifier
 	now      func() time.Time
-	changed  chan struct{} // has room for one
+	changed  chan struct{} // has room for one element
 	policies map[string]issuer
 }
 
-// removedGrace is how long the keys of a removed policy are kept, as authz.Table keeps the policy.
+// removedGrace is how long the keys of a removed policy are kept: as long as authz.Table keeps the
+// policy.
 const removedGrace = 10 * time.Minute
 
 // issuer is the issuer of a policy.
@@ -37,9 +38,9 @@ type issuer struct {
 	source jwks.Source
 	// known is false if an object that the policy names is missing: nothing is fetched.
 	known bool
-	field string   // of the source
+	field string   // the policy's field that has the source
 	names []string // objects of the policy's namespace: "kind namespace/name"
-	// removed is when the policy, or its jwt, was removed; zero for others.
+	// removed is when the policy, or its jwt, was removed; zero if neither was.
 	removed time.Time
 }
 
@@ -65,7 +66,7 @@ func (k *Keeper) Tokens() *jwt.Verifier { return k.issuers.verifier }
 
 func objectKey(kind, id string) string { return kind + " " + id }
 
-// ruleOf returns which tokens a policy lets in; nil if it lets none in.
+// ruleOf returns the rule by which a policy lets tokens in; nil if it lets none in.
 func ruleOf(view *store.View, p *v1alpha1.AccessPolicy) *jwt.Rule {
 	if p.Spec.JWT == nil {
 		return nil
@@ -111,7 +112,7 @@ func (i *issuers) naming(kind, id string) (policies []string) {
 	return policies
 }
 
-// follow follows the issuers of changed policies.
+// follow updates the issuers of changed policies.
 func (i *issuers) follow(view *store.View, changed map[string]*authz.Policy) {
 	if len(changed) == 0 {
 		return

@@ -36,8 +36,8 @@ type Config struct {
 	Now   func() time.Time
 	// Fetch configures how keys of JSON Web Tokens are fetched. The zero value fetches none.
 	Fetch jwks.Config
-	// Drain is how long a Gateway's proxies may ask about a policy after its last route there has
-	// left.
+	// Drain is how long a Gateway's proxies may ask about a policy after the Gateway's last route
+	// with the policy is removed.
 	Drain time.Duration
 }
 

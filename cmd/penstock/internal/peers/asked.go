@@ -33,8 +33,8 @@ type Asked struct {
 	answered chan struct{}
 }
 
-// NewAsked makes an Asked. It calls picks, which returns this process's picks, once the channel
-// runs.
+// NewAsked makes an Asked. Once the channel runs, it calls the parameter picks for this process's
+// picks.
 func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
 	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
 		answered: make(chan struct{})}

@@ -20,7 +20,8 @@ type batchLimits struct {
 	most  int // bytes published at a time; 0: no limit
 }
 
-// batches publishes facts, only for connected processes, as items that it retracts after a time.
+// batches publishes facts as items, which it retracts after a time. Only processes that are
+// connected then receive the facts.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits

@@ -25,8 +25,8 @@ const (
 	// answerKey, followed by an owner's name, is the key of the owner's last claim that this
 	// process has counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey, followed by an address, is the key of the times to headers that a process learned
-	// there.
+	// headersKey, followed by a server's address, is the key of the times to headers that a process
+	// learned from the server.
 	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
@@ -69,12 +69,12 @@ type loadKind byte
 
 const (
 	ofOwner loadKind = 'o'
-	// An item of ofShare has a process's share of an address: its requests, unread and confirmed
-	// tokens, the milliseconds sent and left, and the rate.
+	// An item of ofShare has a process's endpoint.Share of an address: InFlight, Unread, Confirmed,
+	// Sent and Reading (in milliseconds), and Rate.
 	ofShare loadKind = 's'
 	ofClaim loadKind = 'c'
-	// An item of ofHeaders has 1 if a server's headers come first, else 0, and the milliseconds
-	// that they may take for each class of prompts.
+	// An item of ofHeaders has a server's endpoint.HeaderLimits: First (1 or 0), and Of in
+	// milliseconds.
 	ofHeaders loadKind = 'h'
 )
 
@@ -121,9 +121,10 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle publishes a claim after this process's counts, and waits for the answers of all peers,
-// which follow their counts. So if several processes take the last slots at once, the process that
-// counts last detects this. Acknowledgements do not suffice, because they overtake the counts.
+// Settle publishes this process's counts, then a claim, and waits for the answers of all peers. A
+// peer answers after it has published its counts. So if several processes take the last slots at
+// once, the process that counts last detects this. Acknowledgements do not suffice, because they
+// overtake the counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()

@@ -130,7 +130,7 @@ func (p *Picks) take() []byte {
 // length and name of pool, length and name of sender.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// deniedSlots, in the place of slots and without an adapter, marks a denied pick.
+// A denied pick has deniedSlots in the place of slots, and no adapter.
 const deniedSlots = 255
 
 const maxPoolName, maxSenderName = 1 << 10, 255

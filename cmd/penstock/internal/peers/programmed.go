@@ -32,7 +32,7 @@ type ProgrammedConfig struct {
 	// Policies returns a text of the AccessPolicies in force at a gateway, equal in every process;
 	// nil: none.
 	Policies func(gateway string) string
-	// Changed is called when Delivered may return something else for a gateway.
+	// Changed is called when Delivered may return another result for a gateway.
 	Changed func(gateway string)
 	Log     *slog.Logger
 }
@@ -82,7 +82,7 @@ func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 }
 
 // Expect sets a gateway's current generation, and reads its listeners and policies, which may have
-// changed. Envoys then have it once they have acknowledged these listeners and all routes.
+// changed. Envoys have the generation once they have acknowledged these listeners and all routes.
 func (p *Programmed) Expect(gateway string, generation int64) {
 	listeners := p.listeners(gateway)
 	p.mu.Lock()
@@ -146,7 +146,7 @@ func (p *Programmed) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// wait counts a rejected resource as delivered, because NACKs reports it.
+// wait counts a rejected resource as delivered, because NACKs.Rejected reports it.
 func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	must := p.cfg.Resources(gateway)
 	for _, ref := range must {

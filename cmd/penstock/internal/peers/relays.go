@@ -106,7 +106,7 @@ func (r *Relays) resolve(name objectid.Target) {
 	r.topic.Retract(name.String())
 }
 
-// Trouble sets why a pool's picks fail; zero: they succeed.
+// Trouble sets why a pool's picks fail; a zero t: they succeed.
 func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

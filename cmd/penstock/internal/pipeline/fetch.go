@@ -55,7 +55,7 @@ func NewFetch(source Source, t *Translation, log *slog.Logger) *Fetch {
 	return &Fetch{source: source, translation: t, log: log, ready: make(chan struct{}, 1)}
 }
 
-// Ready has an element when a key has arrived that rows wait for.
+// Ready has an element when a key that rows wait for has arrived.
 func (f *Fetch) Ready() <-chan struct{} {
 	if f == nil {
 		return nil

@@ -86,7 +86,7 @@ func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revision
 	for _, r := range revisions {
 		c.Objects = append(c.Objects, r.Changes...)
 	}
-	run := ctx // outlives the change
+	run := ctx // ends with Run, not with the change
 	ctx, span := p.cfg.Tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.Int64("rev", int64(view.Revision())), attribute.Int("changes", len(c.Objects))))
 	defer span.End()
