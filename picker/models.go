@@ -50,9 +50,10 @@ func keys(r *extproc.Request) string {
 	return string(r.Headers.Header(authz.KeysHeader))
 }
 
-// listModels answers a request for the list of models with the models of all pools of its route. It
-// returns false if no server reports a model. For restricted API keys, the list has only permitted
-// models, and no server answers. pool may be nil.
+// listModels answers a request for the list of models with the models of all pools of its route.
+// For a restricted API key, the list has only permitted models, and the request never goes to a
+// server.
+// listModels returns false if it does not answer: for example, no server reports a model.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	restricted := keys(r)

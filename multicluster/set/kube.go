@@ -118,7 +118,7 @@ type Written struct {
 	// left out.
 	Clusters []string
 	Left     map[string]string
-	// Pruned means that conditions have the clusters.
+	// Pruned means that the API server drops status.clusters: the installed CRD lacks the field.
 	Pruned bool
 }
 

@@ -42,8 +42,8 @@ type mistaken struct {
 	list []report.Finding
 }
 
-// mistakesInterval is the maximum age of mistaken, and of the report on a ClusterSet, because
-// certificates expire.
+// mistakesInterval is how long the findings about a ClusterSet are used again. Certificates expire,
+// so the findings change even if the ClusterSet does not.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {

@@ -107,8 +107,8 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds took to W and then raises W to at least reading; both are in nanoseconds. took is the
-// server's time for further prompts. before is the number of unread tokens so far. The result is
+// extend moves readBy later by took, the server's time for further prompts, and then to at least
+// now+reading. Both times are in nanoseconds. before is the number of unread tokens so far. from is
 // when the server begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {

@@ -20,7 +20,7 @@ type Config struct {
 	// Transport reads metrics pages without TLS, for tests.
 	Transport http.RoundTripper
 	Fast      time.Duration // default 50 ms
-	// Slow is the longest interval between scrapes without picks; default 1 s.
+	// Slow is the longest interval between scrapes while there are no picks; default 1 s.
 	Slow      time.Duration
 	PerSecond int           // scrapes of all processes (see Share); default 1,000
 	IdleAfter time.Duration // scrapes stop this long after the last pick; default 1 minute

@@ -43,7 +43,7 @@ type BodyPolicy struct {
 	Valid bool
 	// Rewrite replaces models by Pick.Replacement. A request whose body cannot be held gets a 503.
 	Rewrite bool
-	// TrustHeaders makes a pick before the body, in STREAMED, use x-gateway-model-name.
+	// TrustHeaders: in STREAMED, a pick that comes before the body uses x-gateway-model-name.
 	TrustHeaders bool
 	// OwnWorkers removes the workers and token IDs in a body's nvext, except in STREAMED. A request
 	// whose body cannot be held gets a 503.

@@ -66,7 +66,7 @@ type mark struct {
 	at     time.Time
 }
 
-// Holders returns the Holders of a pool without servers.
+// Holders makes the Holders of a pool. It has no servers until Set.
 func (l *Lister) Holders() *Holders {
 	return &Holders{lister: l, servers: map[netip.AddrPort]*holder{}, unlisted: map[string]awaited{}}
 }

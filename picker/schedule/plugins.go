@@ -191,8 +191,8 @@ type view struct {
 	r      *Request
 	c      []Candidate
 	states []endpoint.State // by lot
-	// paged means that at least half of the candidates have fresh pages. Stale pages then count as
-	// the worst of the fresh pages. Otherwise pages decide nothing.
+	// paged means that at least half of the candidates have fresh metrics. A candidate with stale
+	// metrics then counts as the worst of the others. Otherwise metrics decide nothing.
 	paged bool
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// While this number of messages waits for a connection, further messages are dropped, as in PUB
-// sockets.
+// queued is how many messages wait to be sent on a connection. Further messages are dropped, as in
+// PUB sockets.
 const queued = 1024
 
 // Publisher is a PUB socket that sends each message to all SUB sockets, whatever their topics.

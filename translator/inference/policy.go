@@ -106,7 +106,7 @@ func readsBodies(s v1alpha1.Strategy) bool {
 const (
 	// defaultKVEvents is the port of vLLM's PUB socket.
 	defaultKVEvents = 5557
-	// defaultRender is in milliseconds.
+	// defaultRender is a timeout, in milliseconds.
 	defaultRender = 20
 )
 

@@ -1,8 +1,7 @@
-// Package principals tries every field that a principal writes with values that could hurt another
-// principal, against the built binary with default settings and the real Envoy. A principal is an
-// author of input to Penstock: a tenant, a hub, a member of a hub, a member of a set, a remote
-// picker, a model server, a client. A cell is a principal, a field and a value. matrix.tsv has the
-// outcome of each cell:
+// Package principals sends values that could hurt others to the built binary, with default settings
+// and the real Envoy, in every field that somebody writes. A principal is an author of input to
+// Penstock: a tenant, a hub, a member of a hub, a member of a set, a remote picker, a model server,
+// a client. A cell is a principal, a field and a value. matrix.tsv has the outcome of each cell:
 //
 //	denied   the value does not get in, or has no effect
 //	finding  the value gets in, and a finding or a condition that is False names the object
