@@ -23,6 +23,9 @@ type Config struct {
 	AnyHost bool
 	// Never returns the kind of an address that is never dialled; "" for others.
 	Never func(netip.Addr) string
+	// Forms returns an address and the ones to which a network may translate it, such as with
+	// NAT64; nil stands for the address alone.
+	Forms func(netip.Addr) []netip.Addr
 	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
 	// there.
 	APIServers []string
