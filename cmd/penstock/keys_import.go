@@ -290,8 +290,9 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 	key.spec.Disabled = o.Blocked
 	key.spec.Models, key.note = liteLLMModels(o.Models, o.Team != "")
 	if len(o.Routes) > 0 && !slices.Contains(o.Routes, "llm_api_routes") {
-		key.spec.Models, key.note = []string{}, "it permits no model, because its allowed_routes in LiteLLM's list are "+
-			"not llm_api_routes: write spec.models"
+		key.spec.Models = []string{}
+		key.note = "it permits no model, because its allowed_routes in LiteLLM's list are not llm_api_routes: write " +
+			"spec.models"
 	}
 	if o.Expires == "" {
 		return key, nil
