@@ -256,7 +256,8 @@ var validModel = regexp.MustCompile(`^[^*]+\*?$|^\*$`)
 
 const maxModels, maxModel = 64, 256
 
-// liteLLMKey reads an element of LiteLLM's list: a key's SHA-256 hash, or an object with it.
+// liteLLMKey reads an element of LiteLLM's list. Without return_full_object the list has hashes
+// alone: then the key may be blocked, expired or restricted.
 func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 	var o struct {
 		Token   string   `json:"token"`
@@ -264,15 +265,15 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 		User    string   `json:"user_id"`
 		Team    string   `json:"team_id"`
 		Models  []string `json:"models"`
+		Routes  []string `json:"allowed_routes"`
 		Expires string   `json:"expires"`
 		Blocked bool     `json:"blocked"`
 	}
-	into := any(&o)
 	if raw[0] == '"' {
-		into = &o.Token
+		return key, errors.New("it has no models, expires and blocked: get the list with return_full_object=true")
 	}
-	if json.Unmarshal(raw, into) != nil {
-		return key, errors.New("it is neither a hash nor an object of LiteLLM with token")
+	if json.Unmarshal(raw, &o) != nil {
+		return key, errors.New("it is no object of LiteLLM with token")
 	}
 	if key.hash, err = authz.ParseHash(o.Token); err != nil {
 		return key, errors.New("token is not a SHA-256 hash in lower-case hexadecimal digits")
@@ -287,7 +288,12 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 		key.spec.Groups = []string{o.Team}
 	}
 	key.spec.Disabled = o.Blocked
-	key.spec.Models, key.note = liteLLMModels(o.Models)
+	key.spec.Models, key.note = liteLLMModels(o.Models, o.Team != "")
+	if len(o.Routes) > 0 && !slices.Contains(o.Routes, "llm_api_routes") {
+		key.spec.Models = []string{}
+		key.note = "it permits no model, because its allowed_routes in LiteLLM's list are not llm_api_routes: write " +
+			"spec.models"
+	}
 	if o.Expires == "" {
 		return key, nil
 	}
@@ -302,9 +308,14 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 }
 
 // liteLLMModels returns the models that a key permits. Models that depend on a team, and names that
-// an APIKey cannot have, permit none: the import must not permit more than LiteLLM did.
-func liteLLMModels(list []string) (models []string, note string) {
-	if len(list) == 0 || slices.Contains(list, "all-proxy-models") {
+// an APIKey cannot have, permit none: the import must not permit more than LiteLLM did. A key of a
+// team never permits more than its team, whose models the list does not have.
+func liteLLMModels(list []string, ofTeam bool) (models []string, note string) {
+	switch all := len(list) == 0 || slices.Contains(list, "all-proxy-models"); {
+	case all && ofTeam:
+		return []string{}, "it permits no model, because LiteLLM's list does not have the models of its team: write " +
+			"spec.models"
+	case all:
 		return nil, ""
 	}
 	unknown := func(m string) bool {

@@ -24,6 +24,7 @@ type kind struct {
 	assumed  bool // read without its CRD (Config.Only)
 	optional bool // assumed, and empty while it is forbidden or not installed
 	plain    bool // its annotations are dropped
+	closes   bool // an object that cannot be decoded replaces its previous version
 	role     role
 	status   *shape.Shape
 	trim     func(store.Object)
@@ -84,7 +85,7 @@ func kinds() []*kind {
 		backend(custom(store.InferencePoolImports, "inferencepoolimports", "v1alpha1")),
 		custom(store.ModelServers, "modelservers", "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),
-		custom(store.APIKeys, "apikeys", "v1alpha1"),
+		closing(custom(store.APIKeys, "apikeys", "v1alpha1")),
 		custom(store.AccessPolicies, "accesspolicies", "v1alpha1"),
 		custom(store.EnvoyFleets, "envoyfleets", "v1alpha1"),
 		custom(store.ClusterSets, "clustersets", "v1alpha1"),
@@ -98,6 +99,13 @@ func custom[T any, P interface {
 }](table *store.Table[P], resource string, versions ...string) *kind {
 	return &kind{table: table, resource: resource, versions: versions, list: newList[list[T]],
 		status: shape.ByKind()[table.Kind()]}
+}
+
+// closing is for objects that permit something: while one cannot be decoded, it permits nothing.
+// Otherwise its author could not take back what its previous version permits.
+func closing(k *kind) *kind {
+	k.closes = true
+	return k
 }
 
 func backend(k *kind) *kind {

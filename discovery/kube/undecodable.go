@@ -124,7 +124,11 @@ func (u *undecodables) reports() (out []report.Report) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, ref := range slices.SortedFunc(maps.Keys(u.reasons), report.Ref.Compare) {
-		problem := fmt.Sprintf("the newest version of %s cannot be decoded, and has no effect: %s", ref, u.reasons[ref])
+		effect := "has no effect"
+		if ref.Kind == store.APIKeys.Kind() { // closing
+			effect = "lets nothing in"
+		}
+		problem := fmt.Sprintf("the newest version of %s cannot be decoded, and %s: %s", ref, effect, u.reasons[ref])
 		if i == mostUndecodable {
 			problem = fmt.Sprintf("%d objects more cannot be decoded", len(u.reasons)-i)
 		}

@@ -1,11 +1,13 @@
 package kube_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // wide is an HTTPRoute with a body size that its CRD allows and its Go type, a uint16, cannot hold.
@@ -69,4 +71,37 @@ func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// A key whose newest version cannot be decoded is denied: that version may be what disables it.
+func TestReflector_UndecodableKeyLetsNothingIn(t *testing.T) {
+	key := func(more string) string {
+		return "apiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {namespace: default, name: alice}\n" +
+			"spec: {hashes: [" + strings.Repeat("ab", 32) + "]" + more + "}"
+	}
+	r := begin(t, func(api *kubetest.Server) {
+		api.Install(v1alpha1.Group, "apikeys", v1alpha1.Version)
+		api.Apply(t, "apikeys", key(""))
+	}).synced()
+	hashes := func(want int) {
+		t.Helper()
+		r.Eventually(func() string {
+			if o, ok := store.APIKeys.Get(r.Store.View(), "default/alice"); !ok || len(o.Spec.Hashes) != want {
+				return fmt.Sprintf("got %v, want %d hashes", o, want)
+			}
+			return ""
+		})
+	}
+	hashes(1)
+	r.API.Apply(t, "apikeys", key(", disabled: true, models: null"))
+	r.Eventually(func() string {
+		if text := r.Reports(); !strings.Contains(text, "default/alice cannot be decoded, and lets nothing in: ") ||
+			!strings.Contains(text, "spec.models: null is no list") {
+			return "no finding: " + text
+		}
+		return ""
+	})
+	hashes(0)
+	r.API.Apply(t, "apikeys", key(", models: []"))
+	hashes(1)
 }

@@ -219,7 +219,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 	if changed {
 		s.notify()
 	}
-	if failed {
+	if failed && !k.closes {
 		if _, stored := k.table.Object(s.store.View(), store.ID(obj)); stored {
 			return // the previous version of the object stays in use
 		}

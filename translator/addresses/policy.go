@@ -98,7 +98,7 @@ func (p Policy) Written(ip netip.Addr) string {
 	if !p.shared {
 		return ""
 	}
-	for _, form := range appendForms(nil, ip) {
+	for _, form := range Forms(ip) {
 		o, ok := store.Occupants.Get(p.r, form.String())
 		if !ok {
 			continue
@@ -170,13 +170,16 @@ func (s Slice) of(ip netip.Addr) (out []*store.Occupant) {
 	if len(s.occupants) == 0 {
 		return nil
 	}
-	for _, form := range appendForms(nil, ip) {
+	for _, form := range Forms(ip) {
 		if o := s.occupants[form.String()]; o != nil {
 			out = append(out, o)
 		}
 	}
 	return out
 }
+
+// Forms returns ip and the addresses to which a network may translate it, such as with NAT64.
+func Forms(ip netip.Addr) []netip.Addr { return appendForms(nil, ip) }
 
 func appendForms(to []netip.Addr, ip netip.Addr) []netip.Addr {
 	ip = unwrap(ip)

@@ -92,7 +92,7 @@ func (r *Ranges) DeniedBy(ip netip.Addr) (netip.Prefix, bool) {
 	if len(r.Denied) == 0 {
 		return netip.Prefix{}, false
 	}
-	for _, form := range appendForms(nil, ip) {
+	for _, form := range Forms(ip) {
 		for _, p := range r.Denied {
 			if p.Contains(form) {
 				return p, true

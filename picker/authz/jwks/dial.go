@@ -102,12 +102,18 @@ func (f *Fetcher) reachable(ctx context.Context, s Source, u *url.URL, at netip.
 	const another = "write the URL of another server, or the keys to jwks.inline"
 	ip := at.Addr()
 	kind := f.cfg.Never(ip)
-	switch {
-	case kind != "":
-	case slices.Contains(metadata, ip):
-		kind = "the address of a metadata server"
-	case !s.issues(u) && f.isAPIServer(ctx, at):
-		kind = "the address of the API server, which is not the issuer"
+	forms := []netip.Addr{ip}
+	if f.cfg.Forms != nil {
+		forms = f.cfg.Forms(ip)
+	}
+	for _, form := range forms {
+		switch {
+		case kind != "":
+		case slices.Contains(metadata, form):
+			kind = "the address of a metadata server"
+		case !s.issues(u) && f.isAPIServer(ctx, netip.AddrPortFrom(form, at.Port())):
+			kind = "the address of the API server, which is not the issuer"
+		}
 	}
 	if kind != "" {
 		return &Problem{fmt.Sprintf("nothing is fetched from the address %s of host %s: it is %s", ip, u.Hostname(),

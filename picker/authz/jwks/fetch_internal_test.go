@@ -126,9 +126,15 @@ func TestFetch_FollowsRedirectsOfItsHost(t *testing.T) {
 // A source reaches the hosts of the operator alone, and only at addresses that are no one else's.
 func TestFetch_ForbiddenAddressesAreNotDialled(t *testing.T) {
 	names := hosts{"idp.example": "192.0.2.1", "sneaky.example": "169.254.169.254", "api.example": "192.0.2.9",
-		"mapped.example": "::ffff:169.254.169.254"}
+		"mapped.example": "::ffff:169.254.169.254", "nat64.example": "64:ff9b::192.0.2.9"}
 	api := fetcher(names)
 	api.cfg.APIServers = []string{"192.0.2.9:443"}
+	api.cfg.Forms = func(ip netip.Addr) []netip.Addr {
+		if last := ip.As16(); ip.Is6() && last[0] == 0 {
+			return []netip.Addr{ip, netip.AddrFrom4([4]byte(last[12:]))}
+		}
+		return []netip.Addr{ip}
+	}
 	some := fetcher(names)
 	some.cfg.AnyHost, some.cfg.Hosts = false, []string{"IDP.example", "port.example:8443", "[2001:db8::1]:443"}
 	for _, c := range []struct {
@@ -141,6 +147,8 @@ func TestFetch_ForbiddenAddressesAreNotDialled(t *testing.T) {
 		{api, "https://[fd00:ec2::254]/", "it is the address of a metadata server"},
 		{api, "https://[::ffff:100.100.100.200]/", "it is the address of a metadata server"},
 		{api, "https://api.example/", "it is the address of the API server"},
+		{api, "https://[64:ff9b::100.100.100.200]/", "it is the address of a metadata server"},
+		{api, "https://nat64.example/", "it is the address of the API server"},
 		{api, "http://idp.example/", "http is for loopback addresses"},
 		{api, "https://unknown.example/", "no such host"},
 		{api, "ftp://idp.example/", "it is no URL"},

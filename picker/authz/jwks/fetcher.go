@@ -24,8 +24,11 @@ type Config struct {
 	AnyHost bool
 	// Never returns the kind of an address that is never dialled, or "".
 	Never func(netip.Addr) string
-	// APIServers are the API server's addresses, HOST:PORT. Only the keys of the API server's own
-	// tokens are fetched there.
+	// Forms returns an address and the ones to which a network may translate it, such as with
+	// NAT64; nil stands for the address alone.
+	Forms func(netip.Addr) []netip.Addr
+	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
+	// there.
 	APIServers []string
 	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)

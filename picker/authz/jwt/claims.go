@@ -46,9 +46,12 @@ func parseClaims(payload []byte) (claims, error) {
 	return c, nil
 }
 
-// find returns a claim by its name, or else by its path.
+// find returns a claim by its name, or else by its path; nil for "", which names none.
 func (c claims) find(name string) any {
-	if v, ok := c[name]; ok || name == "" {
+	if name == "" {
+		return nil
+	}
+	if v, ok := c[name]; ok {
 		return v
 	}
 	var at any = map[string]any(c)

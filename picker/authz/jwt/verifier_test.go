@@ -315,6 +315,11 @@ func TestVerify_MissingModelsPermitNone(t *testing.T) {
 			t.Errorf("%v: got %+v %v, want %d models", c.models, id, err, c.want)
 		}
 	}
+	without := jwt.Claims{Owner: "preferred_username"}
+	if id, err := v.Verify(t.Context(), rule(without), i.token(valid.with("", "batch")), noon); err != nil ||
+		id.Objective != "" || id.Groups != nil || id.Models != nil {
+		t.Errorf("a claim without a name, which no policy names: %+v %v", id, err)
+	}
 	token := i.token(valid.with("realm_access.roles", "direct").with("tier", "NOT A NAME"))
 	if id, err := v.Verify(t.Context(), rule(claimsOf), token, noon); err != nil ||
 		!slices.Equal(id.Groups, []string{"direct"}) || id.Objective != "" {

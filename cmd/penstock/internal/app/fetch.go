@@ -24,8 +24,8 @@ func (c Config) fetch(apiServers []string) jwks.Config {
 	if lookup == nil {
 		lookup = net.DefaultResolver
 	}
-	return jwks.Config{Hosts: c.Fetch.Hosts, AnyHost: c.Fetch.AnyHost, Never: ranges.Never, APIServers: apiServers,
-		Lookup: lookup.LookupNetIP, Now: elapsed()}
+	return jwks.Config{Hosts: c.Fetch.Hosts, AnyHost: c.Fetch.AnyHost, Never: ranges.Never, Forms: addresses.Forms,
+		APIServers: apiServers, Lookup: lookup.LookupNetIP, Now: elapsed()}
 }
 
 // apiServers returns the address of a cluster's API server, HOST:PORT.
