@@ -50,7 +50,7 @@ func TestAccessKeys_NoServerReceivesHeadersOfOurStages(t *testing.T) {
 	s := newSite(t)
 	a := s.server("a")
 	s.server("b")
-	s.ports["set"] = s.Port()
+	s.ports["set"], s.ports["grpc"] = s.Port(), s.Port()
 	var called atomic.Pointer[http.Header]
 	s.h2c("calls", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		called.Store(&r.Header)
@@ -80,7 +80,7 @@ func TestAccessKeys_NoServerReceivesHeadersOfOurStages(t *testing.T) {
 	check("/plain", "b", "b")
 	check("/mirrored", "a", "b")
 
-	conn, err := grpc.NewClient(s.address("gateway"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(s.address("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("calls.example"))
 	if err != nil {
 		t.Fatal(err)
