@@ -1,5 +1,5 @@
 // Package principals sends values that could hurt others to the built binary, with default settings
-// and the real Envoy, in every field that somebody writes. A principal is an author of input to
+// and the real Envoy, in every field that a principal writes. A principal is an author of input to
 // Penstock: a tenant, a hub, a member of a hub, a member of a set, a remote picker, a model server,
 // a client. A cell is a principal, a field and a value. matrix.tsv has the outcome of each cell:
 //
