@@ -34,8 +34,9 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # make test compiles dependencies just as make build, make sims and make helm do, without the race detector and without vet's
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
-# grpc-go's pages of calls, which Penstock does not serve, link html/template. That keeps every method of every type: 14 MiB of 90.
-TAGS := -tags grpcnotrace
+# grpc-go's pages of calls, which Penstock does not serve, link html/template. That keeps every method of every type (binary_size).
+# Tests build the same program. A command with tags of its own builds it with these pages.
+export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 
 .PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-access bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
@@ -49,7 +50,7 @@ demo-multicluster: build envoy ## three clusters on this machine: annotate a poo
 
 build: go ## compile bin/penstock and bin/penstock-external
 	@[ -e bin/penstock ] || echo 'compiling Penstock and its modules: some minutes the first time' >&2
-	@CGO_ENABLED=0 conformance/tools/build.sh -trimpath $(TAGS) -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
+	@CGO_ENABLED=0 conformance/tools/build.sh -trimpath -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
 
 test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included (RERUN=1 runs a failed one once more, and names it)
 	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
@@ -63,7 +64,7 @@ image: go $(TOOLS)/release ## build the OCI images in bin/image and bin/image-ex
 	@image() { \
 	  local programs=() arch; for arch in $(ARCHES); do \
 	    echo "compiling $$1 for linux/$$arch" >&2; mkdir -p bin/linux-$$arch; \
-	    CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath $(TAGS) -buildvcs=auto -o bin/linux-$$arch/$$1 ./cmd/$$1; \
+	    CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=auto -o bin/linux-$$arch/$$1 ./cmd/$$1; \
 	    programs+=("linux/$$arch=bin/linux-$$arch/$$1"); \
 	  done; $(TOOLS)/release image -tag "$$2" -out "$$3" $(if $(PUSH),-push) "$${programs[@]}"; \
 	}; image penstock '$(IMAGE)' bin/image; image penstock-external '$(EXTERNAL_IMAGE)' bin/image-external
@@ -80,8 +81,8 @@ release: go $(TOOLS)/release ## write dist/: archives, images, charts, CRDs, SBO
 	  export CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
 	  echo "compiling for $$platform: some minutes the first time" >&2; \
 	  programs=(./cmd/penstock); [ "$$GOOS" != linux ] || programs+=(./cmd/penstock-external); mkdir -p "bin/release/$$GOOS-$$GOARCH"; \
-	  go build -trimpath $(TAGS) -buildvcs=auto -ldflags='-s -w -X $(MODULE)/manifests/release.version=v$(VERSION)' -o "bin/release/$$GOOS-$$GOARCH/" "$${programs[@]}"; \
-	  go list $(TAGS) -deps -f '{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{"\t"}}{{.Dir}}{{end}}{{end}}' "$${programs[@]}"; \
+	  go build -trimpath -buildvcs=auto -ldflags='-s -w -X $(MODULE)/manifests/release.version=v$(VERSION)' -o "bin/release/$$GOOS-$$GOARCH/" "$${programs[@]}"; \
+	  go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{"\t"}}{{.Dir}}{{end}}{{end}}' "$${programs[@]}"; \
 	done | LC_ALL=C sort -u >bin/release/modules.txt; \
 	printf '%s\t%s\n' "$$(go env GOVERSION)" "$$(go env GOROOT)" >>bin/release/modules.txt
 	@$(TOOLS)/release dist -version '$(VERSION)' -platforms '$(PLATFORMS)' -out '$(DIST)' -wheels '$(WHEELS)' -key '$(KEY)'

@@ -37,8 +37,10 @@ type Charge interface {
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
-	Stay   string
-	GRPC   bool
+	// Stay is the cluster of the request's session, or "".
+	Stay string
+	// GRPC marks a gRPC request, which some clusters do not accept (Cluster.NoGRPC).
+	GRPC bool
 }
 
 // ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait at the cluster,
@@ -54,10 +56,12 @@ type ClusterCost struct {
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
 	// Basis is the source of the wait: a report, own requests, responses, or a trial.
-	Basis   string `json:"basis"`
-	Barred  string `json:"barred,omitempty"` // why the cluster comes last
-	Session bool   `json:"session,omitempty"`
-	Cached  int    `json:"cached,omitempty"` // tokens of the prompt that the cluster got before
+	Basis  string `json:"basis"`
+	Barred string `json:"barred,omitempty"` // why the cluster comes last
+	// Session means that the request's session is at the cluster, so the cluster comes first unless
+	// barred.
+	Session bool `json:"session,omitempty"`
+	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that the cluster got before
 }
 
 // SenderHeader holds the Sender of the process that chose this cluster.
@@ -226,6 +230,7 @@ type chosen struct {
 	pool  *pool
 }
 
+// With session affinity, it sets the session's token, which names the cluster that serves.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -233,6 +238,7 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 	return c.pool.stayToken(r.Served, r.Token, time.Now())
 }
 
+// The access log reports the first byte.
 func (*chosen) Begun() {}
 
 func (c *chosen) End() { c.lease.Done() }

@@ -26,11 +26,14 @@ import (
 
 // Config configures a Picker.
 type Config struct {
-	Log        *slog.Logger
+	Log        *slog.Logger // default: slog.Default()
 	Registerer prometheus.Registerer
-	Tracer     trace.TracerProvider
+	// Tracer records sampled picks; may be nil.
+	Tracer trace.TracerProvider
 
+	// Reports may be nil.
 	Reports Reports
+	// Sharing may be nil.
 	Sharing Sharing
 	// Observer receives all prompts that this process and its peers sent; may be nil.
 	Observer  Observer
@@ -43,7 +46,8 @@ type Config struct {
 	HeldBodies int64
 	// KVEvents accepts model servers that publish KV events; may be nil.
 	KVEvents net.Listener
-	Peers    Peers
+	// Peers are the pickers of other processes for the same gateways; may be nil.
+	Peers Peers
 	// A pick that may take an endpoint's last slot waits until Peers count its request. Settle
 	// bounds this wait; 0 means 100 ms.
 	Settle time.Duration
@@ -51,19 +55,23 @@ type Config struct {
 	// full, or before chwbl passes over the key's endpoint; 0 means 15 ms. Access logs arrive every
 	// 5 ms (translator/envoy, feedbackInterval), and from peers 2 ms later.
 	EndWait time.Duration
+	// Callers identifies callers; nil admits all.
 	Callers Callers
-	Stops   Stops
+	// Stops delays picks after this process was paused; may be nil.
+	Stops Stops
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
 	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits
 	// nothing.
 	Permits func(keys, pool, model string) bool
 	// Keyed means that this cluster's Gateways send keys. Calls without a key come from elsewhere.
-	Keyed   bool
+	Keyed bool
+	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.
 	Chooser Chooser
 	// Learner is called before a relayed pick is answered; may be nil.
-	Learner   Learner
-	Protocol  Protocol
+	Learner  Learner
+	Protocol Protocol
+	// Addresses may be nil.
 	Addresses Addresses
 }
 
@@ -138,6 +146,7 @@ type Troubles interface {
 	Unserved(pool objectid.Target, u Unserved)
 }
 
+// Addresses excludes some addresses.
 type Addresses interface {
 	// Never returns the kind of an address whose page must not be read, or "".
 	Never(netip.Addr) string
@@ -170,7 +179,8 @@ type Protocol struct {
 	// Upstream registers metrics with the names of llm-d's EPP.
 	Upstream bool
 	// OnePool makes health checks fail while there is no default pool.
-	OnePool      bool
+	OnePool bool
+	// IgnoreSubset ignores the gateway's subset hint.
 	IgnoreSubset bool
 	// Conformance obeys the header test-epp-endpoint-selection, so that any client can choose its
 	// endpoint.
@@ -179,22 +189,23 @@ type Protocol struct {
 
 // Sent is a prompt that a pick sent to a server. Denied reverts an earlier Sent.
 type Sent struct {
-	Pool objectid.Target
+	Pool objectid.Target // pool of the pick
 	// Sender is SenderHeader of the request, or "".
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
 	Denied  bool   // if set, Adapter and Slots are not set
 	Adapter uint64 // hash; 0 for none
-	Slots   int
+	Slots   int    // number of the server's slots for adapters
 }
 
 // Session is the place of a session or of a stored response.
 type Session struct {
-	Pool    objectid.Target `json:"p"`
-	ID      uint64          `json:"i"` // schedule.Session.ID
-	At      netip.AddrPort  `json:"a"`
-	Cluster string          `json:"c,omitempty"`
+	Pool objectid.Target `json:"p"`
+	ID   uint64          `json:"i"` // schedule.Session.ID
+	At   netip.AddrPort  `json:"a"`
+	// Cluster replaces At for an import.
+	Cluster string `json:"c,omitempty"`
 	// Response is set, instead of ID, for a stored response. Served then names its server, instead
 	// of At.
 	Response request.ResponseID `json:"r,omitzero"`
@@ -261,6 +272,7 @@ const DefaultUserMessages = 2
 // Pool is the picker's configuration of an InferencePool, or of an exporting cluster of an import.
 // It is immutable.
 type Pool struct {
+	// ID is sent by gateways as text in x-penstock-pool.
 	ID objectid.Target
 	// Default makes this the pool of gateways that send no pool. Of several pools with Default, the
 	// first by name counts.
@@ -298,7 +310,8 @@ type Pool struct {
 	// Spills means that requests can be spilled when the pool is full. If a request's route still
 	// lacks spill targets, the pick ignores that endpoints are full.
 	Spills bool
-	Spill  []string
+	// Spill lists the spill targets that Envoys have. Picks use no other targets.
+	Spill []string
 	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, for Envoy's retries.
 	Fallbacks int
 	// NoHeadersLimit makes streams wait for their server's headers without a limit.
@@ -314,14 +327,15 @@ type Pool struct {
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics
-	KVEvents *KVEvents
+	KVEvents *KVEvents // nil if the model servers publish no KV events
 	// LoadPort is the port of the PUB sockets that publish servers' load, or 0. Servers at one IP
 	// address use consecutive ports, as for KVEvents.Port.
 	LoadPort uint16
 	Body     Body
 	// BodyLimit is in bytes; 0 means DefaultBodyLimit.
 	BodyLimit int
-	Relay     *Relay
+	// Relay makes an external picker choose; may be nil.
+	Relay *Relay
 }
 
 // Clusters are the choices of a pick for a whole import.
@@ -333,7 +347,8 @@ type Clusters struct {
 	Margin time.Duration
 	// Latency compares the clusters by response times instead of load.
 	Latency bool
-	Blind   bool
+	// Blind makes picks ignore prompts, even if bodies are read.
+	Blind bool
 	// Sessions sends a session's requests to one cluster, while it accepts requests.
 	Sessions bool
 }
@@ -342,9 +357,9 @@ type Clusters struct {
 type Cluster struct {
 	Name    string
 	Hop     string // as in Envoy: "envoy://hops/NAME"
-	Local   bool
-	Servers int // declared; 0 if unknown
-	NoGRPC  bool
+	Local   bool   // the own cluster
+	Servers int    // declared; 0 if unknown
+	NoGRPC  bool   // the cluster accepts no gRPC requests
 }
 
 // Server is one of Pool.Servers.
@@ -358,7 +373,7 @@ type Server struct {
 type KVEvents struct {
 	Port       uint16 // port of each server's PUB socket; 0 if the servers connect to Config.KVEvents
 	ReplayPort uint16 // port for lost events; 0 for none
-	Topic      string
+	Topic      string // prefix of the topics to read
 	Render     time.Duration
 }
 
@@ -378,7 +393,8 @@ type Scorer struct {
 // here, or a local picker that receives no bodies from gateways.
 type Relay struct {
 	Pickers []dial.Address
-	TLS     dial.TLS
+	// TLS is for addresses that are not Cleartext.
+	TLS dial.TLS
 	// Names are the external picker's names; "" means the protocol's name.
 	Names extproc.Names
 	// Pool is the pool's name at an external picker with several pools, or "".

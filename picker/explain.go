@@ -17,11 +17,12 @@ import (
 
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
-	Pool        string               `json:"pool"`
-	Known       bool                 `json:"known"` // else no other field is set
-	Strategy    string               `json:"strategy,omitempty"`
-	Choice      string               `json:"choice,omitempty"`
-	Body        string               `json:"body,omitempty"`
+	Pool     string `json:"pool"`
+	Known    bool   `json:"known"` // else no other field is set
+	Strategy string `json:"strategy,omitempty"`
+	Choice   string `json:"choice,omitempty"`
+	Body     string `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
+	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Targets are the replacements of the request's model. The other fields are for the target with
 	// the greatest weight.
@@ -42,15 +43,16 @@ type Explanation struct {
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
-	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"`
-	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"`
-	Stages     []Stage            `json:"stages,omitempty"`
+	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
+	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // one for each endpoint, by address
+	// Stages have the further servers, for requests that need them.
+	Stages []Stage `json:"stages,omitempty"`
 }
 
 // Stage is a choice of further servers.
 type Stage struct {
 	Name      string             `json:"name"`
-	Endpoints string             `json:"endpoints,omitempty"`
+	Endpoints string             `json:"endpoints,omitempty"` // "" if no server accepts requests
 	Verdicts  []schedule.Verdict `json:"verdicts,omitempty"`
 }
 

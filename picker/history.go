@@ -14,12 +14,14 @@ const ResultSent = "sent"
 // SentTo is a request to an exporting cluster of an import. This process did not pick for it: the
 // cluster was chosen in order, by weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
+	// Declined means that no server there has begun the request. It went to the next cluster or
+	// spill target.
 	Declined bool `json:"declined,omitempty"`
 	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
 	Details string `json:"details,omitempty"`
 	// There is the request's ID in the other cluster; "" if the IDs are equal, or it is unknown.
 	There   string `json:"there,omitempty"`
-	Spilled bool   `json:"spilled,omitempty"`
+	Spilled bool   `json:"spilled,omitempty"` // a pool spilled the request
 }
 
 // Record is one pick, or, if Sent is set, a request sent to another cluster.
@@ -28,10 +30,12 @@ type Record struct {
 	Pool     string    `json:"pool"`
 	Strategy string    `json:"strategy"`
 	// Choice is the type of the picker in strategy plugins, or "".
-	Choice      string               `json:"choice,omitempty"`
-	Model       string               `json:"model,omitempty"` // if the pool reads bodies
+	Choice string `json:"choice,omitempty"`
+	Model  string `json:"model,omitempty"` // if the pool reads bodies
+	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	Session     string               `json:"session,omitempty"`
+	// Session describes the request's session for strategy "session", or "".
+	Session string `json:"session,omitempty"`
 	// Follows describes the result for a stored response that the request names.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
@@ -56,18 +60,22 @@ type Record struct {
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
 	// Bytes is the size of the read body. Served is the model that replaced Model.
-	Bytes     int           `json:"bytes,omitempty"`
-	Served    string        `json:"served,omitempty"`
-	Stages    []Passed      `json:"stages,omitempty"`
-	Processor *Processed    `json:"processor,omitempty"`
-	Waited    time.Duration `json:"waited,omitempty"`
+	Bytes  int    `json:"bytes,omitempty"`
+	Served string `json:"served,omitempty"`
+	// Stages are the stages that the request passed, in order. It is only set if Picks.Request
+	// selects one request.
+	Stages    []Passed   `json:"stages,omitempty"`
+	Processor *Processed `json:"processor,omitempty"`
+	// Waited is the time in flow control before the pick.
+	Waited time.Duration `json:"waited,omitempty"`
 	// Candidates is the number of endpoints that passed the filters. Compared has the best 8, the
 	// picked endpoints first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	Lacks      *Lacks   `json:"lacks,omitempty"`
-	Sent       *SentTo  `json:"sent,omitempty"`
-	Outcome    *Outcome `json:"outcome,omitempty"`
+	// Lacks counts the servers that lack the model; may be nil.
+	Lacks   *Lacks   `json:"lacks,omitempty"`
+	Sent    *SentTo  `json:"sent,omitempty"`
+	Outcome *Outcome `json:"outcome,omitempty"`
 	// Verdicts are for a sample of picks. With more than 16 endpoints, Omitted counts the other
 	// endpoints by the filter that removed them.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
@@ -115,6 +123,8 @@ func (h *history) resize(size int64) {
 	}
 }
 
+// due reports whether to record a pick because the last record is old enough. Of concurrent picks,
+// only one gets true.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&

@@ -144,6 +144,7 @@ func rulePool(entry string) (name string, how url.Values) {
 	return name, how
 }
 
+// Limits of the host and path of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
 // gateways returns the gateways of a pool to query for models. A request that has passed another

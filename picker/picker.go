@@ -411,6 +411,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
+// pool returns the pool that a gateway's call names, or nil; "" means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

@@ -14,7 +14,7 @@ import (
 
 // Processor is a service that prepares a pool's requests (package processor).
 type Processor struct {
-	Host      string
+	Host      string         // host in requests
 	Path      string         // "" means processor.Path
 	Addresses []dial.Address // called in turn
 	TLS       dial.TLS       // for addresses that are not Cleartext
@@ -74,9 +74,10 @@ type Processed struct {
 	Outcome string        `json:"outcome"`
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
-	Worker  string        `json:"worker,omitempty"`
-	Own     string        `json:"fallback,omitempty"`
-	Error   string        `json:"error,omitempty"` // at most 200 bytes
+	Worker  string        `json:"worker,omitempty"` // worker that the processor chose
+	// Own is why the pool's strategy decided although the request asked for a worker.
+	Own   string `json:"fallback,omitempty"`
+	Error string `json:"error,omitempty"` // at most 200 bytes
 }
 
 func (d *processed) summary() (out Processed) {

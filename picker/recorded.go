@@ -15,7 +15,8 @@ const (
 	recordedBlock          = 512
 	tokenBytes, eventBytes = 4, 200
 	maxRecordedTokens      = 1 << 20
-	maxRecordedName        = 256
+	// maxRecordedName bounds the model in a line, in bytes.
+	maxRecordedName = 256
 )
 
 func (k *pick) line() *recording.Line {

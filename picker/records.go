@@ -22,7 +22,8 @@ const (
 	maxChoices   = 8
 	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
 	notedEndpoints = 4
-	maxNoted       = 64
+	// maxNoted bounds a request's ID and model in a note, in bytes.
+	maxNoted = 64
 )
 
 type notes struct {
@@ -81,15 +82,17 @@ type choice struct { // an endpoint that a pick compared
 
 // Choice is an endpoint or a cluster that a pick compared.
 type Choice struct {
-	Address string `json:"address"`
+	Address string `json:"address"` // for a cluster, its name
 	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
 	// least-request. Score is for the strategy plugins.
-	Cost     *float64            `json:"cost,omitempty"`
-	Score    *float64            `json:"score,omitempty"`
-	Cached   int                 `json:"cached,omitempty"`
-	Trial    bool                `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
-	Speed    bool                `json:"speed,omitempty"` // it measures the endpoint's speed
-	Drawn    bool                `json:"drawn,omitempty"` // drawn by power-of-two-picker
+	Cost   *float64 `json:"cost,omitempty"`
+	Score  *float64 `json:"score,omitempty"`
+	Cached int      `json:"cached,omitempty"`
+	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
+	Speed  bool     `json:"speed,omitempty"` // it measures the endpoint's speed
+	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
+	// Rate is the prefill rate, in tokens a second. RateFrom is its source. Both are zero if
+	// unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
 	// These fields are as in ClusterCost.
@@ -104,7 +107,7 @@ type Choice struct {
 
 // Outcome is a request's outcome by its latest access log entry.
 type Outcome struct {
-	Ended  bool   `json:"ended"`
+	Ended  bool   `json:"ended"` // false while in flight
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
 	// Headers (of the response), Begun (first body byte) and Took (end) are times since the

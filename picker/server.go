@@ -17,6 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
+// window is the HTTP/2 flow control window, in bytes. It is so large that large bodies need no
+// window updates.
 const window = 8 << 20
 
 const writeBuffer = 128 << 10 // in bytes

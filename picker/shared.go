@@ -10,7 +10,7 @@ import (
 // A server that caches a prompt caches it for all pickers. So each pick is published to the other
 // processes, which record its prompt and its adapter.
 
-const maxSender = 128
+const maxSender = 128 // in bytes
 
 func sender(r *extproc.Request) string {
 	if name := r.Headers.Header(SenderHeader); len(name) <= maxSender {

@@ -17,7 +17,7 @@ type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
 	Server string             `json:"server"`
 	Kind   schedule.Suspicion `json:"kind"`
-	Why    string             `json:"why"`
+	Why    string             `json:"why"` // for display
 }
 
 // Suspects returns the suspect servers, by pool and address.

@@ -14,12 +14,17 @@ import (
 type Config struct {
 	// Controller, AnyClass, AnyController, BehindService and ReservedPort are as in
 	// gatewayapi.Config.
-	Controller    string
-	AnyClass      bool
+	Controller string
+	// AnyClass accepts Gateways whose GatewayClass does not exist.
+	AnyClass bool
+	// AnyController accepts every Gateway, whatever its class is.
 	AnyController bool
+	// BehindService is set if a Service in front of the proxies has the Gateways' addresses.
 	BehindService bool
-	ReservedPort  uint16
-	Pickers       []netip.AddrPort
+	// ReservedPort is a port that our proxies bind for themselves; 0 for none.
+	ReservedPort uint16
+	// Pickers are our picker's addresses for Envoys.
+	Pickers []netip.AddrPort
 	// PickerSockets are Unix sockets of our picker, in addition to Pickers.
 	PickerSockets []string
 	// PickerService is our picker's Service ("namespace/name"), and PickerPort the name of its
@@ -35,13 +40,16 @@ type Config struct {
 	OnDemand []string
 	// Slices is set if every Service has EndpointSlices. Otherwise a Service without EndpointSlices
 	// selects Pods itself.
-	Slices       bool
+	Slices bool
+	// NoPublishers is set if model servers cannot connect to publish KV events.
 	NoPublishers bool
-	Envoy        envoy.Config
+	// Envoy configures all listeners.
+	Envoy envoy.Config
 	// InvalidFleet returns the first invalid field of an EnvoyFleet, its problem and a fix, or "".
 	// Optional.
 	InvalidFleet func(*v1alpha1.EnvoyFleetSpec) (field, problem, fix string)
-	Collector    netip.AddrPort
+	// Collector is the OpenTelemetry collector; invalid for no tracing.
+	Collector netip.AddrPort
 }
 
 func (c Config) ownClusters() []model.ClusterID {

@@ -28,7 +28,7 @@ type Query struct {
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
-	Model   string
+	Model   string // in the request's body; "" for none
 	Key     string // APIKey, "namespace/name"
 	Gateway string // "" for all Gateways
 }
@@ -39,7 +39,7 @@ func ParseURL(text string) (Query, error) {
 	if !ok {
 		return Query{}, errors.New("it has no scheme")
 	}
-	rest, _, _ = strings.Cut(rest, "#")
+	rest, _, _ = strings.Cut(rest, "#") // clients do not send the fragment
 	end := strings.IndexAny(rest+"/", "/?")
 	target := rest[end:]
 	if !strings.HasPrefix(target, "/") {
@@ -85,15 +85,17 @@ type Explanation struct {
 	Route    *report.Ref `json:"route,omitempty"`
 	Rule     int         `json:"rule"` // position in the route
 	RuleName string      `json:"ruleName,omitempty"`
-	Name     string      `json:"name,omitempty"`
+	// Name is Envoy's name for the route.
+	Name string `json:"name,omitempty"`
 	// Models lists at most 8 models with which earlier rules would match the same request.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
 	// Served reports whether every share of the request gets an answer from a backend or a
 	// redirect.
-	Served   bool          `json:"served"`
-	Filters  []string      `json:"filters,omitempty"`
+	Served  bool     `json:"served"`
+	Filters []string `json:"filters,omitempty"`
+	// Gates, Reaches and ByModel are as in model.Route.
 	Gates    []string      `json:"policies,omitempty"`
 	Reaches  []string      `json:"reaches,omitempty"`
 	ByModel  bool          `json:"byModel,omitempty"`
@@ -115,13 +117,15 @@ type BackendView struct {
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
 	relayed   bool
-	Hops      []HopView `json:"hops,omitempty"`
+	// Hops describes the endpoints that are hops.
+	Hops []HopView `json:"hops,omitempty"`
 }
 
 // HopView describes a hop.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	Share    string `json:"share,omitempty"`
+	// of first attempts, if hops have weights
+	Share string `json:"share,omitempty"`
 	// Later means that the hop serves after earlier clusters declined a request. Last means that
 	// the hop serves after all clusters declined.
 	Later    bool          `json:"later,omitempty"`

@@ -15,8 +15,8 @@ import (
 
 // Panic is a row whose computation panicked because of a bug. The row keeps its last value.
 type Panic struct {
-	Row   string
-	Value string
+	Row   string // table and key
+	Value string // of the panic
 	Stack []byte
 }
 

@@ -28,7 +28,8 @@ type PickerPool struct {
 	Scorers []model.ExternalPicker
 	// Processor has no address if the service is unreachable.
 	Processor *model.ExternalPicker
-	Models    *model.Models
+	// Models is nil without InferenceModels, InferenceModelRewrites and InferenceObjectives.
+	Models *model.Models
 	// TLS is for connections to the pool's servers. CA is the bundle of TLS.Trust, in PEM; while it
 	// is empty, no certificate is trusted.
 	TLS *model.UpstreamTLS
@@ -37,9 +38,10 @@ type PickerPool struct {
 
 // Choice configures our picker's choice among an import's exporting clusters.
 type Choice struct {
-	Members                             []ChoiceMember
-	Further                             []model.HopID
-	Margin                              time.Duration
+	Members []ChoiceMember // that take requests, sorted by name
+	Further []model.HopID  // hops to the spill targets, in order
+	Margin  time.Duration  // minimum advantage over the local cluster
+	// see model.Choice
 	Latency, Blind, Sessions, Responses bool
 }
 
@@ -47,9 +49,9 @@ type Choice struct {
 type ChoiceMember struct {
 	Name    string
 	Hop     model.HopID
-	Local   bool
-	Servers int
-	NoGRPC  bool
+	Local   bool // this cluster
+	Servers int  // declared by the cluster; 0 if unknown
+	NoGRPC  bool // takes no gRPC
 }
 
 type poolTables struct {

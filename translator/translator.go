@@ -37,29 +37,33 @@ func New(cfg Config) *Translator {
 
 // Delta holds the changes for a Gateway's Envoys.
 type Delta struct {
-	Gateway string
-	Gone    bool
-	Upserts []*resource.Resource
-	Removes []resource.Ref
+	Gateway string               // "namespace/name"
+	Gone    bool                 // no resource is left
+	Upserts []*resource.Resource // sorted by type and name
+	Removes []resource.Ref       // sorted
 }
 
 // Output holds the changes of an Update.
 type Output struct {
-	Deltas      []Delta
-	Reports     []report.Report
-	ReportsGone []report.Ref
-	Pools       []PickerPool
+	Deltas      []Delta         // sorted by gateway
+	Reports     []report.Report // complete reports that changed
+	ReportsGone []report.Ref    // objects without a report now
+	Pools       []PickerPool    // changed pools of our picker
 	PoolsGone   []objectid.Target
-	Parents     []PoolParents
-	Ordered     []OrderedImport
-	Unusable    []UnusableClusters
+	// Parents lists changes of the Gateways that route to pools with export mode ParentMode.
+	Parents []PoolParents
+	// Ordered lists changed imports with ordered clusters.
+	Ordered []OrderedImport
+	// Unusable lists changes of imports' unusable exporting clusters.
+	Unusable []UnusableClusters
 	// Pickers lists external pickers that routes newly lead to, or that changed.
 	Pickers     []model.ExternalPicker
-	PickersGone []model.ClusterID
+	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
 	// Names lists host names that rows began to use; NamesGone lists names that no row uses any
 	// more.
 	Names, NamesGone []string
-	Gates            []PolicyGateways
+	// Gates lists changes of the Gateways that have routes with an AccessPolicy.
+	Gates []PolicyGateways
 	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
 	// read.
 	Wanted, Unwanted []graph.Key
@@ -70,13 +74,14 @@ type Output struct {
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool
-	Work           string
+	// Work lists how many rows each table computed and changed.
+	Work string
 }
 
 // PolicyGateways lists the Gateways that have routes with an AccessPolicy.
 type PolicyGateways struct {
-	Policy   string
-	Gateways []string
+	Policy   string   // "namespace/name"
+	Gateways []string // "namespace/name", sorted
 }
 
 // PoolParents lists the Gateways that route to an InferencePool. The list is empty unless the pool
@@ -347,7 +352,7 @@ func (t *Translator) Listeners(gateway string) []resource.Ref {
 
 // Port is a port that a Gateway binds.
 type Port struct {
-	Listener  string
+	Listener  string // name of the Envoy listener
 	Number    uint16
 	Addresses []string
 	UDP       bool

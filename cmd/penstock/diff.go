@@ -145,9 +145,9 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 
 type difference struct {
 	Gateway string          `json:"gateway"`
-	Type    string          `json:"type"`
+	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret
 	Name    string          `json:"name"`
-	Change  string          `json:"change"`
+	Change  string          `json:"change"` // added, removed or changed
 	Old     json.RawMessage `json:"old,omitempty"`
 	New     json.RawMessage `json:"new,omitempty"`
 }

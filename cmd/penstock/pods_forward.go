@@ -79,7 +79,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	}
 	f := &forwarded{Stream: data, conn: conn, problem: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem))
+		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // ends with the connection
 		f.problem <- strings.TrimSpace(string(text))
 	}()
 	return f, nil

@@ -66,11 +66,12 @@ The exit status is 1 if there is a finding of severity error: something written 
 
 type statusJSON struct {
 	*status.Document
-	Proxies    []server.ProxyStatus `json:"proxies,omitempty"`
-	Rates      []picker.Rate        `json:"rates,omitempty"`
-	Suspect    []picker.Suspect     `json:"suspect,omitempty"`
-	Serving    []picker.Serving     `json:"serving,omitempty"`
-	ClusterSet *set.Status          `json:"clusterSet,omitempty"`
+	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
+	Rates   []picker.Rate        `json:"rates,omitempty"`
+	Suspect []picker.Suspect     `json:"suspect,omitempty"`
+	Serving []picker.Serving     `json:"serving,omitempty"`
+	// ClusterSet is absent outside of a cluster set.
+	ClusterSet *set.Status `json:"clusterSet,omitempty"`
 }
 
 func watchStatus(cmd *cobra.Command, all []running, output string) error {

@@ -17,10 +17,10 @@ type versions struct {
 	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
 	Commit   string `json:"commit,omitempty"` // of the source tree; "+changed" follows if it was not clean
 	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	Envoy    string `json:"envoy,omitempty"`
+	Platform string `json:"platform"`        // GOOS/GOARCH
+	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
 	Path     string `json:"envoyPath,omitempty"`
-	NoEnvoy  string `json:"envoyProblem,omitempty"`
+	NoEnvoy  string `json:"envoyProblem,omitempty"` // why Envoy was not found
 
 	// Versions of Envoy and of the APIs with which this build is tested.
 	TestedEnvoy        string `json:"testedEnvoy"`

@@ -111,7 +111,7 @@ func TestDeltaADS_ReconnectedProxiesGetChangesOnly(t *testing.T) {
 	if err := r.change(store.EndpointSlices.Put(slice)); err != nil {
 		t.Fatal(err)
 	}
-	poll.NoError(t, "each proxy has the change", poll.Limit, func() error {
+	poll.NoError(t, "as many resources arrive as there are proxies", poll.Limit, func() error {
 		if got := c.resent.Load(); got != n {
 			return fmt.Errorf("%d resources were sent, want %d", got, n)
 		}

@@ -81,7 +81,7 @@ func (c *crowd) close() {
 			group.Go(func() error { p.Close(); return nil })
 		}
 	}
-	_ = group.Wait()
+	_ = group.Wait() // Close has no error
 }
 
 func (c *crowd) handle(r proxy.Response) {

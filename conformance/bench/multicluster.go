@@ -44,6 +44,7 @@ type counted struct {
 	sent *atomic.Int64
 }
 
+// Accept implements net.Listener.
 func (c counted) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	return countedConn{conn, c.sent}, err
@@ -54,6 +55,7 @@ type countedConn struct {
 	sent *atomic.Int64
 }
 
+// Write implements net.Conn.
 func (c countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.sent.Add(int64(n))
@@ -102,7 +104,7 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	go func() { _ = server.Serve(counted{m.listener, m.sent}) }() // ends with stop
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() {
+	go func() { // ends with the process
 		defer close(done)
 		_ = m.federation.Run(ctx) // ends with stop
 	}()

@@ -129,7 +129,7 @@ func requests(route string, size, turn int) (list [][]byte) {
 
 type saturation struct {
 	clients picks.Clients
-	size    int
+	size    int // of a request, in bytes
 	turns   int
 	lasts   time.Duration
 	settle  time.Duration

@@ -30,7 +30,7 @@ func startWith(env []string, path string, args ...string) (*program, error) {
 		return nil, err
 	}
 	p := &program{log: log.Name()}
-	_ = log.Close()
+	_ = log.Close() // nothing is written to it
 	if p.Process, err = process.Start(filepath.Base(path), p.log, path, env, args...); err != nil {
 		_ = os.Remove(p.log)
 		return nil, err
@@ -61,12 +61,12 @@ func runIfChild(variable string, f func(value string) error) {
 }
 
 func (p *program) output() string {
-	text, _ := os.ReadFile(p.log)
+	text, _ := os.ReadFile(p.log) // it exists until stop
 	return string(text)
 }
 
 func (p *program) stop() {
-	_ = p.Stop(10 * time.Second)
+	_ = p.Stop(10 * time.Second) // one that does not end in time is killed
 	_ = os.Remove(p.log)
 }
 

@@ -87,7 +87,7 @@ func differingBytes(a, b string) (differing, files int, err error) {
 	for _, dir := range []string{a, b} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && !strings.HasSuffix(path, ".sig") {
-				name, _ := filepath.Rel(dir, path)
+				name, _ := filepath.Rel(dir, path) // path is below dir
 				names[name] = true
 			}
 			return err

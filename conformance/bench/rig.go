@@ -63,7 +63,7 @@ func serve(s *grpc.Server) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() { _ = s.Serve(l) }()
+	go func() { _ = s.Serve(l) }() // ends when the server is stopped
 	return l.Addr().String(), nil
 }
 

@@ -208,7 +208,7 @@ func stream(ctx context.Context, url, fields string, begun func()) (s streamed) 
 			}
 		}
 		if lines.Text() == "data: [DONE]" {
-			_, _ = io.Copy(io.Discard, resp.Body)
+			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection can be used again
 			return s
 		}
 	}

@@ -172,7 +172,7 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {
-			_ = p.Stop(10 * time.Second)
+			_ = p.Stop(10 * time.Second) // one that does not end in time is killed
 		}
 	}
 	f.client.CloseIdleConnections()

@@ -39,7 +39,7 @@ type Config struct {
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
 	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
-	Log      *slog.Logger
+	Log      *slog.Logger // nil: slog.Default
 	// OnPanic is called with the place of a document whose read has panicked. Optional.
 	OnPanic func(document string, value any, stack []byte)
 	// Report receives all reports about the files whenever a report may have changed, one call at a

@@ -26,8 +26,8 @@ const maxWaste = 1 << 20
 
 type record struct {
 	Ref    report.Ref      `json:"ref"`
-	Path   string          `json:"path,omitempty"`
-	Object json.RawMessage `json:"object,omitempty"`
+	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
+	Object json.RawMessage `json:"object,omitempty"` // absent if the object is gone
 }
 
 type journal struct {

@@ -111,6 +111,7 @@ func (r *Reader) classify(paths map[string]bool) (changed []string, everything b
 	return changed, everything
 }
 
+// plain reports whether a path is a regular file (not a link) that was read before. r.work is held.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false

@@ -19,9 +19,9 @@ import (
 // Written is an object as written in a file, for commands that edit the file. Change Node, then
 // call Save.
 type Written struct {
-	Path string
-	Line int // first line of the object, from 1
-	Name string
+	Path string // of the file
+	Line int    // first line of the object, from 1
+	Name string // metadata.name
 	// Node is the object's mapping, with comments and styles.
 	Node *yaml.Node
 

@@ -41,7 +41,7 @@ type Config struct {
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
-	Log      *slog.Logger
+	Log      *slog.Logger // nil: slog.Default
 	// OnPanic receives a panic that ended one lookup, or one turn of the schedule. Optional.
 	OnPanic func(what string, value any, stack []byte)
 }
@@ -192,6 +192,7 @@ func (r *Resolver) notify() {
 	}
 }
 
+// Run looks up used names until its context ends.
 func (r *Resolver) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	answers := make(chan answer, parallel)

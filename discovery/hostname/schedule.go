@@ -8,7 +8,8 @@ import (
 
 const (
 	// parallel bounds concurrent lookups. Each takes two sockets.
-	parallel   = 256
+	parallel = 256
+	// retrying bounds concurrent lookups of failing names.
 	retrying   = 64
 	maxBackoff = time.Minute
 )

@@ -185,6 +185,7 @@ func (o *occupants) vacate(a address, object objectID) {
 	o.publish(a)
 }
 
+// drop removes an object from all addresses. mu is held.
 func (o *occupants) drop(object objectID) {
 	for _, a := range o.held[object] {
 		o.vacate(a, object)

@@ -15,6 +15,7 @@ import (
 
 const watchSkew = 250 * time.Millisecond
 
+// order holds back events that may have arrived too early. Safe for concurrent use.
 type order struct {
 	mu        sync.Mutex
 	deletions map[report.Ref]*held

@@ -40,7 +40,7 @@ type Config struct {
 	// Report receives all findings about the cluster itself whenever they may have changed, such as
 	// kinds that are not installed or cannot be read. Optional.
 	Report func([]report.Report)
-	Log    *slog.Logger
+	Log    *slog.Logger // nil: slog.Default
 }
 
 // Kind is a kind of Config.Only. Unless it is Required, a kind that is forbidden or not installed

@@ -92,6 +92,7 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 	return less, err == nil
 }
 
+// undecodables records the objects of which only metadata is read. Safe for concurrent use.
 type undecodables struct {
 	mu      sync.Mutex
 	reasons map[report.Ref]string

@@ -88,7 +88,7 @@ func (p *printer) table(objects []Object) {
 			writeRow(w, u, shown)
 		}
 	}
-	_ = w.Flush()
+	_ = w.Flush() // into memory
 	for line := range strings.Lines(table.String()) {
 		p.printf("%s\n", strings.TrimRight(line, " \n"))
 	}

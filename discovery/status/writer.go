@@ -21,12 +21,12 @@ const FileName = "status.json"
 type WriterConfig struct {
 	Board      *Board
 	Path       string // missing folders are created
-	Controller string
+	Controller string // controllerName in parents' statuses
 	// Delay is the minimum time between two writes; default 100 ms. A large file has a longer
 	// delay.
 	Delay time.Duration
-	Now   func() time.Time
-	Log   *slog.Logger
+	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: slog.Default
 }
 
 // Writer keeps the status file up to date.

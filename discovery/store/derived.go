@@ -88,7 +88,7 @@ type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Clusters []string
+	Clusters []string // sorted
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -135,7 +135,7 @@ type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Set     string
+	Set     string // the ClusterSet's name
 	Cluster string // this cluster's name, which is its trust domain
 	// region and zone of this cluster; "": unknown
 	Region, Zone string
@@ -144,7 +144,7 @@ type Membership struct {
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: none.
 	PeerPort uint16
-	Members  []Member
+	Members  []Member // sorted by name
 	// Names are the names of all other clusters of the set, with or without certificates, sorted;
 	// nil if a hub may add some.
 	Names []string
@@ -203,8 +203,8 @@ type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	URL   string
-	Route bool // the processor chooses endpoints, unless the policy decides otherwise
+	URL   string // "" for none
+	Route bool   // the processor chooses endpoints, unless the policy decides otherwise
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.

@@ -33,9 +33,9 @@ type Op struct {
 
 // Change is the change of one object in a revision.
 type Change struct {
-	Table   string
-	ID      string
-	Deleted bool
+	Table   string     // the kind
+	ID      string     // primary key
+	Deleted bool       // the object is gone
 	Keys    []IndexKey // all keys of the old and the new object, ByID and ByAll included
 }
 

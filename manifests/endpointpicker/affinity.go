@@ -12,7 +12,7 @@ import (
 type ByLabel struct {
 	Label         string   `json:"label"`
 	ValidValues   []string `json:"validValues"`
-	AllowsNoLabel bool     `json:"allowsNoLabel"`
+	AllowsNoLabel bool     `json:"allowsNoLabel"` // endpoints without the label stay
 }
 
 func (p *ByLabel) check() found {
@@ -57,6 +57,7 @@ const (
 	byPrediction = "latencyPredictor"
 )
 
+// Predicts reports whether the filter uses predicted times.
 func (p *PrefixAffinity) Predicts() bool {
 	return p.TTFTSource == byPrediction && p.MaxTTFTPenaltyMs > 0
 }
@@ -88,6 +89,7 @@ func part(field string, v float64) []Problem {
 // NoHitLRU sends a prompt without a cached part to the endpoint whose last such prompt is the
 // oldest.
 type NoHitLRU struct {
+	// LRUSize bounds the remembered endpoints.
 	LRUSize int `json:"lruSize"`
 
 	PrefixPluginType            *string `json:"prefixPluginType"`

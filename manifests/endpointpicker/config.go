@@ -23,11 +23,13 @@ type EndpointPickerConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Plugins that profiles refer to, at most 64.
 	Plugins []Plugin `json:"plugins,omitempty"`
 	// SchedulingProfiles select plugins. Without a profile, all filters, scorers and pickers of
 	// Plugins are used, with weight 1.
 	SchedulingProfiles []SchedulingProfile `json:"schedulingProfiles,omitempty"`
 
+	// FeatureGates enables flowControl.
 	FeatureGates []string `json:"featureGates,omitempty"`
 	// FlowControl requires the feature gate flowControl. Older documents have SaturationDetector
 	// beside it.

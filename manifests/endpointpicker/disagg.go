@@ -66,7 +66,8 @@ type Decider struct {
 	// NonCachedTokens is the minimum number of prompt tokens that the decode server has not cached;
 	// 0: no request uses the stage.
 	NonCachedTokens int
-	PromptTokens    int
+	// PromptTokens is the minimum length of the prompt.
+	PromptTokens int
 }
 
 // Wants reports whether a request uses the stage. tokens is the length of its prompt. cached is how

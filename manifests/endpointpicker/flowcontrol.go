@@ -34,25 +34,27 @@ type FlowControl struct {
 	MaxRequests *resource.Quantity `json:"maxRequests,omitempty"`
 	// DefaultRequestTTL limits a request's wait; NoEndpointRequestTTL limits it while the pool has
 	// no endpoint.
-	DefaultRequestTTL           *metav1.Duration `json:"defaultRequestTTL,omitempty"`
-	NoEndpointRequestTTL        *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
-	DefaultPriorityBand         *PriorityBand    `json:"defaultPriorityBand,omitempty"`
-	DefaultNegativePriorityBand *PriorityBand    `json:"defaultNegativePriorityBand,omitempty"`
-	PriorityBands               []PriorityBand   `json:"priorityBands,omitempty"`
-	UsageLimitPolicyPluginRef   string           `json:"usageLimitPolicyPluginRef,omitempty"`
-	SaturationDetector          *Ref             `json:"saturationDetector,omitempty"`
-	EnableEviction              bool             `json:"enableEviction,omitempty"`
+	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
+	// DefaultPriorityBand limits each priority.
+	DefaultPriorityBand         *PriorityBand  `json:"defaultPriorityBand,omitempty"`
+	DefaultNegativePriorityBand *PriorityBand  `json:"defaultNegativePriorityBand,omitempty"`
+	PriorityBands               []PriorityBand `json:"priorityBands,omitempty"`
+	UsageLimitPolicyPluginRef   string         `json:"usageLimitPolicyPluginRef,omitempty"`
+	SaturationDetector          *Ref           `json:"saturationDetector,omitempty"`
+	EnableEviction              bool           `json:"enableEviction,omitempty"`
 }
 
 // PriorityBand limits one priority.
 type PriorityBand struct {
-	Priority             int                `json:"priority,omitempty"`
-	MaxBytes             *resource.Quantity `json:"maxBytes,omitempty"`
-	MaxRequests          *resource.Quantity `json:"maxRequests,omitempty"`
-	FairnessPolicyRef    string             `json:"fairnessPolicyRef,omitempty"`
-	OrderingPolicyRef    string             `json:"orderingPolicyRef,omitempty"`
-	DefaultRequestTTL    *metav1.Duration   `json:"defaultRequestTTL,omitempty"`
-	NoEndpointRequestTTL *metav1.Duration   `json:"noEndpointRequestTTL,omitempty"`
+	Priority          int                `json:"priority,omitempty"`
+	MaxBytes          *resource.Quantity `json:"maxBytes,omitempty"`
+	MaxRequests       *resource.Quantity `json:"maxRequests,omitempty"`
+	FairnessPolicyRef string             `json:"fairnessPolicyRef,omitempty"`
+	OrderingPolicyRef string             `json:"orderingPolicyRef,omitempty"`
+	// DefaultRequestTTL limits the wait of this priority's requests.
+	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
 }
 
 // Ref names a plugin. In older releases the saturation detector was not a plugin, and Ref has the

@@ -14,7 +14,8 @@ func (p *headerProfile) check() found { return headerProblem("headerName", p.Hea
 
 // ByHeader chooses a profile by a request header.
 type ByHeader struct {
-	Header   string // in lower case
+	Header string // in lower case
+	// Default is the profile of requests without the header.
 	Default  string
 	Profiles map[string]*Profile
 }

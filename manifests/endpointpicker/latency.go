@@ -57,6 +57,7 @@ func (p *HeadroomTier) check() found { return part("epsilonExploreNeg", p.Epsilo
 // Probabilistic rejects sheddable requests with a probability that grows with the pool's
 // saturation.
 type Probabilistic struct {
+	// QueueDepthThreshold and KVCacheUtilThreshold are the values at which a server is saturated.
 	QueueDepthThreshold  float64 `json:"queueDepthThreshold"`
 	KVCacheUtilThreshold float64 `json:"kvCacheUtilThreshold"`
 	// The probability is K times the saturation to the power of Power.
@@ -79,7 +80,8 @@ func (p *Probabilistic) check() (out found) {
 // Admission configures which sheddable requests are rejected. The zero value rejects no request.
 type Admission struct {
 	// Latency rejects a request that no server is predicted to serve within its objective.
-	Latency       bool
+	Latency bool
+	// Probabilistic is nil without the plugin.
 	Probabilistic *Probabilistic
 }
 

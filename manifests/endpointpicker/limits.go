@@ -9,8 +9,9 @@ import (
 
 // UtilizationLimits keeps the endpoints that are within all limits.
 type UtilizationLimits struct {
-	Conditions      []UtilizationLimit `json:"conditions"`
-	FallbackOnEmpty bool               `json:"fallbackOnEmpty"`
+	Conditions []UtilizationLimit `json:"conditions"`
+	// FallbackOnEmpty keeps all endpoints if none is within the limits.
+	FallbackOnEmpty bool `json:"fallbackOnEmpty"`
 
 	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
 }

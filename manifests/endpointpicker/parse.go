@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// maxText bounds a document, in bytes.
 const maxText = 256 << 10
 
 // Parse reads and resolves a document in YAML or JSON.

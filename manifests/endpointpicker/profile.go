@@ -19,7 +19,7 @@ const (
 
 // Profile is the strategy in a document. It is immutable.
 type Profile struct {
-	Filters []Instance
+	Filters []Instance // in this order
 	Scorers []Instance
 	Picker  string // type of the picker
 	// Pages, Prompts, Sessions, Latency and Headers mean that a plugin reads metrics pages,
@@ -36,7 +36,8 @@ type Profile struct {
 	ByHeader *ByHeader
 	// External are the scorers in other processes, in the order of Scorers.
 	External []*External
-	Precise  bool
+	// Precise means that prefixes come from KV events.
+	Precise bool
 	// Flow is nil if flow control is off.
 	Flow *Flow
 	// Disagg is nil if one server serves each request.
@@ -53,14 +54,14 @@ type Profile struct {
 // Instance is a plugin with its parameters.
 type Instance struct {
 	Name, Type string
-	Weight     float64
-	Parameters any // such as *LabelSelector; nil for a type without parameters
+	Weight     float64 // of a scorer
+	Parameters any     // such as *LabelSelector; nil for a type without parameters
 }
 
 // Problem is an error or a Warning about a document.
 type Problem struct {
-	Warning bool
-	Field   string
+	Warning bool   // the document works without the field
+	Field   string // its path in the document
 	Problem string
 	Fix     string
 }
@@ -224,6 +225,7 @@ func (r *resolver) unknown(in *instance) {
 	}
 }
 
+// parameters decodes a plugin's parameters over the defaults.
 func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 	field := in.field + ".parameters"
 	empty := raw == nil || len(raw.Raw) == 0 || string(raw.Raw) == "null" || string(raw.Raw) == "{}"

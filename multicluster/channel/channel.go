@@ -23,9 +23,11 @@ type Config struct {
 	// Peers are the addresses ("host:port") of the other processes.
 	Peers []string
 	// Credentials authenticate connections to peers; nil: cleartext.
-	Credentials   credentials.TransportCredentials
+	Credentials credentials.TransportCredentials
+	// CredentialsOf returns the credentials for dialling one peer; nil: Credentials.
 	CredentialsOf func(address string) credentials.TransportCredentials
-	NameOf        func(address string) string
+	// NameOf returns the name of a peer's cluster for the log; nil or "": none.
+	NameOf func(address string) string
 	// Dial connects to one of a peer's addresses; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC with Dial.

@@ -23,6 +23,7 @@ type Item struct {
 
 // Update has changes of one peer's items on a topic, or its disconnection.
 type Update struct {
+	// Peer is the address of the process.
 	Peer string
 	// Snapshot means that Items are complete. The peer retracted all other items.
 	Snapshot bool

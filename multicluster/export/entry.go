@@ -24,9 +24,11 @@ const (
 
 // Pool has facts about a pool. The store does not have them.
 type Pool struct {
+	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort
 	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond.
 	FailOpen bool
+	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
 	// Before is the previous Decision.Wish; nil: none.
 	Before *Wish

@@ -13,6 +13,7 @@ import (
 
 // Config configures Decide.
 type Config struct {
+	// Cluster is this cluster's name in the set. Members are the names of the other members.
 	Cluster string
 	Members []string
 	// Pickers are the addresses of this cluster's Penstock picker for other clusters. Cleartext
@@ -26,8 +27,10 @@ type Config struct {
 	Offers map[objectid.Pool]int32
 	// PeerListener means that Gateways have or will have a peer listener.
 	PeerListener bool
+	// Region and Zone locate this cluster; "": unknown.
 	Region, Zone string
-	PodCIDRs     []string
+	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
+	PodCIDRs []string
 	// Hub means that a hub decides. It finds the cluster's Penstock picker in Pool.Own.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
@@ -40,7 +43,8 @@ type Export struct {
 	Pool  objectid.Pool
 	Entry inferenceapi.ImportedCluster
 	// To are the members that may import the pool; nil: all members.
-	To      []string
+	To []string
+	// Offered means that other gateways can use the export, by Config.Offers.
 	Offered bool
 	// Incarnation changes whenever another member is allowed to import the pool. Reports on an
 	// earlier incarnation are ignored. cmd sets it.
@@ -49,18 +53,21 @@ type Export struct {
 
 // Decision is the result for a pool with annotations about exports.
 type Decision struct {
-	Pool  objectid.Pool
+	Pool objectid.Pool
+	// Asked means that the annotations request the export. Otherwise there are only findings.
 	Asked bool
 	// Valid means that the annotations are valid, or that Kept is set. To has the members that may
 	// import the pool; nil: all members.
 	Valid bool
 	To    []string
-	Wish  *Wish
+	// Wish is the content of the last valid annotations; nil: none.
+	Wish *Wish
 	// Kept means that the annotations are invalid, and Export follows Wish.
 	Kept bool
 	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
-	Waiting         bool
-	Export          *Export
+	Waiting bool
+	Export  *Export
+	// Reason and Message are for the condition Exported: why the pool is not exported.
 	Reason, Message string
 	Findings        []report.Finding
 }

@@ -70,7 +70,7 @@ type assembly struct {
 type assemblies struct {
 	pools map[objectid.Pool]*assembly
 	bytes int
-	share int
+	share int // in bytes
 	lack  shortage
 }
 

@@ -54,7 +54,8 @@ type Config struct {
 	Denied func(member, problem string)
 	// Placed receives members' reports after the first SetExports.
 	Placed func(registry.Reports)
-	Load   func(objectid.Member, Load)
+	// Load, if set, receives members' reports on the pools passed to Want.
+	Load func(objectid.Member, Load)
 	// Connect makes the connections to members; nil: gRPC over TCP.
 	Connect channel.Connect
 	// Now is the clock for certificates; nil: time.Now.
@@ -469,7 +470,7 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 
 // Run exchanges exports until ctx ends.
 func (f *Federation) Run(ctx context.Context) error {
-	go func() {
+	go func() { // ends with ctx
 		t := time.NewTicker(renewal)
 		defer t.Stop()
 		for {

@@ -33,6 +33,7 @@ type Member struct {
 	Published []byte
 }
 
+// trust identifies members by their certificates. It is safe for concurrent use.
 type trust struct {
 	certificate func() (*tls.Certificate, error)
 	now         func() time.Time

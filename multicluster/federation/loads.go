@@ -15,8 +15,10 @@ const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
 	// loadTTL is how long a report is sent to members that subscribe late.
-	loadTTL       = 5 * time.Second
-	maxWanted     = 4096
+	loadTTL   = 5 * time.Second
+	maxWanted = 4096
+	// maxLoadBlocks and maxSenders bound the lists of a report; maxSender a sender's name and
+	// maxLoad a report, in bytes.
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxLoad       = 64 << 10

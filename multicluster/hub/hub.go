@@ -33,6 +33,7 @@ import (
 const LeaseName = "penstock-hub"
 
 const (
+	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
 	// budgetPart is the part of the memory for members' objects. With a fifth, the process uses
 	// half of the memory.
@@ -48,19 +49,22 @@ type Config struct {
 	REST *rest.Config
 	// Namespace is the Lease's namespace. Identity is this process's name.
 	Namespace, Identity string
-	Paths               []string
+	// Paths are the files with the ClusterSet, without REST.
+	Paths []string
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
 	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
 	// providers for ClusterProfiles.
 	Kubeconfigs, Providers string
-	Disk                   *filesystem.Disk
+	// Disk reads these files.
+	Disk *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
 	Memory int64
-	Drain  time.Duration
-	Log    *slog.Logger
+	// Drain is how long requests to a withdrawn export may continue.
+	Drain time.Duration
+	Log   *slog.Logger
 }
 
 // Hub is the process.

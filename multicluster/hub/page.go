@@ -14,12 +14,15 @@ import (
 
 // Status is the state of a hub's members.
 type Status struct {
-	ClusterSet string              `json:"clusterSet"`
-	Leading    bool                `json:"leading"`
-	Problem    *mistake            `json:"problem,omitempty"`
-	Members    []decide.Status     `json:"members"`
-	Peers      []string            `json:"peers,omitempty"`
-	Problems   map[string]*mistake `json:"problems,omitempty"`
+	// ClusterSet is the name of the ClusterSet in use; "": none yet.
+	ClusterSet string          `json:"clusterSet"`
+	Leading    bool            `json:"leading"`
+	Problem    *mistake        `json:"problem,omitempty"`
+	Members    []decide.Status `json:"members"`
+	// Peers are the members with a peer. The hub ignores them.
+	Peers []string `json:"peers,omitempty"`
+	// Problems has problems by member, or by object and field in a file.
+	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
 // note records a member's problem, and logs a new problem; nil: no problem. Member "" is the
@@ -89,7 +92,7 @@ func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(value)
+	_ = e.Encode(value) // fails only if the client has disconnected
 }
 
 func equalMember(a, b *v1alpha1.ClusterSetMember) bool { return reflect.DeepEqual(a, b) }

@@ -24,7 +24,8 @@ type Reports struct {
 	// Snapshot means that Placed is complete.
 	Snapshot bool
 	Placed   []Placement
-	Gone     []objectid.Pool
+	// Gone are the pools whose reports the member retracts.
+	Gone []objectid.Pool
 }
 
 // Place stores a member's reports. It ignores clusters that are not members.

@@ -28,16 +28,20 @@ type Record struct {
 	UID string
 	// Stamp is the stamp of the export, or Member.Known.
 	Stamp Stamp
+	// Entry is Export.Entry; empty for a member.
 	Entry inferenceapi.ImportedCluster
+	// Since is Export.Since; 0 for a member.
 	Since int64
 	// Withdrawn means that the export drains.
 	Withdrawn bool
 	// Reason is why this cluster does not use the export, although the export has an Offer. Restore
 	// does not read it.
 	Reason, Message string
-	Draining        bool
-	Bundle          []byte
-	Started         time.Time
+	// Draining means that the member drains.
+	Draining bool
+	// Bundle and Started are the fields of Member; empty for an export.
+	Bundle  []byte
+	Started time.Time
 }
 
 // Restore applies records of members that have sent no update yet, and returns the pools to

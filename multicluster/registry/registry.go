@@ -79,7 +79,8 @@ type Update struct {
 	Exports   []Export
 	Withdrawn []objectid.Pool
 	// Unread has the reason for each export that the source could not decode.
-	Unread   map[objectid.Pool]string
+	Unread map[objectid.Pool]string
+	// Draining means that the whole member drains.
 	Draining bool
 	// Bundle has the member's published CA certificates, in PEM.
 	Bundle []byte

@@ -162,6 +162,7 @@ func (l *LeastLoad) average() {
 type Basis string
 
 const (
+	// Reported means the member's last report.
 	Reported Basis = "report"
 	// Own means this gateway's requests, because the member does not report.
 	Own Basis = "own requests"
@@ -173,7 +174,8 @@ const (
 
 // Choice is a member for a request, with its cost and the parts of the cost, in seconds.
 type Choice struct {
-	Member                          string
+	Member string
+	// Cost is the sum of the parts below.
 	Cost                            float64
 	Wait, Prompt, RoundTrip, Margin float64
 	Basis                           Basis

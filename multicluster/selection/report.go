@@ -28,6 +28,7 @@ type Report struct {
 	Blocks []uint64
 	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int
+	// Interval is the time until the next report.
 	Interval time.Duration
 }
 
@@ -78,7 +79,7 @@ type Standing struct {
 	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
 	// report yet.
 	InFlight, Unreported int
-	Blocks               int
+	Blocks               int // blocks of prompts known to have been sent there
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }

@@ -21,7 +21,8 @@ type Candidate struct {
 
 // Share is a member's endpoint in EDS. A member without a Share is not in EDS.
 type Share struct {
-	Name   string
+	Name string
+	// Weight is the weight within the priority.
 	Weight uint32
 	// Priority is 0 for the members that Envoy tries first. Priorities have no gaps.
 	Priority uint32

@@ -115,6 +115,7 @@ const (
 	pending  = "Pending"
 )
 
+// admin records what Status needs. It is safe for concurrent use.
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
@@ -325,7 +326,7 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.Query().Has("watch") {
 		w.Header().Set("content-type", "application/json")
 		lines.SetIndent("", "  ")
-		_ = lines.Encode(s.Status(nil))
+		_ = lines.Encode(s.Status(nil)) // fails only if the client has disconnected
 		return
 	}
 	w.Header().Set("content-type", "application/jsonl")

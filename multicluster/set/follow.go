@@ -25,7 +25,8 @@ import (
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	Output  translator.Output
+	// Output has the changed pools, Gateways and clusters that translation cannot use.
+	Output translator.Output
 }
 
 // GatewayMoved decides again on a Gateway's pools after a change of Config.GatewayReached.

@@ -83,8 +83,9 @@ type KubernetesConfig struct {
 	Board      Board
 	// Live returns the newest status of an import in the API server; nil: it has no status.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	Hub  *HubWriter
-	Log  *slog.Logger
+	// Hub is set if a hub writes here instead of the cluster's Penstock.
+	Hub *HubWriter
+	Log *slog.Logger
 }
 
 // HubWriter configures how a hub writes the imports of a member.
@@ -96,8 +97,9 @@ type HubWriter struct {
 	TakeOver bool
 	// Member is the cluster that is written. An import that this leader wrote for another present
 	// member (IsMember) is skipped: both members are the same cluster.
-	Member           string
-	IsMember         func(name string) bool
+	Member   string
+	IsMember func(name string) bool
+	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
 	// Version is the resourceVersion of the status that Live returns. A write with an older version
 	// has no effect.

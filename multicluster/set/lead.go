@@ -93,7 +93,7 @@ func (s *Set) publish(ctx context.Context, began time.Time) error {
 		server := s.cfg.Server(s.link.federation)
 		s.link.federation.Register(server)
 		defer server.Stop()
-		go func() { ended <- server.Serve(l) }()
+		go func() { ended <- server.Serve(l) }() // ends when the server stops
 	}
 	for s.leads() {
 		select {

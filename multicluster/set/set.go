@@ -84,7 +84,8 @@ type Config struct {
 	// ("namespace/name"). nil: Pickers is used.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	Offers        map[objectid.Pool]int32
+	// Offers is export.Config.Offers.
+	Offers map[objectid.Pool]int32
 	// Services is called with the Services ("namespace/name") whose EndpointSlices are needed, and
 	// with the keys of store.ByLabel whose Pods are needed. nil: the store has all of them.
 	Services func(keys, pods []string)
@@ -96,11 +97,14 @@ type Config struct {
 	// GatewayReached returns a Gateway's addresses for other clusters. The function port returns
 	// the port there for a bound port (0: none yet). nil: bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
-	ServerOptions  []grpc.ServerOption
-	Drain          time.Duration
+	// ServerOptions extend the options of the server for members.
+	ServerOptions []grpc.ServerOption
+	// Drain is how long requests to a withdrawn export may continue.
+	Drain time.Duration
 	// Budget limits the exports of all members together; 0: the registry's default.
 	Budget int
-	Load   func(objectid.Member, federation.Load)
+	// Load, if set, receives the load of members' pools that Federation requested.
+	Load func(objectid.Member, federation.Load)
 	// InFlight returns how many requests of other clusters this process's picker has in flight;
 	// nil: unknown.
 	InFlight func() int64

@@ -38,9 +38,13 @@ type Entry struct {
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
 	// Whole is set if the response's content type shows that it is not a stream.
-	Whole    bool          `json:",omitempty"`
-	Took     time.Duration `json:",omitempty"`
-	Canceled bool          `json:",omitempty"`
+	Whole bool `json:",omitempty"`
+	// Took is the time from the request's start to its end; 0 if not reported.
+	Took time.Duration `json:",omitempty"`
+	// Canceled means that the client ended the request or its connection.
+	Canceled bool `json:",omitempty"`
+	// LastByte is the time from the request's start to the response's last byte. Bytes is the size
+	// of the response's body.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	// OutputTokens is the response's number of tokens; 0 if not read.
@@ -50,8 +54,9 @@ type Entry struct {
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
 	// Error is the HTTP status for the error in a failed stream or gRPC call, or 0.
-	Error int  `json:",omitempty"`
-	Cut   bool `json:",omitempty"`
+	Error int `json:",omitempty"`
+	// Cut means that the server's connection or stream ended before the end of the response.
+	Cut bool `json:",omitempty"`
 	// Body means that the client received a part of the response's body.
 	Body bool `json:",omitempty"`
 }
@@ -63,12 +68,13 @@ type Sink interface {
 
 // Config configures a Server.
 type Config struct {
-	Sink Sink
+	Sink Sink // required
 	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
 	// Attempts and Usage are called concurrently. Each may be nil.
 	Attempts func(Attempt)
-	Usage    func([]Used)
+	// Usage receives the requests of UsageLog, one message's at a time, concurrently; may be nil.
+	Usage func([]Used)
 }
 
 // Server implements envoy.service.accesslog.v3.AccessLogService.

@@ -20,9 +20,11 @@ const (
 	idHeader       = "x-request-id"
 )
 
+// maxText bounds each text of an Attempt, in bytes. The texts in entries of our requests are
+// shorter.
 const maxText = 1024
 
-const maxDetails = 160
+const maxDetails = 160 // of Attempt.Details, in bytes
 
 // Attempt is a request that ended at an exporting cluster of an import, or at another target of a
 // hop.
@@ -37,16 +39,19 @@ type Attempt struct {
 	// Request.
 	There  string
 	Began  time.Time
-	Status int
+	Status int // status of the response; 0 without a response
 	// Declined means that no server at the target has begun the request.
 	Declined bool
 	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
-	Details  string
+	Details string
+	// Canceled means that the client ended the request or its connection.
 	Canceled bool
 	// Headers, FirstByte and Took are times since the request's start.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	Leased                   bool
+	// Leased means that our picker or its relay picked for the request, so that its records contain
+	// the request.
+	Leased bool
 	// At is the address of the server or gateway that responded; zero if unknown. Reached means
 	// that it responded, and not this gateway.
 	At      netip.AddrPort

@@ -27,10 +27,11 @@ type Used struct {
 	// prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
-	Status                     int
-	Cut                        bool
-	Stream                     bool
-	Received, Sent             int64
+	Status                     int // of the response; 0 without one
+	// Cut means that the response ended before its end.
+	Cut            bool
+	Stream         bool  // the response is a stream of events
+	Received, Sent int64 // bytes of the bodies of the request and of the response
 	// Accounted means that the response reports Input, CacheRead (a part of Input) and Output, in
 	// tokens.
 	Accounted                bool
@@ -86,6 +87,7 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	return u, true
 }
 
+// maxModel bounds the model in PickText, in bytes.
 const maxModel = 256
 
 // PickText encodes a pick for the metadata of its request.

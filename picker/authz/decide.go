@@ -53,7 +53,8 @@ type Decision struct {
 	Key *Key
 	// Restricted are the selected keys that do not permit everything.
 	Restricted []*Key
-	Remove     []string
+	// Remove names the headers with the credential.
+	Remove []string
 }
 
 // Decide decides at a given time. An error means that the Table cannot decide.

@@ -167,7 +167,7 @@ func (d denial) body(reason string, anthropic bool) string {
 		body = map[string]any{"type": "error",
 			"error": map[string]string{"type": d.anthropicType, "message": d.text}}
 	}
-	out, _ := json.Marshal(body)
+	out, _ := json.Marshal(body) // cannot fail: only strings
 	return string(out)
 }
 

@@ -22,11 +22,11 @@ const ServiceName = "envoy.service.auth.v3.Authorization"
 
 // A gate's context extensions have these keys. The values are comma-separated lists, or "true".
 const (
-	PoliciesKey = "policies"
-	AnyKey      = "any"
-	PoolsKey    = "pools" // Request.Pools; absent if they are not known
-	ListsKey    = "lists" // our picker answers the route's requests for the list of models
-	FinalKey    = "final" // an early answer may decide: all routes have these policies
+	PoliciesKey = "policies" // Request.Policies
+	AnyKey      = "any"      // Request.Any
+	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
+	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
+	FinalKey    = "final"    // an early answer may decide: all routes have these policies
 )
 
 // The value of stageKey in a call's metadata is earlyStage if the route may still change.

@@ -23,7 +23,7 @@ type Key struct {
 	// Caller is "namespace/owner".
 	Caller    string
 	Groups    []string
-	Objective string
+	Objective string // "" for none
 	// Models are names, or prefixes that end in "*"; nil permits all.
 	Models []string
 	// Pools are "NAMESPACE/NAME" of an InferencePool, or "NAMESPACE/NAME@" of an import; nil

@@ -17,7 +17,7 @@ import (
 // Address is the address of one picker.
 type Address struct {
 	netip.AddrPort
-	Cleartext bool
+	Cleartext bool // without TLS
 }
 
 // TLS configures connections. The zero value accepts any certificate: many pickers have self-signed

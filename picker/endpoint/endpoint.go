@@ -17,7 +17,7 @@ type Spec struct {
 	Addr     netip.AddrPort
 	Pod      string            // for display
 	Labels   map[string]string // immutable once passed to a Registry
-	Draining bool
+	Draining bool              // accepts no new requests
 }
 
 // Metrics describes a model server's metrics page.
@@ -28,7 +28,7 @@ type Metrics struct {
 	Path    string
 	Port    uint16 // port of the page; if 0, the engine's port; if that is 0 too, the endpoint's
 	Queue   string // series, as NAME or NAME{LABEL=VALUE}
-	Running string
+	Running string // series of running requests
 	KVCache string // usage, 0 to 1
 	MaxPage int64  // in bytes; 0 means DefaultMaxPage
 	Off     bool   // read no page, for strategies that need none
@@ -39,7 +39,7 @@ type Metrics struct {
 // Endpoint is one model server in a Snapshot. Its fields never change.
 type Endpoint struct {
 	Spec
-	Text        string
+	Text        string // Addr in the form that Envoy looks up
 	load        *Load
 	source      *source
 	earlyEvents bool
@@ -125,9 +125,10 @@ type State struct {
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue    float64   `json:"queue"` // at the last scrape, like Running and KV
-	Running  float64   `json:"running"`
-	KV       float64   `json:"kvCache"` // usage, 0 to 1
+	Queue   float64 `json:"queue"`   // at the last scrape, like Running and KV
+	Running float64 `json:"running"` // running requests at the last scrape
+	KV      float64 `json:"kvCache"` // usage, 0 to 1
+	// Adapters is nil if the last scrape shows no adapters.
 	Adapters *Adapters `json:"adapters,omitempty"`
 	// OthersQueue and OthersRunning are other clients' parts of Queue and Running.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
@@ -143,7 +144,8 @@ type State struct {
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
-	Reading  float64    `json:"-"`
+	Reading float64 `json:"-"`
+	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is its source.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`

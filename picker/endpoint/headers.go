@@ -35,6 +35,7 @@ const (
 
 // HeaderLimits holds what a process learned about a server's headers.
 type HeaderLimits struct {
+	// First means that the server sends headers before it reads the prompt.
 	First bool
 	// Of is the limit for each prompt class; 0 if too few responses were seen.
 	Of [lengths]time.Duration

@@ -33,7 +33,7 @@ type health struct {
 // Failure is a request that a server did not serve.
 type Failure struct {
 	At  time.Time `json:"at"`
-	Why string    `json:"why"`
+	Why string    `json:"why"` // in a few words
 }
 
 func (h *health) succeed(now int64) {

@@ -26,6 +26,7 @@ const (
 	maxLatency = 120
 )
 
+// Priors, in seconds for each term; a step takes 20 ms. scales are the usual sizes of the terms.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
@@ -38,7 +39,7 @@ var (
 // Features are the figures at a pick that predict a server's latency.
 type Features struct {
 	Prefill  float64 // seconds to read the prompts before this one, and this prompt
-	Queue    float64
+	Queue    float64 // waiting requests
 	InFlight float64
 }
 

@@ -301,6 +301,7 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
+// The lock of the lease's table is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -323,14 +324,16 @@ func (lease *Lease) Holder() Holder { return lease.holder }
 
 // Tag is data that the opener keeps with a lease.
 type Tag struct {
-	Number         uint64
-	Model          string
+	Number         uint64 // chosen by the opener; 0 for none
+	Model          string // model that the request names; "" if unknown
 	Asks           string // model sent to the server, if a 404 may be about it
-	Early          bool
-	Tokens, Cached int
+	Early          bool   // the response's first byte is not its first token
+	Tokens, Cached int    // tokens of the prompt, and how many of them are cached
 	// Line is the request's line in the recording; may be nil.
-	Line   *recording.Line
+	Line *recording.Line
+	// Charge is the request's charge at a cluster of an import; may be nil.
 	Charge Charge
+	// Unread is the request's prompt until TakeUnread; may be nil.
 	Unread *Unread
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Adapters are a model server's LoRA adapters by its metrics page. They are immutable.
 type Adapters struct {
-	Running []string `json:"running,omitempty"`
+	Running []string `json:"running,omitempty"` // adapters with running requests
 	Waiting []string `json:"waiting,omitempty"` // adapters whose requests all wait
 	Max     int      `json:"max"`               // 0 if unknown
 }

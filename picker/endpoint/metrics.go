@@ -18,8 +18,8 @@ var errNoSeries = errors.New("the page has none of the series that are read: " +
 // KV caches the fullest counts.
 type Reading struct {
 	Queue, Running, KV float64
-	Adapters           *Adapters
-	CacheTokens        int // of the KV cache; 0 if unknown
+	Adapters           *Adapters // nil if the page has none
+	CacheTokens        int       // of the KV cache; 0 if unknown
 	// PrefillTokens and PrefillSeconds count the prompt tokens computed since the server's start,
 	// and the time for them; 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`

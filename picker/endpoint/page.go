@@ -95,6 +95,7 @@ func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response,
 	return response, nil
 }
 
+// Close closes the connection, if there is one.
 func (c *pageConn) Close() {
 	if c.conn != nil {
 		c.stop()

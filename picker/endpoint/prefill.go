@@ -34,7 +34,8 @@ type Work struct {
 	// Early means that the first byte may precede the reading of the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
-	Measure   bool
+	Measure bool
+	// Generates means that the response has tokens. Requests of other APIs show no progress.
 	Generates bool
 	// First is the predicted time to the first token, or 0. Whole is the predicted time to the end
 	// of a response that is not streamed, or 0. Held is how long the picker held the request.
@@ -53,8 +54,11 @@ type Work struct {
 	// TokenBytes is the size of a token in a streamed response, and MaxTokens the maximum number of
 	// tokens; 0 if unknown.
 	TokenBytes, MaxTokens int
-	Trial                 bool
-	Relearn               bool
+	// Trial marks a request to a server that is suspect, or that relearns its speed. A server has
+	// at most one such request in flight.
+	Trial bool
+	// Relearn means that the request relearns the server's speed (Endpoint.Outdated).
+	Relearn bool
 }
 
 // Q sums up the uncached tokens of all requests without a first byte. W is Q minus the tokens that

@@ -24,13 +24,14 @@ type Config struct {
 	Slow      time.Duration
 	PerSecond int           // scrapes of all processes (see Share); default 1,000
 	IdleAfter time.Duration // scrapes stop this long after the last pick; default 1 minute
-	Timeout   time.Duration
+	Timeout   time.Duration // limit of a scrape; default 1 s
 	// After StaleAfter failures in a row an endpoint is stale; default 3.
 	StaleAfter int
 	// Concurrent bounds the running scrapes, each with a buffer of 8 KiB; default 256.
 	Concurrent int
 	// Never returns the kind of an address that must not be scraped, or ""; may be nil.
-	Never    func(netip.Addr) string
+	Never func(netip.Addr) string
+	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 	Jitter   func() float64
 	// Read receives each scrape's reading, for other processes (Receive). It must not block; may be

@@ -36,7 +36,7 @@ const (
 type RateSource string
 
 const (
-	Reported RateSource = "reported"
+	Reported RateSource = "reported" // by the metrics page
 	Inferred RateSource = "inferred" // from first tokens
 )
 

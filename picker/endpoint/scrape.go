@@ -15,6 +15,7 @@ import (
 	"unique"
 )
 
+// Limits of a metrics page, in bytes.
 const (
 	DefaultMaxPage = 1 << 20
 	LargestMaxPage = 8 << 20

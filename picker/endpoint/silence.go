@@ -29,9 +29,12 @@ const (
 
 // Silence is why an unresponsive server is suspect. It is immutable.
 type Silence struct {
-	Since   time.Time `json:"since"`
-	Headers bool      `json:"headersOnly,omitempty"`
-	Probe   string    `json:"probe,omitempty"`
+	// Since is when the server last showed progress.
+	Since time.Time `json:"since"`
+	// Headers means that the server sent headers and nothing else.
+	Headers bool `json:"headersOnly,omitempty"`
+	// Probe is the outcome of the last probe; "" before the first.
+	Probe string `json:"probe,omitempty"`
 
 	from int64
 }
@@ -78,12 +81,12 @@ type motion struct {
 // Progress is a report of a request.
 type Progress struct {
 	Status   int
-	Bytes    int64
+	Bytes    int64         // of the response body
 	Sent     time.Duration // until the server had the whole request; 0 before
 	First    time.Duration // from Sent until the first body byte; 0 if unknown
 	Streams  bool          // the headers arrived and allow a stream
 	Ended    bool
-	Canceled bool
+	Canceled bool // by the client or by a timeout
 }
 
 // Progress records a report of the request.

@@ -9,7 +9,7 @@ const (
 	OtherForm Form = iota // neither a text nor a list
 	TextForm
 	TextsForm // a list whose first element is a text
-	ListForm
+	ListForm  // any other list; it may be empty
 )
 
 // FormOf returns the form of a JSON value by its first byte, and by the first element of a list.

@@ -25,8 +25,8 @@ const (
 
 // PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
-	Name    string // for errors
-	URL     string
+	Name    string        // for errors
+	URL     string        // http://HOST:PORT or https://HOST:PORT
 	Timeout time.Duration // default 300 ms
 	Release string        // default Release()
 }
@@ -67,8 +67,8 @@ func NewPeer(cfg PeerConfig) (*Peer, error) {
 type Call struct {
 	Method, Path string
 	Body         []byte
-	TraceParent  string
-	Limit        int64 // of the response, in bytes
+	TraceParent  string // W3C trace context; "" for none
+	Limit        int64  // of the response, in bytes
 }
 
 // Response is a Peer's response.

@@ -27,7 +27,7 @@ type ServerConfig struct {
 	Release   string // default Release()
 	Grace     time.Duration
 	Metrics   *prometheus.Registry // served at /metrics; may be nil
-	Log       *slog.Logger
+	Log       *slog.Logger         // default slog.Default()
 }
 
 // Server is the HTTP server of a program. It also serves GET /healthz, /version and /metrics.

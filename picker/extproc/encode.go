@@ -36,7 +36,8 @@ type Answer struct {
 	TokenData []byte
 	// TokenIDs replaces the body's "token_ids", if not nil. It needs BodyPolicy.Process.
 	TokenIDs []byte
-	Changes  Changes
+	// Changes are a remote picker's changes to the request.
+	Changes Changes
 	// Pool and Lease appear in the access log, if Lease is set.
 	Pool  string
 	Lease Lease
@@ -56,7 +57,8 @@ type Answer struct {
 	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
 	// served; the default is in Config.Names.
 	ServedNamespace string
-	Track           Tracker
+	// Track receives the response's headers and the stream's end; may be nil.
+	Track Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then calls another
 	// picker, or continues without a pick.
 	Unavailable bool

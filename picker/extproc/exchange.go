@@ -20,21 +20,21 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string // "namespace/name" whose key the call has; "" if calls need no key
-	Member      string // other cluster that the connection proves; "" if none
-	Pool        string
-	Open        bool // see MetadataKeyOpen
-	Imported    bool // from a gateway of another cluster
-	One         bool // the gateway reads one address (ORIGINAL_DST)
-	Retries     int
-	Fixed       bool // see MetadataKeyTries
-	Exact       bool // see MetadataKeyUsage
-	Spill       []string
+	Gateway     string   // "namespace/name" whose key the call has; "" if calls need no key
+	Member      string   // other cluster that the connection proves; "" if none
+	Pool        string   // "" if the gateway named none
+	Open        bool     // see MetadataKeyOpen
+	Imported    bool     // from a gateway of another cluster
+	One         bool     // the gateway reads one address (ORIGINAL_DST)
+	Retries     int      // by the route's retry policy
+	Fixed       bool     // see MetadataKeyTries
+	Exact       bool     // see MetadataKeyUsage
+	Spill       []string // targets, in order
 	Subset      string   // label selector; "" for all
 	Pools       []string // of the route's rule; may be nil
-	Last        bool
-	Bodyless    bool
-	TraceParent string // "" without tracing
+	Last        bool     // the request was already spilled
+	Bodyless    bool     // the request ended with its headers
+	TraceParent string   // "" without tracing
 	Headers     *Message
 	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED, if BodyPolicy has Whole or Keep. With Keep
 	// and without Whole, Body may be incomplete.
@@ -62,7 +62,7 @@ func (r *Request) Extend(d time.Duration) {
 		return
 	}
 	r.extended = true
-	_ = x.send(timeoutReply(min(d, MaxExtension)))
+	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call, which ctx shows
 }
 
 // ShowsFirstByte reports whether the gateway sends the response's body as it arrives.

@@ -34,6 +34,6 @@ func (s *Server) failed(stream grpc.ServerStream, c *call) error {
 	if err == nil && s.Failures.Dead(stream.Context(), s.Gateway(stream.Context()), c.pool, server) {
 		answer = headerReply(Header{HeaderDead, "1"})
 	}
-	_ = stream.SendMsg(answer)
+	_ = stream.SendMsg(answer) // fails if the request has ended
 	return nil
 }

@@ -38,8 +38,8 @@ var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time
 type RemoteConfig struct {
 	Addrs []dial.Address // tried in order; required
 	TLS   dial.TLS       // for addresses that are not Cleartext
-	Names Names
-	Pool  string // sent to a remote picker with several pools; "" sends none
+	Names Names          // used by the remote picker
+	Pool  string         // sent to a remote picker with several pools; "" sends none
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
@@ -109,7 +109,8 @@ type RemoteAnswer struct {
 	Endpoints []string // in order, at most maxEndpoints; empty if Immediate is set
 	Immediate []byte   // encoded ImmediateResponse; nil with a pick
 	Status    int
-	Changes   Changes
+	// Changes are the changes to the request, for Answer.Changes.
+	Changes Changes
 	// Track ends the remote picker's call. End may be called from any goroutine, repeatedly.
 	Track Tracker
 }

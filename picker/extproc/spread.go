@@ -55,6 +55,6 @@ func (x *exchange) spreadOfNothing() uint64 {
 	}
 	s := request.NewSpread(request.OtherKind, x.policy.UserMessages)
 	defer s.Release()
-	hash, _ := s.Sum()
+	hash, _ := s.Sum() // there is no error, as this is no chat completion
 	return hash
 }

@@ -43,7 +43,7 @@ type Limits struct {
 	Requests int // in each band
 	Bytes    int64
 	TTL      time.Duration // maximum wait
-	TTLs     []BandTTL
+	TTLs     []BandTTL     // replace TTL for some priorities
 	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
 	Order    Order
 }
@@ -79,7 +79,7 @@ func (l Limits) withDefaults() Limits {
 
 // Room is how many requests a pool accepts at one moment.
 type Room struct {
-	Endpoints int
+	Endpoints int // endpoints that accept requests
 	// Requests is the number of further requests that the pool accepts. At most Sheddable of them
 	// may have a priority below 0.
 	Requests, Sheddable int
@@ -289,7 +289,7 @@ type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
 	Flows    int       `json:"flows"`
-	Bytes    int64     `json:"bytes"`
+	Bytes    int64     `json:"bytes"` // bytes of the requests' bodies
 	Oldest   time.Time `json:"oldest"`
 }
 

@@ -21,7 +21,7 @@ const (
 type Saturation struct {
 	Queue    float64
 	KV       float64 // usage, 0 to 1
-	InFlight int64
+	InFlight int64   // 0 means no limit
 }
 
 // Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue

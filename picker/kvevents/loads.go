@@ -20,7 +20,7 @@ import (
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
 	Server    netip.AddrPort // as in picks
-	Publisher netip.AddrPort
+	Publisher netip.AddrPort // PUB socket
 }
 
 // Load is a server's published load.
@@ -31,6 +31,7 @@ type Load struct {
 
 const loadTopic = "load" // prefix of topics
 
+// maxLoad bounds a message, in bytes. SGLang's messages have less than 100.
 const maxLoad = 4 << 10
 
 const maxCount = 1 << 40

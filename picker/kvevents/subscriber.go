@@ -23,7 +23,7 @@ const DefaultBlocks = 4 << 20
 
 // Config configures a Subscriber.
 type Config struct {
-	Prefixes *prefix.Index
+	Prefixes *prefix.Index // required
 	// Listener accepts publishers that dial; may be nil. Run closes it.
 	Listener net.Listener
 	// Blocks bounds the blocks of all servers together; default DefaultBlocks.
@@ -34,7 +34,7 @@ type Config struct {
 	Never func(netip.Addr) string
 	// Retry is the first pause between attempts to connect; default 1 s. Pauses double up to 30 s.
 	Retry time.Duration
-	Log   *slog.Logger
+	Log   *slog.Logger // default: slog.Default()
 	// OnPanic receives panics of readers; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
@@ -281,7 +281,7 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
+	go func() { // runs until ctx ends
 		select {
 		case <-gone:
 			cancel()

@@ -22,8 +22,8 @@ type Sight struct {
 
 // Shown is evidence, other than probes, that a server works.
 type Shown struct {
-	Good time.Time
-	Read bool
+	Good time.Time // time of the last successful request; zero means never
+	Read bool      // its metrics page was read
 }
 
 // Look probes a server once. The function take records the result in a Sight. It returns whether

@@ -344,7 +344,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 			return nil
 		})
 	}
-	_ = calls.Wait()
+	_ = calls.Wait() // no call returns an error
 }
 
 // The parameter names is nil if there was no valid answer. A changed list ends the server's marks.

@@ -15,6 +15,7 @@ type Model struct {
 	Parent  string `json:"parent,omitempty"` // base model of an adapter
 }
 
+// Limits of names, in bytes, and of the number of models.
 const (
 	maxName   = 256
 	maxAnswer = 256  // of a server; a gateway may list maxList

@@ -25,7 +25,9 @@ const (
 	// keepFor is how long an answer stays in use while its server does not answer again.
 	keepFor = 10 * time.Minute
 	// askTimeout is below Envoy's timeout of a pick (2 s).
-	askTimeout         = time.Second
+	askTimeout = time.Second
+	// maxAsked bounds the servers that are queried for one list; maxCalls bounds the concurrent
+	// calls for all pools.
 	maxAsked, maxCalls = 8, 64
 	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
 	// queried for refreshAfter, if there is one.
@@ -66,7 +68,8 @@ type Pool struct {
 	// Host and Path are from the request if Servers are another cluster's gateways.
 	Host, Path string
 	// Names are models that the pool's picker replaces by models of the servers.
-	Names    []string
+	Names []string
+	// Protocol is used to call the servers.
 	Protocol upstream.Protocol
 	// Picker queries the pool's picker in another cluster for its list, as JSON; may be nil.
 	Picker func(context.Context) ([]byte, error)

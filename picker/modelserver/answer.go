@@ -13,6 +13,7 @@ import (
 type api struct {
 	prefix string
 	prompt func(*fields) (last string, words []string, err error)
+	// limit returns the maximum number of tokens in the answer; nil means no limit.
 	limit  func(*fields) (*int, error)
 	whole  func(*reply) any
 	events func(*reply) stream

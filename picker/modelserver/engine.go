@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// blockSize is vLLM's default number of tokens in a block of the KV cache.
 const blockSize = 16
 
 type sequence struct {

@@ -25,9 +25,9 @@ type received struct {
 	Host    string      `json:"host"`
 	Proto   string      `json:"proto"`
 	Headers http.Header `json:"headers"`
-	Bytes   int         `json:"bytes"`
-	SHA256  string      `json:"sha256"`
-	Body    string      `json:"body"` // cut to shownBody
+	Bytes   int         `json:"bytes"`  // of the body
+	SHA256  string      `json:"sha256"` // of the body, in hexadecimal
+	Body    string      `json:"body"`   // cut to shownBody
 }
 
 func newReceived(r *http.Request, body []byte) *received {

@@ -27,17 +27,17 @@ type fields struct {
 	CacheSalt           string          `json:"cache_salt"`
 	TokenIDs            []uint32        `json:"token_ids"` // replace the tokens of the prompt's words
 
-	Input              json.RawMessage `json:"input"`
+	Input              json.RawMessage `json:"input"` // in Responses and embeddings
 	Instructions       string          `json:"instructions"`
 	MaxOutputTokens    *int            `json:"max_output_tokens"`
 	PreviousResponseID string          `json:"previous_response_id"`
 
 	System json.RawMessage `json:"system"` // a string or a list of parts
 
-	Dimensions     *int   `json:"dimensions"`
+	Dimensions     *int   `json:"dimensions"` // of embeddings
 	EncodingFormat string `json:"encoding_format"`
 
-	Query     string            `json:"query"`
+	Query     string            `json:"query"` // of rerank
 	Documents []json.RawMessage `json:"documents"`
 	TopN      int               `json:"top_n"`
 }

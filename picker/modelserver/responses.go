@@ -34,7 +34,7 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	}
 	var items []struct {
 		Content json.RawMessage `json:"content"`
-		Output  json.RawMessage `json:"output"`
+		Output  json.RawMessage `json:"output"` // of a function call
 	}
 	if json.Unmarshal(f.Input, &items) != nil || len(items) == 0 {
 		return "", nil, badRequest("input is neither a string nor a list of items")

@@ -17,7 +17,7 @@ import (
 // Config describes one simulated model server. Only Model is required.
 type Config struct {
 	Name  string // in answers and x-served-by; "" means "sim"
-	Model string
+	Model string // the name of the base model
 	LoRAs []string
 	// MaxLoRAs bounds the active adapters. 0 means 1, vLLM's default.
 	MaxLoRAs int
@@ -32,7 +32,7 @@ type Config struct {
 	TimeToFirstToken time.Duration // after the time in the queue
 	// PrefillRate is in prompt tokens a second; 0 means no time.
 	PrefillRate       float64
-	InterTokenLatency time.Duration
+	InterTokenLatency time.Duration // between two tokens
 
 	// StepTime makes the server compute in steps, as vLLM does. TimeToFirstToken, InterTokenLatency
 	// and MaxPrefills then have no effect. A step takes StepTime, or longer if PrefillRate requires
@@ -58,7 +58,7 @@ type Config struct {
 	Listen []string      // host:port; port 0 means any free port
 	Grace  time.Duration // for requests in flight after the end of Run's context; 0 means 30 s
 
-	Log *slog.Logger
+	Log *slog.Logger // nil means slog.Default()
 }
 
 // Server is one simulated model server. It is an http.Handler.

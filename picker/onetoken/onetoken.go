@@ -10,6 +10,7 @@ import (
 	"net/http"
 )
 
+// maxAnswer bounds an answer, and maxList a list of models, in bytes.
 const (
 	maxAnswer = 64 << 10
 	maxList   = 1 << 20

@@ -38,7 +38,9 @@ const (
 	maxAnswer = 8 << 20
 	// A failure with a body of more than largeBody bytes does not count for the breaker. Otherwise
 	// one client's large bodies could open the breaker for all clients.
-	largeBody                     = 1 << 20
+	largeBody = 1 << 20
+	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
+	// in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
 	// The breaker opens after this number of failures in a row. After leftOut, one request tries
 	// the service again.
@@ -52,7 +54,7 @@ const (
 // Config configures a Client.
 type Config struct {
 	Host string
-	Path string
+	Path string // default: Path
 	// Addresses are used in turn.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
@@ -131,7 +133,7 @@ const (
 	// Skipped means that the breaker is open, too many calls are in flight, or the body is not a
 	// JSON object.
 	Skipped  Outcome = "skipped"
-	Canceled Outcome = "canceled"
+	Canceled Outcome = "canceled" // the client left
 )
 
 // Request is a request to a service.
@@ -139,8 +141,9 @@ type Request struct {
 	// Body is the client's JSON object as sent.
 	Body mem.BufferSlice
 	// Route adds "route": true to a body that has no boolean member "route".
-	Route       bool
-	Headers     map[string]string
+	Route   bool
+	Headers map[string]string
+	// TraceParent is the call's W3C trace context, or "".
 	TraceParent string
 }
 
@@ -285,6 +288,7 @@ func (s *sent) Read(p []byte) (int, error) {
 	return s.parts.Read(p)
 }
 
+// It ends the use of the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

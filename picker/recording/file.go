@@ -18,8 +18,8 @@ import (
 
 // Line is one request. The first four members are Mooncake's.
 type Line struct {
-	Timestamp    int64   `json:"timestamp"` // ms from the file's start to the pick
-	InputLength  int     `json:"input_length"`
+	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
+	InputLength  int     `json:"input_length"`  // tokens of the prompt
 	OutputLength int     `json:"output_length"` // estimated by bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
@@ -36,7 +36,7 @@ type Line struct {
 	// Took is ms from the arrival to the end. If Penstock does not configure the gateway, it is ms
 	// from the pick to the end.
 	Took  float64 `json:"took"`
-	Bytes int64   `json:"output_bytes"`
+	Bytes int64   `json:"output_bytes"` // of the response's body
 }
 
 const (

@@ -22,6 +22,7 @@ type Facts struct {
 	// Tokens is the length of the prompt: a quarter of its bytes in JSON, or the number of given
 	// token IDs; 0 if unknown. Images do not count.
 	Tokens int
+	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
 	Spread uint64
 	// Previous is the response that a Responses API request continues, or zero.
 	Previous ResponseID
@@ -52,9 +53,9 @@ const (
 	Responses
 	Embeddings
 	Rerank
-	Messages // Anthropic
-	Generate
-	GRPCGenerate
+	Messages     // Anthropic
+	Generate     // vLLM: token IDs
+	GRPCGenerate // vLLM's gRPC API
 	GRPCEmbed
 	Rendered // response of vLLM's render endpoints
 )

@@ -201,6 +201,7 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
+// maxValue bounds the length of a model that is replaced, as written, in bytes.
 const maxValue = maxModel + 2
 
 func (w *Rewriter) targetOf(s span) *Target {

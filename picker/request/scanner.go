@@ -69,7 +69,7 @@ type Scanner struct {
 	inString bool
 	escaped  bool // the last chunk ended in an odd run of backslashes
 	sink     sink
-	limit    int
+	limit    int // of capture, in bytes
 	capture  []byte
 	tooLong  bool
 	skipped  int // open brackets in a value that is not read member by member

@@ -24,7 +24,8 @@ type Verdict struct {
 	// Trial is "speed" if a sheddable request may measure the endpoint's speed again. For a suspect
 	// endpoint it is "due" if the next request may try the endpoint, and "wait" if the endpoint is
 	// only the last choice.
-	Trial   string            `json:"trial,omitempty"`
+	Trial string `json:"trial,omitempty"`
+	// Suspect is why the endpoint is suspect. Failure is its last failed request.
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
 	// Cost is in seconds for strategy load, in requests for least-request. Costs are the parts of
@@ -39,11 +40,13 @@ type Verdict struct {
 	Place int `json:"place,omitempty"`
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
 	// 0 if unknown. Late means that they miss the request's objective.
-	TTFT    float64 `json:"ttft,omitempty"`
-	TPOT    float64 `json:"tpot,omitempty"`
-	Late    bool    `json:"late,omitempty"`
-	Session bool    `json:"session,omitempty"`
-	Cached  int     `json:"cached,omitempty"`
+	TTFT float64 `json:"ttft,omitempty"`
+	TPOT float64 `json:"tpot,omitempty"`
+	Late bool    `json:"late,omitempty"`
+	// Session means that the request's session is at the endpoint.
+	Session bool `json:"session,omitempty"`
+	// Cached counts the cached tokens of the prompt.
+	Cached int `json:"cached,omitempty"`
 }
 
 // Score is one plugin's score of an endpoint, 0 to 1.

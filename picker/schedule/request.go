@@ -5,12 +5,13 @@ import "github.com/penstock-project/penstock/picker/prefix"
 // Request is the input of a pick.
 type Request struct {
 	Model  string
-	Tokens int // of the prompt; 0 if unknown
-	Stream bool
+	Tokens int  // of the prompt; 0 if unknown
+	Stream bool // the response is streamed
 	// Responses means OpenAI's Responses API.
-	Responses   bool
-	Chain       prefix.Chain // of the prompt; read during the call only
-	Exact       prefix.Exact // the prompt's token IDs; read during the call only
+	Responses bool
+	Chain     prefix.Chain // of the prompt; read during the call only
+	Exact     prefix.Exact // the prompt's token IDs; read during the call only
+	// Criticality determines whether the strategy "tree" sheds the request.
 	Criticality Criticality
 	// Spread is the hash for the strategy "chwbl"; 0 if the request has none.
 	Spread uint64

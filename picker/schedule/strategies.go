@@ -7,6 +7,7 @@ import (
 )
 
 var strategies = map[string]func(Options) *Strategy{
+	// The least cost in seconds.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},

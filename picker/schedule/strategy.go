@@ -16,7 +16,7 @@ import (
 // Full has the thresholds from which an endpoint is full and accepts no further requests. An
 // endpoint is full if it reaches one of them. 0 disables a threshold.
 type Full struct {
-	Queue          int32
+	Queue          int32 // waiting requests
 	KVCachePercent int32 // KV cache usage, 1 to 100
 	InFlight       int32 // requests in flight of all processes
 }
@@ -156,7 +156,7 @@ type Scratch struct {
 	fresh    int
 	// Shed means that the last Rank shed the request although some endpoints are not full.
 	Shed bool
-	Why  string
+	Why  string // why the request was shed
 	// Passed is the endpoint that the request's key selects, if chwbl passed over it because of its
 	// requests in flight; otherwise nil.
 	Passed  *endpoint.Endpoint
@@ -238,9 +238,9 @@ func (s *Strategy) Name() string { return s.name }
 type Measure uint8
 
 const (
-	ByRule Measure = iota // no figure: the strategy has an order of its own
-	ByCost
-	ByScore
+	ByRule  Measure = iota // no figure: the strategy has an order of its own
+	ByCost                 // Candidate.Cost
+	ByScore                // Candidate.Score
 )
 
 // Measure returns the strategy's measure.

@@ -9,7 +9,8 @@ import (
 // Wait is how long another cluster's request is expected to wait at a pool, by strategy "load".
 type Wait struct {
 	// Least is the lowest cost of a request without a prompt, in seconds.
-	Least   float64
+	Least float64
+	// Servers counts the endpoints that accept requests. If no endpoint does, Least and Rate are 0.
 	Servers int
 	// Rate is the mean prefill rate of these Servers, in tokens a second.
 	Rate float64

@@ -8,7 +8,8 @@ type Request struct {
 	Input, Output int           // tokens, at least 1 each
 	Adapter       int           // 0 for the base model
 	// Whole means that the response is not streamed.
-	Whole    bool
+	Whole bool
+	// Priority and Fairness are for flow control.
 	Priority int
 	Fairness string
 	// Key is the key of strategy chwbl: the system prompt and the user's first messages.

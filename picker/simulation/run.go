@@ -45,13 +45,13 @@ const (
 
 // Outcome is a request's outcome. Times are since the run's start; 0 if the event did not happen.
 type Outcome struct {
-	Server    int // -1 if shed
-	Cached    int
+	Server    int           // -1 if shed
+	Cached    int           // cached tokens of the prompt
 	Headers   time.Duration // a stream has headers before the prompt is read
 	Scheduled time.Duration
 	FirstByte time.Duration // of the response body
 	End       time.Duration
-	Preempted int
+	Preempted int // number of preemptions
 }
 
 // Run plays a scenario until all requests have ended, and returns their outcomes.

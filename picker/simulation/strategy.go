@@ -25,7 +25,8 @@ type Pool struct {
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
-	Oracle   Oracle
+	// Oracle gives rivals exact knowledge of the servers.
+	Oracle Oracle
 	// ShedAfter is the predicted time to the first token above which picks are rejected; 0 means
 	// never.
 	ShedAfter time.Duration
@@ -57,14 +58,14 @@ type Choice struct {
 type Kind uint8
 
 const (
-	Picked    Kind = iota
-	FirstByte      // the first byte came; After is the time since the pick
-	Waits          // Pick has no first byte yet
-	Ended
-	ScrapeBegan
-	Scraped // Page is the state at the scrape's start
-	Failed
-	Joined // Server accepts requests from now on
+	Picked      Kind = iota // Pick was made
+	FirstByte               // the first byte came; After is the time since the pick
+	Waits                   // Pick has no first byte yet
+	Ended                   // Pick has ended
+	ScrapeBegan             // a scrape of Server began
+	Scraped                 // Page is the state at the scrape's start
+	Failed                  // the scrape of Server failed
+	Joined                  // Server accepts requests from now on
 )
 
 // Fact is an event that a picker learns.

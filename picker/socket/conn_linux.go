@@ -126,6 +126,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
+// ReadOnReady lets a gRPC server wait for data without holding a buffer.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()

@@ -28,7 +28,8 @@ const (
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
 	// maxResponse is 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	maxIDs      = 32 << 20
+	// maxIDs bounds the cached token IDs, in bytes of text for all prompts together.
+	maxIDs = 32 << 20
 
 	// After this number of failures in a row, a pool's servers are not called for firstPause. The
 	// pause doubles up to lastPause.
@@ -127,11 +128,11 @@ func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server)
 
 // Prompt is a prompt to render.
 type Prompt struct {
-	Key  uint64
+	Key  uint64 // hash of the prompt's text
 	Kind request.Kind
-	Body mem.BufferSlice
+	Body mem.BufferSlice // body of the whole request
 	Salt uint64
-	IDs  bool
+	IDs  bool // Tokens.IDs are needed
 }
 
 func path(k request.Kind) string {

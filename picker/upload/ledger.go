@@ -5,7 +5,7 @@ import "sync"
 // Proxy is one Envoy. Envoys of one Gateway with the same address count as one.
 type Proxy struct {
 	Gateway string
-	Address string
+	Address string // IP address from which the call came
 }
 
 // Ledger counts the bytes that each proxy holds. The zero value is ready to use.

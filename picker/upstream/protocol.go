@@ -8,6 +8,7 @@ import (
 )
 
 const (
+	// maxHeader bounds a response's headers, in bytes.
 	maxHeader = 64 << 10
 	idleFor   = time.Minute
 	// An HTTP/2 connection is pinged if it receives no data for pingAfter, and closed if the ping

@@ -22,7 +22,8 @@ const (
 	compactFrom = 256 << 10
 	// Above maxWaiting bytes of segments that wait for the database, counts wait in memory.
 	maxWaiting = 64 << 20
-	maxLine    = 16 << 10
+	// maxLine bounds a line of a segment, in bytes.
+	maxLine = 16 << 10
 )
 
 // Batch is the content of one segment.

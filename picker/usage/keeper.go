@@ -68,7 +68,7 @@ type Keeper struct {
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg, held: rows{}, wake: make(chan struct{}, 1)}
 	var random [8]byte
-	_, _ = rand.Read(random[:])
+	_, _ = rand.Read(random[:]) // never fails
 	k.journal = journal{folder: filepath.Join(cfg.Folder, "journal"),
 		batch: Batch{Process: cfg.Process, Start: cfg.Now().UTC().Format("20060102T150405") + "-" +
 			hex.EncodeToString(random[:])}}

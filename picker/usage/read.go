@@ -37,7 +37,7 @@ func (q Query) Check() error {
 type Answer struct {
 	// Since is the first hour that has counts, in seconds since 1970, or 0.
 	Since int64 `json:"since,omitempty"`
-	From  int64 `json:"from"`
+	From  int64 `json:"from"` // the first hour that the rows include
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
 	// Late is the age of the oldest waiting count, in seconds. Problem is why counts wait for the

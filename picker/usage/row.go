@@ -11,6 +11,7 @@ import (
 // Other is the model or owner of counts without names.
 const Other = "other"
 
+// maxName bounds a name in a row, in bytes. Models are names that clients choose.
 const maxName = 256
 
 // Key identifies the counts of one row.
@@ -28,8 +29,8 @@ func (k Key) compare(o Key) int {
 
 // Counts are sums over requests.
 type Counts struct {
-	Requests  int64 `json:"requests"`
-	Denied    int64 `json:"denied"`
+	Requests  int64 `json:"requests"`  // requests that a gate let in
+	Denied    int64 `json:"denied"`    // requests that a gate denied
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
 	// Input counts the tokens of prompts. Cached is the part of Input that was cached. Output

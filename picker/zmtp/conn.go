@@ -27,6 +27,7 @@ var peers = map[string][]string{
 }
 
 const (
+	// DefaultMessage is the default of Limits.Message, in bytes.
 	DefaultMessage = 16 << 20
 	defaultTimeout = 10 * time.Second
 

@@ -16,11 +16,11 @@ import (
 
 // Route is a route of a virtual host.
 type Route struct {
-	Gateway  string
-	Listener string
+	Gateway  string // "namespace/name"
+	Listener string // model.ListenerKey
 	Route    report.Ref
-	Rule     string
-	Pools    []objectid.Target
+	Rule     string            // "" if the rule has no name
+	Pools    []objectid.Target // all that its requests may reach
 }
 
 // Above returns, sorted, the policies ("namespace/name") that target the route, its Gateway,

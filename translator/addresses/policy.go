@@ -60,6 +60,7 @@ func isHostName(text string) bool {
 // Policy checks addresses against the store's AddressPolicy.
 type Policy struct {
 	Ranges
+	// ExternalName is set if Services of type ExternalName have endpoints.
 	ExternalName bool
 
 	r      store.Reader

@@ -12,7 +12,8 @@ type Ranges struct {
 	// An address must be in Allowed and not in Denied; Loopback allows loopback addresses in
 	// Allowed.
 	Allowed, Denied []netip.Prefix
-	Loopback        bool
+	// Loopback allows loopback addresses that are in Allowed.
+	Loopback bool
 }
 
 // ParseRange parses a CIDR. An IPv4-mapped CIDR becomes the IPv4 range.

@@ -15,10 +15,10 @@ import (
 // Request is a client's HTTP/1.1 request.
 type Request struct {
 	Method    string
-	Authority string
-	Target    string
+	Authority string // of the URL, or the header Host
+	Target    string // path and query
 	Header    http.Header
-	Model     string
+	Model     string // in its body; "" for none
 	TLS       bool
 }
 
@@ -28,7 +28,7 @@ type Arrived struct {
 	Authority string // with its port
 	Host      string // lower case, without the port
 	Path      string
-	Query     string
+	Query     string // "" or ?...
 	Header    map[string][]string
 }
 

@@ -14,13 +14,14 @@ type Config struct {
 	// OwnPorts makes listeners bind their ports exclusively. Otherwise the kernel distributes
 	// connections between two Envoys on one machine (SO_REUSEPORT).
 	OwnPorts bool
-	Tracing  *Tracing
+	// Tracing is nil if Envoy sends no spans.
+	Tracing *Tracing
 }
 
 // Tracing sends spans to model.Collector by OTLP over gRPC.
 type Tracing struct {
-	SamplingPercent float64
-	ServiceName     string // "" means "penstock"
+	SamplingPercent float64 // 0 to 100; of requests without a sampling decision
+	ServiceName     string  // "" means "penstock"
 }
 
 const (
@@ -39,7 +40,8 @@ const (
 	connectionBuffer = 32 << 10
 	connectTimeout   = time.Second
 	connectAttempts  = 3
-	datagramIdle     = time.Minute
+	// datagramIdle ends a client's session without datagrams: Envoy's default.
+	datagramIdle = time.Minute
 	// By default, Envoy drops datagrams above 1,500 bytes.
 	maxDatagram = 65535
 	// maxSessions limits the sessions of one UDP listener, because each source address starts a

@@ -16,6 +16,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
+// redirect implements HTTPRequestRedirectFilter. The Location omits the scheme's default port.
 func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
 	if !ok {

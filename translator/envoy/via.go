@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
+// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3).
 const headerVia = "via"
 
 // ringStatus is Loop Detected (RFC 5842, section 7.2).

@@ -18,7 +18,7 @@ import (
 // Encoded is an encoded, immutable virtual host.
 type Encoded struct {
 	Host   string
-	Body   []byte
+	Body   []byte // an encoded envoy.config.route.v3.VirtualHost
 	Refs   []resource.Ref
 	Owners []report.Ref
 }

@@ -37,7 +37,7 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 // Charge is a route's cost on the chains of other namespaces' Gateways.
 type Charge struct {
 	Age    Age
-	Each   envoy.Cost
+	Each   envoy.Cost // in one host
 	Chains []ChainCharge
 }
 

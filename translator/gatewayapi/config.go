@@ -39,10 +39,12 @@ type Backends interface {
 
 // Resolution is the target of requests for one backend.
 type Resolution struct {
-	Targets  []Target
+	Targets []Target // one for each exporting cluster of an import
+	// Clusters and Hops are all that the targets need.
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	Members  *Members
+	// Members is set for an import with several exporting clusters.
+	Members *Members
 	// Ref is the store.TargetKey of the object behind an alias.
 	Ref string
 	// Reason and Message are set if the backend is unresolved: its share gets 500.
@@ -53,18 +55,19 @@ type Resolution struct {
 
 // Members describes the hops to an import's exporting clusters.
 type Members struct {
-	Cluster model.ClusterID
-	Spills  uint32
+	Cluster model.ClusterID // of the hops
+	Spills  uint32          // number of hops to spill targets
 	Order   model.HopOrder
-	Chooser *model.PickerCall
+	Chooser *model.PickerCall // selects the hop
 	RetryOn model.RetryOn
 }
 
 // Target is a cluster of a backend, with fields as in model.WeightedBackend.
 type Target struct {
-	Cluster     model.ClusterID
-	Share       uint32 // relative to the other targets; 0: no new requests
-	Picker      *model.PickerCall
+	Cluster model.ClusterID
+	Share   uint32 // relative to the other targets; 0: no new requests
+	Picker  *model.PickerCall
+	// of the servers, even behind hops
 	Protocol    model.Protocol
 	Hops        bool
 	External    bool

@@ -19,7 +19,7 @@ import (
 // is NAME-CLUSTER, the exporting cluster CLUSTER of the import NAME (multi-cluster proposal).
 type Meaning struct {
 	Namespace, Import string
-	Cluster           string
+	Cluster           string // "" for the whole import
 
 	written bool  // a user or another controller wrote it
 	since   int64 // as store.Offer.Since

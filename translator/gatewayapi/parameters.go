@@ -17,6 +17,8 @@ import (
 
 type badParameters struct{ field, problem, fix string }
 
+// parameters merges the EnvoyFleets of a Gateway and its class: the Gateway's fields take
+// precedence (GEP-1867).
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	own, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {

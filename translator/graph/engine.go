@@ -65,7 +65,8 @@ func (s stored) feed(to dependent[string]) {
 
 // Diff reports what an Update changed and computed.
 type Diff struct {
-	changes           map[string]any
+	changes map[string]any
+	// Computed and Changed count rows by table.
 	Computed, Changed map[string]int
 	// Wanted and Unwanted list the keys of Demand's and Follow's tables that rows began and ceased
 	// to read.

@@ -8,10 +8,13 @@ import (
 
 // Explanation describes how a row got its value.
 type Explanation struct {
-	Table  string `json:"table"`
-	Key    string `json:"key"`
-	Exists bool   `json:"exists"`
-	Waits  bool   `json:"waits,omitempty"`
+	Table string `json:"table"`
+	Key   string `json:"key"`
+	// Exists is false if Compute makes no row for the key.
+	Exists bool `json:"exists"`
+	// Waits is true while the row keeps its last value because something that it reads has not
+	// arrived (WaitForDemands).
+	Waits bool `json:"waits,omitempty"`
 	// Computed and Changed are the store revisions of the last recomputation and of the last new
 	// value.
 	Computed uint32 `json:"computed"`
@@ -19,7 +22,8 @@ type Explanation struct {
 	// Cause is the changed read, as in Reads; "" if a source gained the key.
 	Cause string `json:"cause,omitempty"`
 	// Reads lists "store KIND by INDEX: KEY", "TABLE: KEY" or "TABLE by INDEX: KEY".
-	Reads   []string `json:"reads,omitempty"`
+	Reads []string `json:"reads,omitempty"`
+	// Readers lists, sorted, the rows that read this row by key.
 	Readers []string `json:"readers,omitempty"`
 }
 

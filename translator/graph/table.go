@@ -9,7 +9,8 @@ import (
 
 // Table is one kind of result: rows of type V with keys of type K.
 type Table[K comparable, V any] struct {
-	Name    string
+	Name string
+	// Order compares keys: rows are computed and listed in this order.
 	Order   func(a, b K) int
 	Sources []Source[K]
 	// Compute returns the row of a key, or false. It must be a pure function of key and of its

@@ -15,8 +15,8 @@ import (
 
 // ClientHost is a gateway of another cluster that receives each client's own Host.
 type ClientHost struct {
-	Field   string
-	Gateway string
+	Field   string // the path of the missing parents[].hostname
+	Gateway string // "namespace/name" of the gateway; "" if the import has none
 }
 
 // ClientHosts finds the ClientHost gateways of an import.

@@ -107,6 +107,8 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
+// NoGRPC reports which exporting clusters get no gRPC requests: clusters with HTTP/1.1, if another
+// cluster speaks HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false

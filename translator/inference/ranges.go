@@ -31,7 +31,7 @@ func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods 
 	if !ok {
 		return ranges{}, ranges{}
 	}
-	at, _ := parseRanges(o.Allowed)
+	at, _ := parseRanges(o.Allowed) // validated before
 	podRanges, _ := parseRanges(o.Pods)
 	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: podRanges}
 }

@@ -30,21 +30,23 @@ const (
 	FallbackMembers Fallback = "members"
 )
 
+// Protocol is the protocol of a cluster's endpoints.
 type Protocol string
 
 const (
 	HTTP1 Protocol = "http"
-	H2C   Protocol = "h2c"
-	TCP   Protocol = "tcp"
-	UDP   Protocol = "udp"
+	H2C   Protocol = "h2c"  // with prior knowledge
+	TCP   Protocol = "tcp"  // opaque bytes
+	UDP   Protocol = "udp"  // opaque datagrams
 	GRPC  Protocol = "grpc" // with keepalive and raised limits
 )
 
 // Cluster is an Envoy cluster. Its endpoints come by EDS under the same name.
 type Cluster struct {
-	Name      ClusterID
-	Protocol  Protocol
-	TLS       *UpstreamTLS
+	Name     ClusterID
+	Protocol Protocol
+	TLS      *UpstreamTLS // nil for cleartext
+	// Cleartext is set if some endpoints have no TLS (Endpoint.Cleartext).
 	Cleartext bool
 	Fallback  Fallback
 	Names     *PickerNames // nil for the endpoint picker protocol
@@ -57,7 +59,8 @@ type Cluster struct {
 	ServesHealth  bool
 	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
 	// another replica.
-	Own  bool
+	Own bool
+	// Peer is set for peer listeners of a member's gateways.
 	Peer bool
 	// Ejects makes Envoy eject an unreachable endpoint for a while.
 	Ejects bool
@@ -70,10 +73,11 @@ type Cluster struct {
 type UpstreamTLS struct {
 	Insecure bool // for external pickers with self-signed certificates
 	SNI      string
-	AutoSNI  bool
+	AutoSNI  bool   // the SNI is the request's host name
 	Trust    string // SDS name of the CAs; "" for the system's CAs
 	// A certificate must have one of these names.
-	SANs, URIs  []string
+	SANs, URIs []string
+	// Certificate is the SDS name of the Gateway's client certificate; "" for none.
 	Certificate string
 }
 
@@ -82,7 +86,8 @@ type Assignment struct {
 	Cluster   ClusterID
 	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
-	Outside   []string
+	// Outside holds the store keys of EndpointSlices with disallowed addresses.
+	Outside []string
 }
 
 // DropAddress stands for unusable backends in a cluster of datagrams. Envoy's sockets cannot
@@ -91,14 +96,17 @@ var DropAddress = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
-	Address   netip.AddrPort
-	Socket    string
+	Address netip.AddrPort // invalid for a hop and for Socket
+	// Socket is the path of a Unix socket, in place of Address; "" for none.
+	Socket string
+	// Cleartext marks an address without TLS in a cluster with TLS.
 	Cleartext bool
-	Hop       HopID
-	Later     bool // only a picker selects the hop
+	Hop       HopID // zero for an address
+	Later     bool  // only a picker selects the hop
 	// Priority orders hops with FallbackHops or FallbackMembers. Numbers are contiguous from 0.
-	Priority  uint32
-	Weight    uint32
+	Priority uint32
+	Weight   uint32 // 0 means 1
+	// Unhealthy marks an address that Envoy must not use.
 	Unhealthy bool
 }
 
@@ -107,24 +115,25 @@ type Endpoint struct {
 type Pool struct {
 	Name     objectid.Target
 	Ref      report.Ref
-	Cluster  ClusterID
+	Cluster  ClusterID // with spill endpoints if it spills
 	Last     ClusterID // for a hop to this pool: without spill endpoints
 	Ports    []uint16
 	Protocol Protocol
 	FailOpen bool
 	Selector map[string]string // nil for an import
-	Picker   PickerCall
-	External bool
-	Spill    []Spill
+	Picker   PickerCall        // on an edge
+	External bool              // the picker is not ours
+	Spill    []Spill           // in order of preference
 	// SpillImports lists all imports that the policy names, because their host names must be
 	// resolved.
 	SpillImports []string
 	Settings     PickerSettings
-	Relay        *Relay
-	Remote       []netip.AddrPort
-	Owners       []report.Ref
-	Resolved     report.Condition
-	Findings     []report.Finding
+	Relay        *Relay           // set if our picker asks a remote picker
+	Remote       []netip.AddrPort // an import's declared endpoints
+	Owners       []report.Ref     // the pool, its policy
+	// If Resolved is False, the pool has no picker.
+	Resolved report.Condition
+	Findings []report.Finding
 }
 
 // ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). Each
@@ -144,6 +153,7 @@ func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
 
+// OwnHop returns the hop to the pool itself, or to its subset.
 func (p *Pool) OwnHop() HopID {
 	hop := HopTo(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 	hop.Member = cmp.Or(p.Name.Member, p.Cluster.Member)
@@ -152,19 +162,22 @@ func (p *Pool) OwnHop() HopID {
 
 // ExternalPicker describes an external picker that this process calls itself.
 type ExternalPicker struct {
-	Cluster   ClusterID
+	Cluster   ClusterID // PickerCluster or ImportPickerCluster
 	Addresses []RemoteAddress
-	TLS       UpstreamTLS
-	CA        []byte
+	TLS       UpstreamTLS // for addresses without Cleartext
+	// CA is the bundle of TLS.Trust, in PEM.
+	CA []byte
 	// Chain and Key are a client certificate in PEM. It is from the first Gateway that has a
 	// certificate and routes to the picker.
 	Chain, Key []byte
 	// Relayed is set if only our picker calls this picker.
 	Relayed bool
+	// Health and Metrics are ports on each address; zero if unknown.
 	Health  PickerPort
 	Metrics PickerPort
 	// Pool is the pool's name in the exporting cluster; "" for the import's name.
-	Pool  string
+	Pool string
+	// Field is the picker's place in the import: "status.clusters[0].endpointPicker".
 	Field string
 }
 
@@ -174,10 +187,12 @@ type PickerPort struct {
 	Port uint16
 	// Without TLS, no credential is sent.
 	TLS *UpstreamTLS
-	CA  []byte
+	// CA is the bundle of TLS.Trust, in PEM.
+	CA []byte
 	// Authorization is the header with the credential. Only a verified picker gets it.
 	Authorization string
-	Chain, Key    []byte
+	// Chain and Key are the client certificate, in PEM.
+	Chain, Key []byte
 }
 
 // RemoteAddress is an address of a picker or a gateway.
@@ -189,25 +204,26 @@ type RemoteAddress struct {
 // Import holds the decisions about an InferencePoolImport.
 type Import struct {
 	Ref     report.Ref
-	Members []ImportMember
+	Members []ImportMember // sorted by name
 	// Cluster is the target of routes if several Members take requests. If it is zero, routes lead
 	// to the only member.
 	Cluster ClusterID
-	Order   HopOrder
+	Order   HopOrder // of Cluster
 	// Ordered means that all requests go to one member: the first in order that takes requests. A
 	// member that failed recently comes last for a while (store.Failback).
 	Ordered bool
 	// Choice makes our picker choose a hop for each request. If it is nil, weights and priorities
 	// choose.
 	Choice       *Choice
-	RetryOn      RetryOn
-	Spill        []Spill
+	RetryOn      RetryOn // of Cluster
+	Spill        []Spill // of Cluster: for requests that all members have declined
 	SpillImports []string
 	Findings     []report.Finding
 	// Exposed lists how requests reach other clusters' servers.
-	Exposed     []Exposure
-	Accepted    report.Condition
-	Ready       report.Condition
+	Exposed  []Exposure
+	Accepted report.Condition
+	Ready    report.Condition
+	// Credentials is set if the ports of some picker need a Secret.
 	Credentials bool
 }
 
@@ -215,21 +231,26 @@ type Import struct {
 type Exposure struct {
 	Cluster ClusterID
 	Who     string // in words: "its picker"
-	Field   string
+	Field   string // in the import
 	// Cleartext and TLS report whether some servers are reached without and with TLS. Policy
 	// reports whether a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	Member                 bool
+	// Member is set if a member of the cluster set exports the pool: no user of this cluster writes
+	// Field.
+	Member bool
 }
 
 // Choice configures how our picker chooses among an import's exporting clusters.
 type Choice struct {
-	Picker  PickerCall
-	Margin  time.Duration
+	Picker PickerCall // on an edge
+	Margin time.Duration
+	// Latency chooses by response times, not by load.
 	Latency bool
 	// Blind is set if the choice ignores prompts, even if bodies are read for
 	// PickerCall.ResponseIDs.
-	Blind         bool
+	Blind bool
+	// Sessions sends a session's requests to the cluster of its first request. The next two fields
+	// are as in PickerSettings.
 	Sessions      bool
 	SessionTTL    int32
 	SessionCookie string
@@ -241,19 +262,21 @@ type ImportMember struct {
 	Region, Zone string
 	Cluster      ClusterID
 	Share        uint32
-	Priority     uint32
-	Pool         *Pool
-	Parents      []RemoteAddress
+	// Priority of its hop; 0 is first.
+	Priority uint32
+	Pool     *Pool           // EndpointMode
+	Parents  []RemoteAddress // ParentMode
 	// Peer is the authority at peer listeners, or "" for other gateways.
-	Peer     string
+	Peer string
+	// Hostname is the Host header for other gateways; "" for the client's.
 	Hostname string
 	// Protocol is the protocol of gateways at Parents or, behind peer listeners, of the model
 	// servers.
 	Protocol Protocol
 	// MaxGateways limits, in ParentMode, how many gateways a request may have passed through.
 	MaxGateways uint32
-	Local       bool
-	Problem     string
+	Local       bool   // this cluster: the InferencePool of the import's name
+	Problem     string // why the member cannot be used
 	// Reason is NotAllowed, NotSupported or "". With "" the Problem may end when a host name
 	// resolves.
 	Reason string
@@ -272,10 +295,11 @@ func (i *Import) Hop(m *ImportMember) HopID {
 // Spill is a target for requests that a pool cannot take.
 type Spill struct {
 	Hop      HopID
-	Target   string
+	Target   string // store.TargetKey
 	Owner    report.Ref
 	Backends []WeightedBackend
-	Behind   []Spill
+	// Behind lists the hops of an import with several exporting clusters.
+	Behind []Spill
 }
 
 // Ends returns the backends behind the last hops.
@@ -297,74 +321,75 @@ type Relay struct {
 	// pod's address. Without lists, any address that the operator allows may be a pod, except
 	// loopback.
 	Within [][]netip.Prefix
-	Import string
-	Member string
-	Field  string
+	Import string // "namespace/name"
+	Member string // the exporting cluster
+	Field  string // in the import: "status.clusters[0]"
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults applied.
 type PickerSettings struct {
-	Strategy           string
-	Shadow             string
-	Plugins            *endpointpicker.Profile // nil if the configuration is invalid
-	Criticality        string
-	ShedAfter          time.Duration
-	FlowControl        FlowControl
-	VirtualNodes       int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
-	LoadFactorPercent  int32
-	UserMessages       int32
-	SessionTTL         int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
-	SessionCookie      string
-	Prefix             bool
-	EveryBody          bool
+	Strategy          string
+	Shadow            string                  // evaluated without effect; "" for none
+	Plugins           *endpointpicker.Profile // nil if the configuration is invalid
+	Criticality       string
+	ShedAfter         time.Duration // 0: off
+	FlowControl       FlowControl
+	VirtualNodes      int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
+	LoadFactorPercent int32
+	UserMessages      int32
+	SessionTTL        int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
+	SessionCookie     string
+	Prefix            bool // the strategy reads prompts
+	EveryBody         bool // every request's body is read
+	// InferenceModels or InferenceModelRewrites apply: bodies are read for the model
 	ReadsModels        bool
-	RewritesModels     bool
-	TrustHeaders       bool
+	RewritesModels     bool  // some of them replace the model
+	TrustHeaders       bool  // clients' headers may set the priority
 	FullQueue          int32 // 0: never full
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full
 	Fallbacks          int32
-	NoHeadersTimeout   bool
+	NoHeadersTimeout   bool   // streams wait for headers without limit
 	Engine             string // "": vLLM
 	MetricsPath        string
-	UnverifiedTLS      bool
-	MetricsPort        int32 // 0: the engine's default, or the server's port
-	MaxMetricsPage     int32 // in bytes; 0: endpoint.Metrics' default
-	LoadStatPort       int32
-	QueueName          string
+	UnverifiedTLS      bool   // without a BackendTLSPolicy, metrics are read over unverified TLS
+	MetricsPort        int32  // 0: the engine's default, or the server's port
+	MaxMetricsPage     int32  // in bytes; 0: endpoint.Metrics' default
+	LoadStatPort       int32  // 0: loads are not published
+	QueueName          string // "" for the default series
 	RunningName        string
 	KVCacheName        string
-	TokenUsage         bool
-	ResponseAffinity   bool
+	TokenUsage         bool // Envoy reads the usage of responses
+	ResponseAffinity   bool // requests that reference a response go to the server that stores it
 	KVEvents           KVEvents
-	Processor          *Processor
+	Processor          *Processor // nil: none
 }
 
 // Processor is a service that prepares a pool's requests: a Service or a Host.
 type Processor struct {
-	Service string
+	Service string // in the pool's namespace
 	Host    string // or an IP address; "" with a Service
-	TLS     bool
-	Path    string
+	TLS     bool   // of a Host
+	Path    string // of a Host
 	Port    int32
 	Timeout time.Duration
 	Headers []string
-	Route   bool
+	Route   bool // it may choose endpoints
 }
 
 // FlowControl queues requests while the pool is saturated. The zero value is off. A zero field
 // means the default of picker/flow.
 type FlowControl struct {
 	On        bool
-	Deadlines bool
+	Deadlines bool // the earliest deadline goes first
 	Requests  int32
 	Bytes     int64
 	TTL       time.Duration
-	EmptyTTL  time.Duration
-	Queue     float64 // waiting requests that saturate a server
-	KVCache   float64 // use of the KV cache, 0 to 1, that saturates a server
-	InFlight  int64
-	TTLs      []BandTTL
+	EmptyTTL  time.Duration // while the pool has no endpoint
+	Queue     float64       // waiting requests that saturate a server
+	KVCache   float64       // use of the KV cache, 0 to 1, that saturates a server
+	InFlight  int64         // requests in flight that saturate a server; 0: unlimited
+	TTLs      []BandTTL     // of single priorities
 }
 
 // BandTTL limits the wait of a priority's requests. With Negative it is for every priority below 0
@@ -377,10 +402,10 @@ type BandTTL struct {
 
 // KVEvents configures how model servers publish KV events. The zero value is off.
 type KVEvents struct {
-	Dial       bool
-	Listen     bool
-	Port       int32
-	ReplayPort int32
+	Dial       bool  // servers listen
+	Listen     bool  // servers dial
+	Port       int32 // of listening servers
+	ReplayPort int32 // 0: none
 	Topic      string
 	Render     time.Duration // time to fetch the tokens of a prompt; 0: none are fetched
 }
@@ -398,18 +423,19 @@ type Hop struct {
 // Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string
+	Pod      string // or the name of a ModelServers object
 	Labels   map[string]string
 	Draining bool // absent from Envoy's assignment
 }
 
 // Secret holds a certificate with its key, or trusted CAs, or trust domains, or a token.
 type Secret struct {
-	Name    string
-	Chain   []byte
-	Key     []byte
-	CA      []byte
-	Token   []byte
+	Name  string // SecretName
+	Chain []byte // PEM
+	Key   []byte // PEM
+	CA    []byte // PEM
+	Token []byte
+	// SPIFFE trust domains
 	Domains []TrustDomain
 	// Owners receive the report of a NACK.
 	Owners []report.Ref

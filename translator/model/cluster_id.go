@@ -13,10 +13,10 @@ import (
 // ClusterID identifies an Envoy cluster. The zero ID is no cluster. The struct is small, because it
 // is the key of many maps.
 type ClusterID struct {
-	Namespace, Name string
+	Namespace, Name string // of the object
 	// Member is the exporting cluster of an import, or a SubsetMember.
 	Member  string
-	Port    int32
+	Port    int32 // of a Service; 0 for other kinds
 	Kind    ClusterKind
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's
@@ -36,23 +36,32 @@ type ClusterKind uint8
 const (
 	// FixedKind is for IDs that have only a Name.
 	FixedKind ClusterKind = iota
+	// ServiceKind is a Service's port, with the protocol of its appProtocol.
 	ServiceKind
+	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
 	GRPCKind
 	// TCPKind is for connections without TLS, or whose TLS ended at the listener. A
 	// BackendTLSPolicy can add TLS.
 	TCPKind
 	// PassthroughKind is for connections that are TLS already; no policy changes them.
 	PassthroughKind
+	// PickerKind is a port of an external picker's Service.
 	PickerKind
+	// PoolKind is an InferencePool.
 	PoolKind
 	// ImportKind holds an exporting cluster's pods, in EndpointMode.
 	ImportKind
 	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
 	// so that a change of the mode affects only new routes.
 	ParentKind
+	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
+	// PeerKind holds the peer listeners of an exporting cluster's gateways. Its requests have
+	// another authority.
 	PeerKind
+	// MembersKind holds a hop to each exporting cluster of an import.
 	MembersKind
+	// UDPKind is a Service's port for datagrams; a cluster of DatagramKind contains its endpoints.
 	UDPKind
 	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
 	// Gateway, and Port is the listener's port.

@@ -30,8 +30,8 @@ func (e Expressions) IsZero() bool { return e.Number == 0 }
 // Overrun is a rule whose regular expressions exceed a budget on a Gateway. Requests that it might
 // match get 500.
 type Overrun struct {
-	Gateway string
-	Route   string
-	Rule    int
-	Budget  string
+	Gateway string // "namespace/name"
+	Route   string // store.TargetKey
+	Rule    int    // Rule.Index
+	Budget  string // for messages
 }

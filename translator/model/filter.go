@@ -5,7 +5,7 @@ import "time"
 // Mirror sends copies of requests to another backend, whose answers are dropped.
 type Mirror struct {
 	Cluster ClusterID
-	Backend string
+	Backend string // store.TargetKey, for explanations
 	// Of Denominator requests, Numerator are copied: at least one, at most all.
 	Numerator, Denominator uint32
 }
@@ -13,9 +13,9 @@ type Mirror struct {
 // CORS is an HTTPCORSFilter.
 type CORS struct {
 	Origins     []string // lower case: "https://a.com", "https://*.a.com:8443" or "*"; without default ports
-	Methods     []string
-	Headers     []string
-	Expose      []string
+	Methods     []string // or "*" alone
+	Headers     []string // or "*" alone
+	Expose      []string // response headers
 	Credentials bool
 	MaxAge      time.Duration
 }
@@ -23,9 +23,9 @@ type CORS struct {
 // ExternalAuth asks a service about each request. Without an answer, the request does not proceed.
 type ExternalAuth struct {
 	Cluster ClusterID
-	Backend string
-	GRPC    bool // Envoy's ext_authz protocol. false: HTTP, where 200 lets a request pass
-	Path    string
+	Backend string // store.TargetKey, for explanations
+	GRPC    bool   // Envoy's ext_authz protocol. false: HTTP, where 200 lets a request pass
+	Path    string // HTTP: prefix of paths
 	// Headers lists, in lower case, the headers that the service receives. An empty list means all
 	// headers with gRPC, and the standard headers with HTTP.
 	Headers []string
@@ -40,7 +40,7 @@ type ExternalAuth struct {
 // OwnFilters are filters of a backendRef that Envoy supports only for whole routes, so the backend
 // gets a route of its own. OwnFilters override the rule's filters of the same type; mirrors add up.
 type OwnFilters struct {
-	Redirect    *Redirect
+	Redirect    *Redirect // answers the backend's share
 	RewritePath PathChange
 	Mirrors     []Mirror
 	CORS        *CORS
@@ -50,8 +50,8 @@ type OwnFilters struct {
 // Session keeps a client at the endpoint that served it first (SessionPersistence). With an import
 // it keeps the client at the exporting cluster.
 type Session struct {
-	Name    string
-	Header  bool
-	Path    string
+	Name    string        // of the cookie or header
+	Header  bool          // otherwise in a cookie
+	Path    string        // of the cookie
 	Timeout time.Duration // since the session's start; 0: as long as the browser runs
 }

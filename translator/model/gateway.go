@@ -14,9 +14,10 @@ type Gateway struct {
 	// Listeners holds the Gateway's own listeners, then its ListenerSets' listeners by descending
 	// precedence.
 	Listeners []*Listener
-	Sets      []ListenerSet
+	Sets      []ListenerSet // accepted or not, by descending precedence
 	// Fleet is nil if the Gateway is not accepted: running proxies stay as they are.
-	Fleet       *v1alpha1.EnvoyFleetSpec
+	Fleet *v1alpha1.EnvoyFleetSpec
+	// Certificate is the SecretName of the client certificate for backends; "" for none.
 	Certificate string
 	Conditions  []report.Condition
 	Findings    []report.Finding
@@ -25,9 +26,10 @@ type Gateway struct {
 // ParentGateway is a Gateway as other clusters reach it.
 type ParentGateway struct {
 	Ref       report.Ref
-	Addresses []string
-	Ports     []ParentPort
-	PeerPort  uint16
+	Addresses []string     // that it binds
+	Ports     []ParentPort // HTTPS first
+	// PeerPort is the port of its peer listener; 0 for none.
+	PeerPort uint16
 }
 
 // ParentPort is a port of a Gateway that takes requests.
@@ -39,33 +41,33 @@ type ParentPort struct {
 // ListenerSet holds the decisions about a ListenerSet. Its listeners are in the Gateway.
 type ListenerSet struct {
 	Ref        report.Ref
-	Accepted   bool
+	Accepted   bool // counts as attached
 	Conditions []report.Condition
 	Findings   []report.Finding
 }
 
 // Listener is a listener of a Gateway or ListenerSet.
 type Listener struct {
-	Owner       report.Ref
-	Name        string
-	Key         string
+	Owner       report.Ref // the Gateway or ListenerSet
+	Name        string     // unique in its owner
+	Key         string     // ListenerKey: unique in the Gateway
 	Port        uint16
 	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
 	// Chain is "" if the listener takes no traffic.
 	Chain          string
-	Secrets        []string
+	Secrets        []string // SecretName of each certificate, in order
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
-	SupportedKinds []report.Ref
+	SupportedKinds []report.Ref // Group and Kind only
 	Conditions     []report.Condition
 }
 
 // ClientValidation configures how an HTTPS listener verifies clients.
 type ClientValidation struct {
-	Trust    string
-	Optional bool
+	Trust    string // GatewayTrust
+	Optional bool   // a missing or invalid certificate passes
 }
 
 // Stream reports whether a listener forwards connections or datagrams.
@@ -82,21 +84,21 @@ func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol ==
 
 // AllowedRoutes restricts which routes may attach to a listener.
 type AllowedRoutes struct {
-	Kinds    []report.Ref
-	From     string // All, Same, Selector or None
-	Selector string
+	Kinds    []report.Ref // Group and Kind only
+	From     string       // All, Same, Selector or None
+	Selector string       // labels.Selector as text
 }
 
 // Port is a socket that Envoy binds, for all listeners on a TCP port, or for the listener on a UDP
 // port.
 type Port struct {
-	Gateway   string
+	Gateway   string // "namespace/name"
 	Number    uint16
 	Datagrams ClusterID // zero for TCP
 	Addresses []string
 	Edge      Edge
-	Chains    []Chain
-	Streams   []Stream
+	Chains    []Chain  // sorted by name
+	Streams   []Stream // sorted by name
 	Owners    []report.Ref
 }
 
@@ -104,7 +106,7 @@ type Port struct {
 // v1alpha1.FleetClients.
 type Edge struct {
 	RequestTimeout time.Duration // 0: no timeout
-	Streams        uint32
+	Streams        uint32        // of an HTTP/2 connection; 0: the default
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
 	HTTP10         v1alpha1.HTTP10
@@ -130,22 +132,22 @@ func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port:
 // Stream is a UDP listener, or a filter chain: of a TCP listener, or of one server name of a TLS
 // listener.
 type Stream struct {
-	Name       string
-	TLS        bool
+	Name       string // StreamName or DatagramName
+	TLS        bool   // matched by server name
 	ServerName string // "" for any
 	Secrets    []string
 	// Backends share the connections or datagrams. Envoy closes or drops the share of a backend
 	// without a Cluster.
 	Backends []WeightedBackend
-	Owners   []report.Ref
+	Owners   []report.Ref // the route
 }
 
 // Chain is a filter chain and its route configuration.
 type Chain struct {
-	Name       string
+	Name       string // ChainName
 	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
-	Secrets    []string
+	Secrets    []string // SDS names, for TLS
 	Clients    *ClientValidation
 	// Misdirected lists hostnames of other HTTPS and TLS listeners on the port. Requests for them
 	// get 421 (Gateway API, "Listener isolation and connection coalescing").
@@ -154,11 +156,12 @@ type Chain struct {
 
 // Place is a route's attachment to one listener.
 type Place struct {
-	Gateway      string
-	Listener     string
+	Gateway  string // "namespace/name"
+	Listener string // ListenerKey
+	// Listener.Chain; "" for a listener without traffic
 	Chain        string
-	Stream       bool
-	Passthrough  bool
+	Stream       bool // Listener.Stream
+	Passthrough  bool // the TLS is not terminated
 	ListenerHost string
 	Narrow       bool // virtual hosts of narrower hostnames do not repeat the route
 	// Hosts are sorted.
@@ -179,21 +182,21 @@ type Candidate struct {
 
 // CandidateParent is a parentRef to a Gateway that Penstock configures.
 type CandidateParent struct {
-	Field       string
+	Field       string // JSON path
 	Ref         report.ParentRef
-	Places      []Place // sorted; none if NotAccepted
-	NotAccepted *report.Condition
+	Places      []Place           // sorted; none if NotAccepted
+	NotAccepted *report.Condition // nil if the route attaches
 }
 
 // Loss records why a route lacks a listener or chain.
 type Loss struct {
 	Route    report.Ref
-	Gateway  string
+	Gateway  string // "namespace/name"
 	Listener string // "" for all of Chain
-	Chain    string
+	Chain    string // if Over is set
 	Host     string // "" for the whole listener
 	Winner   report.Ref
-	Over     string
+	Over     string // the budget and the route's cost
 	Gate     string // the AccessPolicy, if no gate can read the route's connections
 	Copies   bool   // only narrower hostnames lack the route
 }
@@ -201,20 +204,22 @@ type Loss struct {
 // Attachment is a route with all decisions about it.
 type Attachment struct {
 	Route     report.Ref
-	Created   int64
-	Hostnames []string
+	Created   int64    // Candidate.Created
+	Hostnames []string // Candidate.Hostnames
 	Places    []Place
 	Rules     []Rule
 	Parents   []report.Parent
 	Findings  []report.Finding
-	Backends  []string
-	Clusters  []ClusterID
-	Hops      []HopID
+	// Backends lists the objects in its rules as store.TargetKey.
+	Backends []string
+	// Clusters and Hops are all that its rules need, sorted.
+	Clusters []ClusterID
+	Hops     []HopID
 }
 
 // Rule is one rule of a route: alternative matches with one action.
 type Rule struct {
-	Name    string
+	Name    string  // "" if it has no name
 	Index   int     // position, for messages; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
@@ -225,12 +230,13 @@ type Rule struct {
 
 // VirtualHost is a host of a chain, with its routes in Envoy's order.
 type VirtualHost struct {
-	Gateway  string
-	Chain    string
-	Host     string // "*", "example.com" or "*.example.com"
+	Gateway string
+	Chain   string
+	Host    string // "*", "example.com" or "*.example.com"
+	// Listener is the model.ListenerKey of the listener that has the host.
 	Listener string
 	Routes   []Route
-	Owners   []report.Ref
+	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
 	// Gates are common to all routes. They also gate the host's answers to requests that no route
 	// takes.
 	Gates []string
@@ -240,14 +246,15 @@ type VirtualHost struct {
 
 // Route is one match of a rule in a virtual host.
 type Route struct {
-	Name     string
+	Name     string // RouteName: unique in its virtual host
 	Owner    report.Ref
-	Rule     int
+	Rule     int // position, for explanations
 	RuleName string
 	Match    Match
 	Action   *Action
 	// Gates are the AccessPolicies that must let a request in, the outermost first.
-	Gates      []string
+	Gates []string
+	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
 	ExactUsage bool
 	// While there are AccessPolicies, Reaches lists, sorted, all that the requests may reach:
 	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.

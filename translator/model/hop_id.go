@@ -14,7 +14,7 @@ const HopListener = "hops"
 
 // HopID identifies a hop: the virtual host in front of a pool or an import. The zero ID is no hop.
 type HopID struct {
-	Import          bool
+	Import          bool // else an InferencePool
 	Namespace, Name string
 	Member          string // exporting cluster, or SubsetMember; "" for all
 }

@@ -3,15 +3,15 @@ package model
 // Models configures the models that requests name (InferenceModel, InferenceModelRewrite) and the
 // objectives (InferenceObjective).
 type Models struct {
-	Named map[string]ModelRule
-	Other *ModelRule // for any other name; nil: the model stays
+	Named map[string]ModelRule // by the name in the request
+	Other *ModelRule           // for any other name; nil: the model stays
 	// Objectives maps names to priorities. A higher priority goes first; 0 is normal.
 	Objectives map[string]int32
 }
 
 // ModelRule applies to the requests for a model.
 type ModelRule struct {
-	Criticality string
+	Criticality string        // v1alpha1.Criticality; "": as for the pool
 	Targets     []ModelTarget // one of them replaces the model; none: the model stays
 }
 

@@ -21,7 +21,7 @@ const (
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
 	SchemeUDP   Scheme = "udp"
-	SchemePeer  Scheme = "peer"
+	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
 )
 
 // ChainName names a filter chain for requests and its route configuration: "http/80",
@@ -117,11 +117,15 @@ func ParseListenerName(name string) (s Socket, ok bool) {
 	return s, ok && valid
 }
 
+// SecretKind is the kind of an SDS secret's content.
 type SecretKind string
 
 const (
-	CertificateSecret  SecretKind = "secret"
-	PolicyTrustSecret  SecretKind = "trust/policy"
+	// CertificateSecret is a Kubernetes Secret's certificate and key.
+	CertificateSecret SecretKind = "secret"
+	// PolicyTrustSecret holds the CA certificates of a BackendTLSPolicy.
+	PolicyTrustSecret SecretKind = "trust/policy"
+	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients.
 	GatewayTrustSecret SecretKind = "trust/gateway"
 )
 

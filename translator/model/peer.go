@@ -12,12 +12,12 @@ import (
 // PeerListener is a Gateway's listener for members of the cluster set.
 type PeerListener struct {
 	Port
-	Cluster string
+	Cluster string // this cluster
 }
 
 // PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
-	Host     string
+	Host     string // PeerAuthority
 	Members  []string
 	Backends []WeightedBackend
 	Owners   []report.Ref
@@ -26,6 +26,7 @@ type PeerHost struct {
 // PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
+// maxHost limits the length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
 // PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
@@ -48,9 +49,11 @@ func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gatewa
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
+	// MemberCertificate is the SDS name of the Gateways' certificate for members.
 	MemberCertificate = "member/gateway"
 	memberTrust       = "trust/member/"
-	MembersTrust      = "trust/members"
+	// MembersTrust is the SDS name of all members' trust domains.
+	MembersTrust = "trust/members"
 )
 
 // MemberTrust returns the SDS name of a member's CA certificates, which verify the member's

@@ -26,7 +26,7 @@ const PathBeginning PathKind = "RegularExpression, its beginning alone"
 type Match struct {
 	PathKind PathKind
 	Path     string
-	Method   string
+	Method   string // of HTTP; "" any
 	// Names are in lower case. Of equal names, the first counts (specification).
 	Headers []ValueMatch
 	Query   []ValueMatch
@@ -74,17 +74,17 @@ type PathChange struct {
 
 // Redirect is an answer with a Location.
 type Redirect struct {
-	Scheme string
-	Host   string
+	Scheme string // "" keeps the request's scheme
+	Host   string // "" keeps the request's host
 	Port   uint16 // 0: Scheme's well-known port; without Scheme, the listener's port
 	Path   PathChange
-	Code   uint32
+	Code   uint32 // 301, 302, 303, 307, 308
 }
 
 // Direct is an answer without a backend.
 type Direct struct {
 	Status uint32
-	Body   string
+	Body   string // for the caller; may be empty
 }
 
 // Forward sends the request to one of several backends.
@@ -95,7 +95,7 @@ type Forward struct {
 	RewriteHost    string
 	RewritePath    PathChange
 	Timeout        *time.Duration // 0: no timeout
-	BackendTimeout *time.Duration
+	BackendTimeout *time.Duration // one attempt
 	Retry          *Retry
 	Mirrors        []Mirror
 	Session        *Session
@@ -105,7 +105,7 @@ type Forward struct {
 type Retry struct {
 	Attempts uint32
 	Codes    []uint32
-	Backoff  time.Duration
+	Backoff  time.Duration // 0: our default
 }
 
 // HopOrder is how Envoy tries the hops to an import's exporting clusters.
@@ -126,8 +126,8 @@ type RetryOn struct {
 
 // WeightedBackend is a share of a rule's requests.
 type WeightedBackend struct {
-	Cluster ClusterID // zero: unresolved, its share gets 500 (specification)
-	Backend string
+	Cluster ClusterID   // zero: unresolved, its share gets 500 (specification)
+	Backend string      // store.TargetKey, for explanations
 	Weight  uint32      // a rule's sum is at most 2^32-1
 	Picker  *PickerCall // nil for a Service
 	Hops    bool        // for FallbackHops; Picker is then nil
@@ -135,20 +135,21 @@ type WeightedBackend struct {
 	// unless it selects hops. Spills is the number of hops to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
-	Order   HopOrder
+	Order   HopOrder // of Members
 	RetryOn RetryOn
 	// External is set if Envoy asks an external picker, here or behind the first hop.
 	External bool
 	// MaxGateways limits how many gateways a request may have passed through, in ParentMode.
 	MaxGateways uint32
-	Peer        string
+	// Peer replaces the client's authority at peer listeners.
+	Peer string
 	// Hop is the hop in front of an exporting cluster of an import, even if requests bypass it.
 	Hop HopID
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
-	RewriteHost     string
-	Own             *OwnFilters
+	RewriteHost     string      // "": Forward.RewriteHost
+	Own             *OwnFilters // nil: none
 }
 
 // Imported reports whether the backend is an import or an exporting cluster of one.
@@ -172,9 +173,9 @@ func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Se
 
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
 type PickerNames struct {
-	Destination string
-	Namespace   string
-	Subset      string
+	Destination string // key of the metadata, and header
+	Namespace   string // of the metadata, also for the endpoint that served
+	Subset      string // namespace of the list of endpoints to choose from
 }
 
 // ProtocolNames returns the names of the endpoint picker protocol.
@@ -184,7 +185,9 @@ func ProtocolNames() PickerNames {
 
 // Subset restricts the endpoints that a pool's picker may choose.
 type Subset struct {
-	Selector  string
+	// Selector is a label selector as text, for our picker (x-penstock-subset).
+	Selector string
+	// Addresses are the endpoints that match now, sorted, for external pickers; nil for our picker.
 	Addresses []string
 	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
 	// The hop then serves no request of the subset.
@@ -194,11 +197,13 @@ type Subset struct {
 // PickerCall configures how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID
-	Names   *PickerNames
-	Subset  *Subset
+	// Names is nil for the names of the endpoint picker protocol.
+	Names  *PickerNames
+	Subset *Subset // nil: all endpoints
 	// Pool is also set for a pool with an external picker: our picker relays the requests whose
 	// bodies no picker receives (envoy's bodyless).
-	Pool       objectid.Target
+	Pool objectid.Target
+	// RemotePool is the pool's name at another cluster's picker; "" is not sent.
 	RemotePool string
 	Body       BodyMode
 	// Served makes Envoy send the picker the response headers, and the endpoint that served
@@ -216,7 +221,8 @@ type PickerCall struct {
 	// With Closed, a request fails, in every failure mode, if the picker picks nothing. The request
 	// then moves on to another cluster.
 	Closed bool
-	Again  bool
+	// Again is set for a cluster with a hop to the pool itself (Pool.PicksAgain).
+	Again bool
 	// Last is set for the call of a hop: its picker does not spill.
 	Last bool
 }

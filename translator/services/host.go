@@ -12,7 +12,7 @@ import (
 
 // Host is the result of resolving an IP address or host name.
 type Host struct {
-	Addresses []netip.Addr
+	Addresses []netip.Addr // allowed endpoints, sorted
 	// Outside describes an address that may not become an endpoint, and why.
 	Outside string
 	// Unresolved describes why a name has no addresses. Failed reports whether a lookup failed.

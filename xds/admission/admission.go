@@ -30,11 +30,14 @@ type Config struct {
 	Every time.Duration
 	// If Trusting is set, every connection is admitted at once, because there is no authentication.
 	Trusting bool
-	Budget   *Budget
+	// Budget closes connections that send too much while too many messages are incomplete.
+	// Optional.
+	Budget *Budget
 	// Most limits all connections; 0: no limit. One address may have half of them. At the limit, a
 	// new connection replaces the oldest one that is not admitted.
 	Most int
-	Log  *slog.Logger
+	// Log may be nil.
+	Log *slog.Logger
 }
 
 // Listener accepts connections. It is safe for concurrent use.

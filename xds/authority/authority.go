@@ -28,7 +28,7 @@ type Secrets interface {
 
 // Config configures an Authority.
 type Config struct {
-	Secrets Secrets
+	Secrets Secrets // required
 	// Names are the DNS names of the control plane, at least one.
 	Names []string
 	// ID is the SPIFFE ID in the certificates, for connections to other clusters. Optional.

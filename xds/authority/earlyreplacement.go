@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// These keys are in the Secret's data during an early replacement. Their values are times (RFC
+// 3339).
 const (
 	rotationSigns = "rotation.signs"
 	rotationEnds  = "rotation.ends"
@@ -49,7 +51,7 @@ func (r rotation) signing(now time.Time) rotation {
 // Rotated has the times of a rotation that has begun.
 type Rotated struct {
 	Signs time.Time // when the new authority signs; it is published before
-	Ends  time.Time
+	Ends  time.Time // when trust in the previous one ends
 }
 
 var errNone = errors.New("there is no authority: penstock makes it when it first runs")

@@ -14,8 +14,10 @@ import (
 
 // File implements Secrets by a file in a private folder. Only one process writes the file.
 type File struct {
-	Path    string
+	Path string
+	// ReadAll reads the file; os.ReadFile if nil.
 	ReadAll func(path string) ([]byte, error)
+	// Replace writes the file atomically.
 	Replace func(path string, raw []byte) error
 }
 

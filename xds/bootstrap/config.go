@@ -20,7 +20,8 @@ type Config struct {
 	Gateway string
 	// NodeID identifies the proxy within its gateway. Default: Gateway.
 	NodeID string
-	Zone   string
+	// Zone is the proxy's zone, for zone-aware load balancing. Optional.
+	Zone string
 	// Profile identifies the capabilities of this bootstrap. Default: DefaultProfile.
 	Profile string
 
@@ -45,11 +46,13 @@ type Config struct {
 	Admin string
 	// MaxHeapBytes is the maximum heap size (default: 2 GiB). Above 97 % of it, Envoy answers new
 	// requests with 503. MaxConnections limits downstream connections (default: 50,000).
-	MaxHeapBytes   uint64
+	MaxHeapBytes uint64
+	// MaxConnections limits downstream connections. Default: 50,000.
 	MaxConnections int64
 
 	// DrainTime is the drain time of a removed filter chain. Default: 10 minutes.
-	DrainTime   time.Duration
+	DrainTime time.Duration
+	// Concurrency is the number of worker threads, set on the command line. 0: one per core.
 	Concurrency int
 }
 

@@ -14,6 +14,7 @@ import (
 
 // Batch is the change of one revision to one gateway.
 type Batch struct {
+	// Gateway is "namespace/name". Profile is "" for the default profile.
 	Gateway, Profile string
 	// Revision is the store's revision, for logs and status only.
 	Revision uint64
@@ -21,7 +22,8 @@ type Batch struct {
 	Upserts []*resource.Resource
 	// Removes may have unknown names.
 	Removes []resource.Ref
-	Trace   trace.SpanContext
+	// Trace is the span of the change. Optional.
+	Trace trace.SpanContext
 }
 
 // Config configures a Cache.

@@ -12,7 +12,7 @@ import (
 // Change is the net change of one resource since a cursor's last Pull.
 type Change struct {
 	Slot  *Slot
-	Entry *Entry
+	Entry *Entry // nil: removed
 	// Prev is the version at the last Pull. It is nil if there was no version, and after a
 	// Delta.Reset.
 	Prev *Entry
@@ -31,6 +31,7 @@ type Delta struct {
 // Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method
 // allows it.
 type Cursor struct {
+	// Number is the cursor's number in its log, from 1.
 	Number uint64
 	log    *log
 	seq    atomic.Uint64
@@ -283,6 +284,8 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
+// reading calls f while mu is held for reading. If f panics, which may happen in reading a proxy's
+// message, mu is released.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

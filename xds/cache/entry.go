@@ -40,14 +40,16 @@ func (s *Slot) Named() bool { return s.named.Load() > 0 }
 // Commit describes the batch of an entry.
 type Commit struct {
 	At    time.Time
-	Trace trace.SpanContext
+	Trace trace.SpanContext // span of the change
 }
 
 // Entry is an immutable version of a resource as committed to one log.
 type Entry struct {
 	*resource.Resource
-	Slot  *Slot
-	Seq   uint64
+	Slot *Slot
+	// Seq is the position in the log; 0 for a placeholder.
+	Seq uint64
+	// Names are the slots of Resource.Refs, in the same order.
 	Names []*Slot
 	// Commit is shared by all entries of a batch.
 	Commit *Commit
@@ -146,6 +148,7 @@ func Resent(e *Entry, body []byte) *Entry {
 	return out
 }
 
+// shared finds equal parts while they are in use. It is safe for concurrent use.
 type shared struct {
 	mu    sync.Mutex
 	parts map[string]weak.Pointer[resource.Part] // by the version of the resource that has only this part

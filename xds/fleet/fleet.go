@@ -43,10 +43,13 @@ type Config struct {
 	Store *store.Store
 	// Follow keeps Cluster up to date until ctx ends, and calls synced when all objects have been
 	// listed. Only Run needs Cluster, Follow, Settings and Board.
-	Cluster  Cluster
-	Follow   func(ctx context.Context, synced func()) error
+	Cluster Cluster
+	Follow  func(ctx context.Context, synced func()) error
+	// Settings returns the common settings of all fleets, which change with the certificate
+	// authority. Only Run needs it.
 	Settings func() render.Settings
-	Board    Board
+	// Board receives addresses and problems. Only Run needs it.
+	Board Board
 	// ConflictInterval is how often Run checks whether an object without Penstock's label still has
 	// a name that Penstock needs. Default: 10 s.
 	ConflictInterval time.Duration
@@ -57,7 +60,7 @@ type Config struct {
 
 // Gateway is a Gateway of Penstock's classes, as translated.
 type Gateway struct {
-	Name string
+	Name string // "namespace/name"
 	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
 	// Bound are the ports that the Gateway's proxies bind, also for ListenerSets and the peer

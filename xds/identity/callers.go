@@ -18,9 +18,12 @@ import (
 // Callers configures calls by Gateways of the other clusters of a set. They connect by mTLS, with a
 // server name below Domain, to a port that has other clients, too.
 type Callers struct {
-	Domain      string
+	Domain string // such as "pool.penstock"
+	// Certificate returns this cluster's certificate for a server name. An error denies the
+	// connection.
 	Certificate func(serverName string) (*tls.Certificate, error)
-	Verify      func(chain []*x509.Certificate) error
+	// Verify verifies a client's certificates.
+	Verify func(chain []*x509.Certificate) error
 }
 
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }

@@ -31,7 +31,8 @@ type Files struct {
 	ClientCA string
 	// Token is a file with a token of proxies in each line. Optional if there is a ClientCA.
 	Token string
-	Disk  *filesystem.Disk
+	// Disk reads the files.
+	Disk *filesystem.Disk
 }
 
 const tokenCheck = 10 * time.Second

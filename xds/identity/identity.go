@@ -21,8 +21,10 @@ import (
 
 // Proof is the authenticated identity of a connection.
 type Proof struct {
+	// Namespace and Account identify the service account, if any.
 	Namespace, Account string
-	Names              []string
+	// Names are the DNS names and URIs of a verified certificate.
+	Names []string
 }
 
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
@@ -37,8 +39,8 @@ type Members interface {
 
 // Config configures a Guard.
 type Config struct {
-	Reviewer Reviewer
-	Members  Members
+	Reviewer Reviewer // required
+	Members  Members  // required
 	// TrustDomain is the SPIFFE trust domain whose IDs name service accounts of this cluster. If it
 	// is empty, a SPIFFE ID is only a name.
 	TrustDomain string

@@ -161,6 +161,7 @@ type claims struct {
 	audience        []string
 }
 
+// latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
 // ok is false if the token is not a JWT (RFC 7519). With a struct, encoding/json would accept

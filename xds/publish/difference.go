@@ -16,7 +16,8 @@ type Difference struct {
 	Accepted string
 	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for the order of
 	// delivery, or for the proxy to subscribe or unsubscribe).
-	State  string
+	State string
+	// Detail is Envoy's message of a NACK.
 	Detail string
 	// Since is when the desired version became due, or zero.
 	Since time.Time

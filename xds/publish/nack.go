@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
+// maxMessage bounds an error detail in bytes: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
 // nack also resends resources that the proxy does not reject, because only an ACK confirms that

@@ -40,7 +40,7 @@ type quarantine struct {
 type Fault struct {
 	Host, Route string // Route is "" if the virtual host itself is rejected
 	Member      string // of the cluster set, for a secret
-	Message     string
+	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
 

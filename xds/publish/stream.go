@@ -30,7 +30,8 @@ type Config struct {
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because the process cannot
 	// read its sources. Meanwhile no listener and no cluster is removed.
-	Lagging         func() bool
+	Lagging func() bool
+	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
 	StateOfTheWorld bool
 }
 
@@ -309,7 +310,7 @@ type Rejection struct {
 	Host, Route string
 	// Member is a member of a cluster set: the secret is in force without its certificates.
 	Member  string
-	Message string
+	Message string // Envoy's error detail
 	Owners  []report.Ref
 }
 

@@ -101,8 +101,10 @@ type Resource struct {
 	Version string
 	// Parts make up the message. Most resources have one part.
 	Parts []*Part
-	Refs  []Ref
-	Size  int
+	// Refs are the resources that the Resource names: sorted, distinct.
+	Refs []Ref
+	// Size is the length of Body in bytes.
+	Size int
 }
 
 // New encodes msg deterministically; nested Any values must be encoded in the same way.
@@ -119,7 +121,7 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	r := &Resource{Ref: Ref{Type: t, Name: name}, Parts: parts, Refs: parts[0].Refs}
 	hash := xxhash.New()
 	for _, p := range parts {
-		_, _ = hash.Write(p.Body)
+		_, _ = hash.Write(p.Body) // it never fails
 		r.Size += len(p.Body)
 	}
 	r.Version = strconv.FormatUint(hash.Sum64(), 36)

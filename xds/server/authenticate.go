@@ -84,7 +84,7 @@ func (s *Server) first(ctx context.Context, w wire) (request, error) {
 		err error
 	}
 	received := make(chan result, 1)
-	go func() {
+	go func() { // ends when the stream ends
 		defer func() {
 			if v := recover(); v != nil {
 				s.config.OnPanic(peerAddress(ctx), v, debug.Stack())

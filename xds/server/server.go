@@ -27,6 +27,7 @@ type Reports interface {
 
 // Config configures a Server.
 type Config struct {
+	// Cache has the served resources. Required.
 	Cache *cache.Cache
 	// Authenticate is called once for each stream. Default: TrustNode.
 	Authenticate Authenticate

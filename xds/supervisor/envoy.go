@@ -34,7 +34,7 @@ const (
 
 // EnvoyConfig configures an Envoy.
 type EnvoyConfig struct {
-	Envoy     string
+	Envoy     string // path of the binary, as Find returns it
 	Gateway   string // for logs only
 	Bootstrap []byte // YAML or JSON; its admin section is replaced
 	// Dir is the folder of this Envoy for the bootstrap and the admin socket. Its path must be
@@ -56,6 +56,7 @@ type EnvoyConfig struct {
 
 	LogLevel string // of the forwarded log; "" means "warning"
 
+	// Log receives Envoy's log, and a record of each restart. nil means slog.Default().
 	Log *slog.Logger
 }
 

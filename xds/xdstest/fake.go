@@ -18,12 +18,16 @@ import (
 
 // FakeConfig configures a fake Envoy.
 type FakeConfig struct {
+	// Address of the control plane. Required.
 	Address string
 	// Gateway and Node are the node.cluster and node.id that the fake sends. Defaults: the constant
 	// Gateway, and "fake".
-	Gateway, Node   string
+	Gateway, Node string
+	// StateOfTheWorld selects the state-of-the-world variant.
 	StateOfTheWorld bool
-	Dial            []grpc.DialOption
+	// Dial are options of the connection, such as credentials. Default: cleartext, without
+	// credentials.
+	Dial []grpc.DialOption
 	// Silent are types whose responses the fake applies but never acknowledges.
 	Silent []resource.Type
 	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "".
@@ -52,10 +56,10 @@ type Fake struct {
 // Received is one response to a Fake.
 type Received struct {
 	Type     resource.Type
-	Upserts  []string
+	Upserts  []string // names
 	Removed  []string
-	Same     []string
-	Rejected string
+	Same     []string // upserts that changed nothing
+	Rejected string   // error detail of the fake's NACK; "" for an ACK
 }
 
 // StartFake connects a fake Envoy until the end of the test, which fails at a violation.

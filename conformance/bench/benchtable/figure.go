@@ -12,9 +12,9 @@ import (
 )
 
 type figure struct {
-	Name  string   `json:"name"`
-	Value float64  `json:"value"`
-	Unit  string   `json:"unit"`
+	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
+	Value float64  `json:"value"` // as go test printed it
+	Unit  string   `json:"unit"`  // "ns/op", "B/op", or the unit of b.ReportMetric
 	Limit *float64 `json:"limit"` // the largest acceptable value; nil: no limit
 
 	about string

@@ -34,7 +34,7 @@ func (h Have) Count() (n int) {
 // Config configures a Proxy.
 type Config struct {
 	Address string // host:port of the control plane
-	Node    string
+	Node    string // node.id
 	Cluster string // node.cluster: the gateway
 	// Handle is called with each response after its ACK. It may be nil.
 	Handle func(Response)

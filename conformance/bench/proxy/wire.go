@@ -46,7 +46,7 @@ func (raw) Name() string { return "proto" }
 // Item is a resource of a response. Body shares the response's memory: do not keep it.
 type Item struct {
 	Name, Version string
-	Body          []byte
+	Body          []byte // of the Any's value
 }
 
 // Response is one DeltaDiscoveryResponse.
@@ -55,7 +55,7 @@ type Response struct {
 	Nonce   string
 	Items   []Item
 	Removed []string
-	Size    int
+	Size    int       // bytes of the message
 	At      time.Time // of the last byte
 }
 

@@ -35,7 +35,7 @@ type Size struct {
 	Backends  int // every other backend is an InferencePool, the rest are Services
 	Endpoints int // endpoints of each backend
 	Port      int32
-	NoPools   bool
+	NoPools   bool // every backend is a Service
 }
 
 var (

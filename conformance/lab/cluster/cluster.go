@@ -28,13 +28,13 @@ const startTimeout = 3 * time.Minute
 
 // Config configures a cluster.
 type Config struct {
-	Name    string // also the name of the context in the kubeconfig
-	Dir     string // folder for the kubeconfig and logs
-	Private string // an empty folder for all other files, best in memory
-	Tools   string
-	Node    *network.Namespace
-	Images  *image.Table
-	Self    string // path of a program that becomes a container if its arguments equal Become
+	Name    string             // also the name of the context in the kubeconfig
+	Dir     string             // folder for the kubeconfig and logs
+	Private string             // an empty folder for all other files, best in memory
+	Tools   string             // folder of the programs kubernetes and etcd
+	Node    *network.Namespace // runs the cluster
+	Images  *image.Table       // that pods can run
+	Self    string             // path of a program that becomes a container if its arguments equal Become
 	Become  []string
 	Plan    network.Plan
 	CRDs    []string // YAML files or folders; applied before the cluster is ready

@@ -27,7 +27,7 @@ type Config struct {
 	Socket string             // path of the CRI's socket; at most 107 bytes
 	Dir    string             // an empty folder, in memory
 	Node   *network.Namespace // namespace of the pods in the host's network
-	Plan   network.Plan
+	Plan   network.Plan       // has the pods' addresses
 	Images *image.Table
 	// Self is the path of a program that calls sandbox.Become if its arguments equal Become.
 	Self   string

@@ -18,7 +18,9 @@ import (
 type Place struct {
 	*testing.T
 	*kubernetes.Clientset
-	REST      *rest.Config
+	// REST is the clients' configuration.
+	REST *rest.Config
+	// Namespace is the name of the namespace.
 	Namespace string
 }
 

@@ -10,18 +10,18 @@ const (
 
 // Spec describes the container.
 type Spec struct {
-	Root     string // an empty folder
-	Layer    string // an empty folder, for files written over the machine's own folders
-	Program  string // path on the machine, without symbolic links
-	At       string // path in the container
-	Hostname string
+	Root     string            // an empty folder
+	Layer    string            // an empty folder, for files written over the machine's own folders
+	Program  string            // path on the machine, without symbolic links
+	At       string            // path in the container
+	Hostname string            // of the pod
 	Files    map[string]string // small files below /etc, by absolute path
 	Mounts   []Mount
-	ReadOnly bool
+	ReadOnly bool // the root is read-only
 
 	Args   []string // the program and its arguments; the program is found in Env's PATH
 	Env    []string
-	Dir    string
+	Dir    string // working directory
 	UID    int
 	GID    int
 	Groups []int

@@ -24,7 +24,7 @@ import (
 
 // Config configures a comparison.
 type Config struct {
-	Penstock, Envoy string
+	Penstock, Envoy string // the binaries
 	Dir             string // short, because sockets are in it
 	Seed            uint64
 	Forms           int // number of requests

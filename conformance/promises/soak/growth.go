@@ -80,7 +80,7 @@ const (
 type Slope struct {
 	Name               string  // heap, goroutines or rss
 	Percent, Deviation float64 // growth by a linear fit, and its standard error, in % of the mean an hour
-	Limit              int
+	Limit              int     // of Percent
 }
 
 func (s Slope) String() string {

@@ -113,7 +113,7 @@ type failure struct {
 	Step  int // the last step before the failure
 	ID    uint64
 	Host  string
-	What  string
+	What  string // plain, large or stream
 	Took  time.Duration
 	Cause string
 }
@@ -256,7 +256,7 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // as far as it came
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	var got answer

@@ -34,10 +34,10 @@ type options struct {
 	Early         bool          // end with the first failure
 	Soak          time.Duration // time of a soak, in place of Steps and Restarts; 0: no soak
 	Up            bool          // penstock up instead of two penstock serve
-	Only          []string
-	Penstock      string
+	Only          []string      // kinds of change
+	Penstock      string        // the binary
 	Envoy         string
-	Dir           string
+	Dir           string // for files and logs
 	Verbose       io.Writer
 	Progress      io.Writer // may be nil
 }
@@ -71,9 +71,9 @@ type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
-	Stalls            []stall
-	Faults            map[string]int
-	Samples           *soak.Samples
+	Stalls            []stall        // of the machine
+	Faults            map[string]int // of a soak, by name
+	Samples           *soak.Samples  // of a soak
 	Failures          []failure
 	Log               []string
 	Took              time.Duration

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Implementation is the subject of a report.
 type Implementation struct {
 	Organization string   `json:"organization"`
 	Project      string   `json:"project"`

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
+// Profile is a role that an implementation claims.
 type Profile string
 
 const (
@@ -21,6 +22,7 @@ const (
 	Gateway Profile = "gateway"
 )
 
+// Profiles are all profiles.
 var Profiles = []Profile{Controller, Gateway}
 
 // Shape is the form of an InferencePoolImport's status.
@@ -33,8 +35,11 @@ const (
 	Seed Shape = "seed"
 )
 
+// Cluster is a member of the cluster set.
 type Cluster struct {
-	Name   string
+	// Name of the member, as imports name it.
+	Name string
+	// Client with an administrator's permissions.
 	Client dynamic.Interface
 }
 
@@ -44,8 +49,10 @@ type Config struct {
 	// exports. Profile Gateway uses only the first.
 	Clusters []Cluster
 	// Profiles are the profiles to test; empty: all.
-	Profiles     []Profile
-	Shape        Shape
+	Profiles []Profile
+	// Shape of the imports' status.
+	Shape Shape
+	// GatewayClass of the gateways, for profile Gateway.
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
@@ -63,11 +70,13 @@ type Config struct {
 	Log func(format string, args ...any)
 }
 
+// Suite runs tests on one cluster set.
 type Suite struct {
 	config Config
 	tests  []Test
 }
 
+// New checks a configuration.
 func New(c Config) (*Suite, error) {
 	if len(c.Profiles) == 0 {
 		c.Profiles = Profiles
@@ -148,6 +157,7 @@ func (c Config) skipped(t Test) string {
 	return ""
 }
 
+// Result is a test's result.
 type Result struct {
 	Test
 	// Skipped is why the test did not run; "" if it ran.
@@ -156,6 +166,7 @@ type Result struct {
 	Err error
 }
 
+// String returns "passed", or "skipped" or "FAILED" with the reason.
 func (r Result) String() string {
 	switch {
 	case r.Skipped != "":

@@ -2,12 +2,16 @@ package main
 
 import "strings"
 
+// Test is one test.
 type Test struct {
-	Name    string
+	// Name of the test, one word.
+	Name string
+	// Profile that the test belongs to.
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
-	Needs  needs
+	// Needs are conditions without which the test is skipped.
+	Needs needs
 
 	test func(*run)
 }

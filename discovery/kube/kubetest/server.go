@@ -194,7 +194,7 @@ func (w *watch) matches(obj Object) bool {
 }
 
 func line(event string, obj Object) []byte {
-	raw, _ := json.Marshal(Object{"type": event, "object": obj})
+	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // of JSON
 	return append(raw, '\n')
 }
 
@@ -264,7 +264,7 @@ func fail(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, code int, obj Object) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(obj)
+	_ = json.NewEncoder(w).Encode(obj) // fails only if the client is gone
 }
 
 // matching returns the objects that a watch selects, sorted. mu is held.
@@ -467,13 +467,13 @@ func id(obj Object) string {
 }
 
 func clone(obj Object) (out Object) {
-	raw, _ := json.Marshal(obj)
+	raw, _ := json.Marshal(obj) // of JSON
 	_ = json.Unmarshal(raw, &out)
 	return out
 }
 
 func same(a, b any) bool {
-	x, _ := json.Marshal(a)
+	x, _ := json.Marshal(a) // of JSON
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }

@@ -29,10 +29,10 @@ const (
 // Config configures an Elector. Only Log is optional.
 type Config struct {
 	REST      *rest.Config
-	Namespace string
-	Name      string
-	Identity  string // unique
-	Log       *slog.Logger
+	Namespace string       // of the Lease
+	Name      string       // of the Lease
+	Identity  string       // unique
+	Log       *slog.Logger // nil: slog.Default
 }
 
 // Elector takes part in the election.

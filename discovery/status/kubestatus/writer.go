@@ -31,14 +31,14 @@ type Delivery interface {
 
 // Config configures a Writer. Only Log, Now and OnPanic are optional.
 type Config struct {
-	Source     *kube.Source
-	Store      *store.Store
+	Source     *kube.Source // source of current statuses, and target of patches
+	Store      *store.Store // filled by Source
 	Board      *status.Board
 	Delivery   Delivery
 	Controller string                  // controllerName of Penstock's entries and classes
 	Features   []gatewayv1.FeatureName // supportedFeatures of GatewayClasses
-	Log        *slog.Logger
-	Now        func() time.Time
+	Log        *slog.Logger            // nil: slog.Default
+	Now        func() time.Time        // nil: time.Now
 	// OnPanic receives a panic during the write of one object; nil: ignored.
 	OnPanic func(object string, value any, stack []byte)
 }

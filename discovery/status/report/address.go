@@ -31,9 +31,9 @@ func AddressType(address string) string {
 
 // Service has the fields that determine the addresses of a Kubernetes Service.
 type Service struct {
-	Type         string // ClusterIP, NodePort or LoadBalancer
-	ClusterIPs   []string
-	ExternalIPs  []string
+	Type         string   // ClusterIP, NodePort or LoadBalancer
+	ClusterIPs   []string // spec.clusterIPs
+	ExternalIPs  []string // spec.externalIPs
 	LoadBalancer []string // IP addresses and host names in status.loadBalancer
 	Nodes        []string // addresses of the nodes that run ready pods of a NodePort Service
 }

@@ -41,7 +41,7 @@ const (
 // Condition is metav1.Condition without generation and transition time, which a writer adds.
 type Condition struct {
 	Type   string `json:"type"`
-	Status string `json:"status"`
+	Status string `json:"status"` // True, False or Unknown
 	// Reason is from the specification if possible.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
@@ -117,8 +117,8 @@ type Report struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Parents are set for routes and InferencePools. For policies, they are the ancestor Gateways.
 	Parents   []Parent   `json:"parents,omitempty"`
-	Listeners []Listener `json:"listeners,omitempty"`
-	Addresses []string   `json:"addresses,omitempty"`
+	Listeners []Listener `json:"listeners,omitempty"` // Gateways and ListenerSets
+	Addresses []string   `json:"addresses,omitempty"` // Gateways
 	// AttachedListenerSets is the number of ListenerSets that a Gateway has accepted.
 	AttachedListenerSets int32     `json:"attachedListenerSets,omitempty"`
 	Findings             []Finding `json:"findings,omitempty"`

@@ -26,14 +26,17 @@ type Shape struct {
 type Input struct {
 	// Report is the board's report about the object. Without conditions, parents and listeners the
 	// object is not Penstock's.
-	Report     report.Report
-	Object     store.Object
-	Old        any
+	Report report.Report
+	// Object is the object without its status.
+	Object store.Object
+	Old    any
+	// Generation is the generation that the report describes.
 	Generation int64
 	// Controller is Penstock's controllerName. Now is the time, in whole seconds.
 	Controller string
 	Now        metav1.Time
 
+	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
 	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the
 	// conditions stay as reported.

@@ -39,13 +39,17 @@ type Config struct {
 
 // Member is one cluster of the set.
 type Member struct {
-	Name     string
-	Allow    v1alpha1.ClusterSetAllow
+	Name string
+	// Allow limits the effect of its exports in the other members.
+	Allow v1alpha1.ClusterSetAllow
+	// Draining means that the other members send it no new requests.
 	Draining bool
 	// Store has the member's objects, and the Offers of multicluster/imports.
-	Store     *store.Store
+	Store *store.Store
+	// Namespace reports whether a namespace exists in the member or may be created.
 	Namespace func(name string) bool
-	Own       func(p objectid.Pool) []string
+	// Own returns the clusters in an import of the member whose entries this hub wrote.
+	Own func(p objectid.Pool) []string
 }
 
 // Hub is safe for concurrent use.

@@ -19,6 +19,7 @@ import (
 
 // Writing is the result of writing an import at a member.
 type Writing struct {
+	// Clusters are this hub's entries in the import.
 	Clusters []string
 	// Reason is why other entries are missing, for the condition Exported; "" if all are there.
 	Reason, Message string

@@ -65,8 +65,9 @@ func (t *Traffic) add(o *Traffic) {
 type Config struct {
 	// Allowed reports whether a Gateway's proxies have Envoy clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
-	Exists  func(objectid.Target) bool
-	Now     func() time.Time // nil: time.Now
+	// Exists reports whether an import has an exporting cluster.
+	Exists func(objectid.Target) bool
+	Now    func() time.Time // nil: time.Now
 }
 
 // Counter counts and stores requests. It is a prometheus.Collector.

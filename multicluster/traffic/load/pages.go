@@ -38,8 +38,9 @@ var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_
 
 // Page is the metrics page of the picker of an import's exporting cluster.
 type Page struct {
-	Import    objectid.Pool
-	Member    string
+	Import objectid.Pool
+	Member string
+	// Pool is the pool's name on the page.
 	Pool      string
 	Addresses []netip.Addr // of equal pickers; the first one that responds is used
 	Port      uint16       // 0: no page

@@ -200,7 +200,7 @@ func TestFetcher_SourceWithANewTokenKeepsItsSet(t *testing.T) {
 			t.Error("got sets:", f.Get(next), f.Get(another), f.Get(idp))
 		}
 		if p, kept := f.Problem(Source{Issuer: "x", Inline: "nonsense"}); p == nil || kept {
-			t.Error("an inline set that is none has problem", p)
+			t.Error("an invalid inline set has problem", p)
 		}
 	})
 }

@@ -23,7 +23,8 @@ import (
 const (
 	// maxBody is in bytes: a gateway's largest body, and JSON around it.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
-	maxText, maxTokens  = 4 << 20, 1 << 20
+	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
+	maxText, maxTokens = 4 << 20, 1 << 20
 )
 
 // Config configures a Processor. Tokenize is required.
@@ -32,7 +33,7 @@ type Config struct {
 	Router   string        // URL; "" for none
 	Tokens   string        // URL; "": answers have the token IDs
 	Timeout  time.Duration // default 300 ms
-	Log      *slog.Logger
+	Log      *slog.Logger  // default slog.Default()
 }
 
 // Processor answers POST /process. All methods may be called concurrently.

@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	maxWorkers          = 1000
+	maxWorkers = 1000
+	// maxBody bounds a request, and heldBodies all requests that are read at a time, in bytes.
 	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes of all workers: 60 MiB.
 	blocks      = 1 << 20
@@ -41,8 +42,9 @@ type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT in DNS; "" for none
 	CacheTokens int      // of a worker; default prefix.DefaultCapacity
-	Lookup      func(ctx context.Context, name string) ([]netip.Addr, error)
-	Log         *slog.Logger
+	// Lookup resolves the name of Service; default: the system's resolver.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	Log    *slog.Logger // default slog.Default()
 }
 
 // Router chooses workers. All methods may be called concurrently.

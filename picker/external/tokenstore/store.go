@@ -19,7 +19,8 @@ import (
 
 const (
 	// MaxList bounds a list, in bytes of JSON: more than a million token IDs.
-	MaxList    = 8 << 20
+	MaxList = 8 << 20
+	// heldBodies bounds the lists that clients send at a time, in bytes.
 	heldBodies = 32 << 20
 	entryBytes = 256
 )

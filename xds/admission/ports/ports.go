@@ -12,7 +12,9 @@ import (
 
 // Port is a kind of listener.
 type Port struct {
-	Name    string
+	// Name of the port, as in messages.
+	Name string
+	// Clients describes the intended clients.
 	Clients string
 	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) for connections of the
 	// port, above 0 and below 1.
@@ -26,12 +28,14 @@ var (
 	Picker = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
 	Peers  = Port{"peers", "other processes of this control plane", 0.05,
 		"TestClusterSet_StrangersLearnNothingAndCostNothing"}
-	Members  = Port{"members", "Penstocks of other clusters", 0.1, "TestClusterSet_RequestsOfAMemberAreBounded"}
-	Pages    = Port{"http", "Prometheus and the kubelet", 0.05, "TestMetrics_ClientsThatDoNotReadCostNoMemory"}
-	Admin    = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
-	Health   = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
-	Events   = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
-	Local    = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
+	Members = Port{"members", "Penstocks of other clusters", 0.1, "TestClusterSet_RequestsOfAMemberAreBounded"}
+	Pages   = Port{"http", "Prometheus and the kubelet", 0.05, "TestMetrics_ClientsThatDoNotReadCostNoMemory"}
+	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
+	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
+	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
+	// Local is the socket in the state folder that serves pages. Other users cannot connect to it.
+	Local = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
+	// External is the only port of each program of penstock-external.
 	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
 )
 

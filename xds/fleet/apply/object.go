@@ -26,20 +26,23 @@ func (r Ref) String() string { return r.Kind + " " + objectid.Join(r.Namespace, 
 type Object struct {
 	Ref
 	UID     string
-	Fleet   string
-	Applied string
+	Fleet   string // value of render.LabelFleet
+	Applied string // value of AnnotationApplied
 	// Mark is the generation, or the resource version for kinds without a generation.
-	Mark             string
+	Mark string
+	// Owner and OwnerName are the UID and name of the object's Gateway.
 	Owner, OwnerName string
 	Deleting         bool
 
+	// set for a Deployment
 	Replicas, Available int32
 	// Stuck is the reason why the Deployment's rollout makes no progress.
 	Stuck string
 	// Balancer has the load balancer's addresses and names.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
-	Class                          string
+	// spec.loadBalancerClass
+	Class string
 	// Ports are the ports of a NetworkPolicy's first rule.
 	Ports []render.Socket
 	// Nodes are the addresses of the nodes with ready pods of the fleet. They come from the pods,

@@ -25,7 +25,9 @@ type Settings struct {
 	// ServerName is the name in the control plane's certificate. Default: the host of the first
 	// address.
 	ServerName string
-	CA         []byte
+	// CA verifies the control plane: certificates in PEM.
+	CA []byte
+	// EnvoyImage is the default image.
 	EnvoyImage string
 	// PenstockImage contains the drain program; its entry point is penstock.
 	PenstockImage string
@@ -37,18 +39,21 @@ type Settings struct {
 // Fleet is the input for the proxies of one Gateway.
 type Fleet struct {
 	Gateway *gatewayv1.Gateway
-	Spec    *v1alpha1.EnvoyFleetSpec
-	Ports   []Port
+	// Spec is the merged spec of the Gateway's EnvoyFleets, in mode managed.
+	Spec *v1alpha1.EnvoyFleetSpec
+	// Ports are the ports of listeners and of the peer listener, sorted, without duplicates.
+	Ports []Port
 	// Running is the number of replicas in the existing Deployment, or 0.
 	Running int32
-	Open    []Socket
+	// Open are the listener ports in the existing NetworkPolicy.
+	Open []Socket
 }
 
 // Port is a port that clients, or members of the cluster set, connect to.
 type Port struct {
 	Number int32
 	UDP    bool
-	Name   string
+	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the prefix of its name in the Service
 }
 
 // Socket returns the socket that the port binds.
@@ -76,7 +81,7 @@ func (s Socket) Protocol() corev1.Protocol {
 
 // InvalidField is a field of an EnvoyFleet that cannot be rendered.
 type InvalidField struct {
-	Field   string
+	Field   string // path, from spec on
 	Problem string
 	Fix     string
 }
@@ -89,12 +94,16 @@ type Object interface {
 	metav1.Object
 }
 
+// Labels that select objects and show their Gateway (GEP-1762).
 const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	LabelFleet     = "penstock.dev/fleet"
-	ManagedBy      = "penstock"
+	// LabelFleet is the label with the fleet's name (see Name). Deployment, Service and
+	// PodDisruptionBudget select pods by it.
+	LabelFleet = "penstock.dev/fleet"
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "penstock"
 )
 
 // Name returns the name of all objects of a Gateway: the names of the Gateway and its class

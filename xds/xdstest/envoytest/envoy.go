@@ -27,7 +27,8 @@ type Config struct {
 	Bootstrap []byte
 	// Args are added to the command line. Default: "--disable-hot-restart --concurrency 2
 	// --drain-time-s 5 --drain-strategy immediate".
-	Args     []string
+	Args []string
+	// LogLevel is Envoy's -l. Default: info.
 	LogLevel string
 	// Timeout limits the Wait methods. Default: 30 s.
 	Timeout time.Duration

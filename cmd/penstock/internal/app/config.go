@@ -38,8 +38,10 @@ type Config struct {
 	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
-	Disk    *filesystem.Disk
-	Peers   Peers
+	Disk *filesystem.Disk
+	// Peers are the other processes that serve the same Envoys.
+	Peers Peers
+	// Members configures how other clusters of the cluster set reach this one.
 	Members Members
 	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; both empty: the
 	// address of Picker.
@@ -113,16 +115,18 @@ type Folder struct {
 type OfflineConfig struct {
 	Paths []string
 	// StateDir has the last good objects of a process that ran for these files; "": none.
-	StateDir        string
+	StateDir string
+	// PickerAddresses are where Envoys would reach our picker.
 	PickerAddresses []netip.AddrPort
 	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
-	Processor     Processor
+	Processor     Processor // Config.Processor
 	Log           *slog.Logger
 }
 
 // Kubernetes configures the role of a Kubernetes cluster.
 type Kubernetes struct {
+	// REST is the client configuration of the API server.
 	REST *rest.Config
 	// Namespace holds the Lease that elects the process which writes statuses. Identity is the name
 	// of this process.

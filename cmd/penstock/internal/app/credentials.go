@@ -122,4 +122,5 @@ type certified struct {
 	permitted func() (time.Time, error)
 }
 
+// Permitted implements server.Proxy.
 func (c certified) Permitted(string) (time.Time, error) { return c.permitted() }

@@ -118,7 +118,7 @@ func ParseQuery(text, method string, headers []string) (translator.Query, error)
 
 // FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.
 type FoundPicks struct {
-	Picks []*picker.Record `json:"picks"`
+	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
 	// Unknown means that no process has a pick of the requested pool, and that this process does

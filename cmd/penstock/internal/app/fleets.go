@@ -62,6 +62,7 @@ type fleetBoard struct {
 	fleets *fleets
 }
 
+// Set implements fleet.Board.
 func (b fleetBoard) Set(source string, reports ...report.Report) {
 	b.Board.Set(source, reports...)
 	for _, r := range reports {

@@ -86,8 +86,10 @@ type findings struct{ board *status.Board }
 var findingsDesc = prometheus.NewDesc("penstock_findings", "Findings that penstock status lists now, by severity: "+
 	"error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
 
+// Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }
 
+// Collect implements prometheus.Collector.
 func (f findings) Collect(out chan<- prometheus.Metric) {
 	n := f.board.Findings()
 	for _, s := range []report.Severity{report.Error, report.Warning} {

@@ -80,6 +80,7 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 // counting reports each message of a stream as received. ADS counts its messages itself.
 type counting struct{ grpc.ServerStream }
 
+// RecvMsg implements grpc.ServerStream.
 func (c counting) RecvMsg(m any) error {
 	err := c.ServerStream.RecvMsg(m)
 	if p, ok := m.(proto.Message); ok && err == nil {

@@ -46,8 +46,10 @@ type StandAlone struct {
 	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
+	// Protocol is the protocol between gateways and the picker.
 	Protocol picker.Protocol
-	TLS      *tls.Config
+	// TLS is for the picker's port; nil: cleartext.
+	TLS *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
 	// Drain is how long the picker continues after a request to shut down. Health checks fail

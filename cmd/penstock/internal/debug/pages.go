@@ -64,8 +64,8 @@ const watchWrite = 10 * time.Second
 // Objects is the answer of /debug/store/KIND.
 type Objects struct {
 	Kind     string            `json:"kind"`
-	Revision uint64            `json:"revision"`
-	Objects  []json.RawMessage `json:"objects"` // as store.Show makes them
+	Revision uint64            `json:"revision"` // of the store
+	Objects  []json.RawMessage `json:"objects"`  // as store.Show makes them
 }
 
 // Event is one line of /debug/store/KIND?watch: an object that changed.
@@ -114,7 +114,7 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		if err != nil {
 			return
 		}
-		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite))
+		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has none
 		for _, rev := range revisions {
 			for _, change := range rev.Changes {
 				if change.Table != kind {
@@ -193,5 +193,5 @@ func WriteJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(v)
+	_ = e.Encode(v) // the client may be gone
 }

@@ -14,11 +14,13 @@ import (
 type Change struct {
 	Revision uint64
 	View     *store.View
-	Objects  []store.Change
+	// Objects are the translated changes of the store.
+	Objects []store.Change
 	// Output is the result of translation. A step may remove parts of it, which later steps then do
 	// not deliver.
 	Output translator.Output
-	Trace  trace.SpanContext
+	// Trace is the span of the change.
+	Trace trace.SpanContext
 }
 
 // Stage is a position in the order of delivery.

@@ -42,7 +42,8 @@ type EnvoysConfig struct {
 	Store     *store.Store
 	// Clusters lists the clusters of a pool.
 	Clusters func(pool objectid.Target) []string
-	NoPeers  func() bool
+	// NoPeers reports whether no peer can be reached.
+	NoPeers func() bool
 }
 
 // Envoys waits until the proxies have endpoints. It implements learned.Delivery.

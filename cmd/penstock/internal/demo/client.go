@@ -21,9 +21,9 @@ type chat struct {
 	Model     string    `json:"model"`
 	Messages  []message `json:"messages"`
 	MaxTokens int       `json:"max_tokens,omitempty"`
-	IgnoreEOS bool      `json:"ignore_eos,omitempty"`
+	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
 	Stream    bool      `json:"stream,omitempty"`
-	Route     *bool     `json:"route,omitempty"`
+	Route     *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
 }
 
 type message struct {
@@ -42,14 +42,14 @@ func long(model, text string, tokens int) chat {
 }
 
 func (c chat) json() string {
-	text, _ := json.Marshal(c)
+	text, _ := json.Marshal(c) // strings and numbers always marshal
 	return string(text)
 }
 
 type answer struct {
 	Status   int
-	By, At   string
-	TokenIDs string
+	By, At   string // the model server's name and address, from the response's headers
+	TokenIDs string // where the server got the prompt's token IDs, from a header
 	Text     string
 	Took     time.Duration
 }

@@ -30,14 +30,14 @@ const timeout = 20 * time.Second
 
 // Config configures a demo.
 type Config struct {
-	ClusterSet bool
-	Penstock   string // path of the binary that is run
-	Env        []string
-	Typed      string // the binary's name in the shown commands
-	Envoy      string
-	Keep       bool // leaves everything running after the last step, until the context ends
-	Out        io.Writer
-	Colour     bool
+	ClusterSet bool      // shows cluster sets in place of pools
+	Penstock   string    // path of the binary that is run
+	Env        []string  // added to its environment
+	Typed      string    // the binary's name in the shown commands
+	Envoy      string    // the version that is shown
+	Keep       bool      // leaves everything running after the last step, until the context ends
+	Out        io.Writer // receives the output
+	Colour     bool      // adds ANSI colours
 	// Ask reads JSON from the penstock that serves a state folder.
 	Ask func(ctx context.Context, state, path string, into any) error
 }
@@ -56,7 +56,7 @@ type script struct {
 
 type texts struct {
 	Title, About, Serves, Again, Keep, Edit string
-	Try                                     []string
+	Try                                     []string // commands
 	Steps                                   []step
 }
 

@@ -46,7 +46,7 @@ func (c *cluster) Run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
-	_ = cmd.Wait()
+	_ = cmd.Wait() // ProcessState has the result
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -26,7 +26,8 @@ const (
 	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds a chain or
 	// bundle.
 	maxBytes, maxCertificates = 256 << 10, 64
-	maxSubject                = 100
+	// maxSubject bounds a certificate's name in a finding, in bytes.
+	maxSubject = 100
 )
 
 type certificate struct {

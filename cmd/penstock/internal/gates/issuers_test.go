@@ -126,7 +126,7 @@ func TestIssuers_MissingObjectsCloseThePolicy(t *testing.T) {
 		{"without both", store.Secrets.Delete("infra/fetch"), false},
 		{"without the CA", store.Secrets.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra",
 			Name: "fetch"}, StringData: map[string]string{"token": "t\n"}}), false},
-		{"with a CA that is none", configMap("nonsense"), false},
+		{"with a CA of other text", configMap("nonsense"), false},
 		{"with both", configMap(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 			Bytes: server.Certificate().Raw}))), true},
 		{"with a token of two lines", store.Secrets.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{

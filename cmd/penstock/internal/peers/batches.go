@@ -40,6 +40,7 @@ func poke(c chan struct{}) {
 	}
 }
 
+// Run publishes until ctx ends.
 func (b *batches) Run(ctx context.Context) error {
 	type batch struct {
 		name  string

@@ -21,7 +21,8 @@ const (
 	// maxBatch bounds the picks of a batch, and maxPublished all published picks, in bytes. Picks
 	// reach maxPublished at 12 MiB a second.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
-	maxSnapshot            = 8 << 20
+	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
+	maxSnapshot = 8 << 20
 )
 
 // Caches are the contents of model servers' caches, as inferred from picks. *picker.Picker

@@ -106,6 +106,7 @@ func (p *Programmed) listeners(gateway string) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
+// Drop removes a deleted gateway.
 func (p *Programmed) Drop(gateway string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,18 +17,18 @@ import (
 )
 
 type state struct {
-	Dir      string   `json:"dir"`
+	Dir      string   `json:"dir"` // absolute
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"`
-	CRDs     []string `json:"crds"`
+	Tools    string   `json:"tools"` // folder of a cluster's programs
+	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
 	// ReleasesOf is a folder whose go.mod names the releases of the CRDs; "" is the working
 	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`
-	Audit      bool   `json:"audit"`
-	Rootless   bool   `json:"rootless"`
-	Lifeline   bool   `json:"lifeline"` // the lab ends when lifelineFD reaches EOF
-	Check      bool   `json:"check,omitempty"`
-	PID        int    `json:"pid,omitempty"` // PID of the lab's PID 1 in the namespace of `lab up`
+	Audit      bool   `json:"audit"`           // API servers log all requests
+	Rootless   bool   `json:"rootless"`        // the lab has a user namespace of its own
+	Lifeline   bool   `json:"lifeline"`        // the lab ends when lifelineFD reaches EOF
+	Check      bool   `json:"check,omitempty"` // the lab only checks that it could run
+	PID        int    `json:"pid,omitempty"`   // PID of the lab's PID 1 in the namespace of `lab up`
 }
 
 const defaultDir = ".lab"
