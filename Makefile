@@ -37,6 +37,9 @@ FLAVOR := -trimpath -vet=off
 # grpc-go's pages of calls, which Penstock does not serve, link html/template. That keeps every method of every type (binary_size).
 # Tests build the same program. A command with tags of its own builds it with these pages.
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
+# make lint compiles dependencies as make test does, so each is compiled once.
+LINTED := export CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath"
+LINT_TAGS := lab,engines,upgrade,prometheus,grpcnotrace
 
 .PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-access bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
@@ -113,9 +116,9 @@ lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen $(TOOLS)/actionlint ## vet
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@$(TOOLS)/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
-	@go vet -tags clients ./... && (cd conformance && go vet -tags lab,engines,upgrade,prometheus ./...)
-	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab,engines,upgrade,prometheus ./...)
-	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
+	@$(LINTED); go vet -tags clients,grpcnotrace ./... && (cd conformance && go vet -tags $(LINT_TAGS) ./...)
+	@$(LINTED); $(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags $(LINT_TAGS) ./...)
+	@$(LINTED); go test $(FLAVOR) -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
 	diff -r manifests "$$copy/manifests" || { echo 'CRDs are out of date (see above): run make generate'; exit 1; }

@@ -19,10 +19,9 @@ import (
 
 const (
 	truthRequests = 200
-	truthLoad     = 0.5 // share of the server's capacity, by its calibration
-	truthLone     = 0.3 // the same share for lone requests of the calibration
+	truthLoad     = 0.5 // share of the server's capacity, by its calibration, of both workloads
 	truthLate     = 20 * time.Millisecond
-	truthNoise    = 1.15 // the ratio of two real runs above which sim_truth has no limit
+	truthNoise    = 1.15 // the ratio of the two nearest of three real runs above which sim_truth has no limit
 	truthLimit    = 1.25 // 0.8 in the other direction
 	truthChunk    = 2048 // tokens of prompts in a step
 	truthBlocks   = 1 << 20 / simulation.BlockTokens
@@ -142,7 +141,7 @@ type shape struct {
 }
 
 var (
-	calibrated = shape{17, 60, 3, 120, 48, truthLone}
+	calibrated = shape{17, 60, 3, 120, 48, truthLoad}
 	compared   = shape{11, 24, 4, 200, 32, truthLoad}
 )
 
@@ -319,14 +318,15 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	c = fit(t, other, c, &run)
 	w := truthWorkload(t, &c, compared)
 	t.Logf("%d requests, %.2f a second", len(w.Requests), w.Rate())
-	one := e.real(t, s, w, "one")
 	sim := simulated(t, w, c)
-	two := e.real(t, s, w, "two")
+	var real [3]truthRun
+	for i := range real {
+		real[i] = e.real(t, s, w, fmt.Sprint(i))
+	}
 	if t.Failed() {
 		return
 	}
 	worst, noise := 1.0, 1.0
-	limited := func(at *float64, ratio float64) { *at = max(*at, ratio, 1/ratio) }
 	for _, k := range []struct {
 		name  string
 		times func(*truthRun) []time.Duration
@@ -334,21 +334,28 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 		{"ttft", func(r *truthRun) []time.Duration { return r.first }},
 		{"between", func(r *truthRun) []time.Duration { return r.between }},
 	} {
-		a50, a90 := spread(k.times(&one))
-		b50, b90 := spread(k.times(&two))
 		s50, s90 := spread(k.times(&sim))
-		t.Logf("%s: real %s and %s at p50, simulated %s; real %s and %s at p90, simulated %s", k.name, a50, b50, s50,
-			a90, b90, s90)
-		ratio := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
-		r50, r90 := ratio(s50, a50, b50), ratio(s90, a90, b90)
-		figure("sim_truth."+k.name+"_p50", "ratio", r50, math.NaN(),
-			"Simulated over the mean of two runs of a real vLLM.")
-		figure("sim_truth."+k.name+"_p90", "ratio", r90, math.NaN(), "")
-		if k.name == "ttft" {
-			limited(&worst, r50)
-			limited(&worst, r90)
-			limited(&noise, a50.Seconds()/b50.Seconds())
-			limited(&noise, a90.Seconds()/b90.Seconds())
+		var r50, r90 [len(real)]time.Duration
+		for i := range real {
+			r50[i], r90[i] = spread(k.times(&real[i]))
+		}
+		slices.Sort(r50[:])
+		slices.Sort(r90[:])
+		t.Logf("%s: real %s at p50, simulated %s; real %s at p90, simulated %s", k.name, r50, s50, r90, s90)
+		for _, at := range []struct {
+			name string
+			real [len(real)]time.Duration
+			sim  time.Duration
+		}{{"_p50", r50, s50}, {"_p90", r90, s90}} {
+			median := at.real[1].Seconds()
+			ratio := at.sim.Seconds() / median
+			figure("sim_truth."+k.name+at.name, "ratio", ratio, math.NaN(),
+				"Simulated over a real vLLM, the median of three runs.")
+			if k.name == "ttft" {
+				worst = max(worst, ratio, 1/ratio)
+				// One run that another program slows down does not move the median.
+				noise = max(noise, min(at.real[2].Seconds()/median, median/at.real[0].Seconds()))
+			}
 		}
 	}
 	limit := truthLimit
@@ -356,7 +363,7 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 		limit = math.NaN()
 	}
 	figure("sim_truth.noise", "ratio", noise, math.NaN(),
-		"TTFT of two runs of a real vLLM, the slower over the faster: p50 or p90, the worse.")
+		"TTFT of the two nearest of three runs of a real vLLM, the slower over the faster: p50 or p90, the worse.")
 	figure("sim_truth", "ratio", worst, limit, "TTFT of a simulated server and of a real vLLM with the same rates, "+
 		"the slower over the faster: p50 or p90, the worse. The rates are calibrated on other requests.")
 	if worst > limit {
