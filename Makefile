@@ -12,6 +12,9 @@ ENVOY_PATH = $$(conformance/tools/envoy.sh)
 # Packages whose goroutines share state: make race runs their tests under the race detector, which would only slow down the
 # others.
 RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|server|xdstest|supervisor|wheel|picker|multicluster|internal)(/|$$)
+# These compute in one goroutine for minutes under the race detector; the fields' test starts one pipeline after the other.
+ALONE := /(picker/simulation|picker/tokenize|file/fastvalidation)$$
+ALONE_TESTS := ^TestFields_EachHasAnEffectOrAFinding$$
 
 # The programs of a lab and its pods.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
@@ -101,7 +104,7 @@ audit: go $(AUDIT) ## check the sources of modules, licenses, and known vulnerab
 race: go envoy sims ## the tests of packages whose goroutines share state, under the race detector (needs a C compiler)
 	@command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null || { echo 'the race detector needs a C compiler (Debian: apt install gcc; macOS: xcode-select --install)'; exit 1; }
 	@echo 'compiling Penstock and its tests with the race detector: five minutes the first time' >&2
-	@ENVOY="$(ENVOY_PATH)" conformance/tools/test.sh $(FLAVOR) -race $$(go list ./... | grep -E '$(RACY)')
+	@ENVOY="$(ENVOY_PATH)" conformance/tools/test.sh $(FLAVOR) -race -skip '$(ALONE_TESTS)' $$(go list ./... | grep -E '$(RACY)' | grep -vE '$(ALONE)')
 
 fuzz: go envoy ## run every fuzz target for FUZZTIME=30s, one after the other (FUZZ=regexp selects, PARALLEL=2 workers)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 FUZZ='$(FUZZ)' FUZZTIME='$(FUZZTIME)' PARALLEL='$(PARALLEL)' conformance/tools/fuzz.sh
