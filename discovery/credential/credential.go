@@ -99,8 +99,8 @@ func Text(s string) string {
 
 var objectName = regexp.MustCompile(`^[a-z0-9][-a-z0-9./]*$`)
 
-// ObjectName returns the name of a Kubernetes object, or NAMESPACE/NAME, unchanged. It returns Text
-// of any other text.
+// ObjectName returns s unchanged if it has the form of a Kubernetes name or of NAMESPACE/NAME.
+// Otherwise it returns Text(s).
 func ObjectName(s string) string {
 	if objectName.MatchString(s) {
 		return s

@@ -37,8 +37,8 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-// affectKept adds the kept objects of changed files which these files' documents do not name: the
-// file was not read before, or some document of it was broken.
+// affectKept adds the kept objects of changed files that may define any object: files that were not
+// read before, or that have an unidentified document.
 func (r *Reader) affectKept(changed []string, affected map[report.Ref]bool) {
 	unnamed := map[string]bool{}
 	for _, path := range changed {

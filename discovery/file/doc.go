@@ -1,4 +1,4 @@
-// Package file reads folders of YAML and JSON into the store: Penstock without Kubernetes. User
+// Package file reads folders of YAML and JSON into the store, for Penstock without Kubernetes. User
 // mistakes in files go to Config.Report as findings, and are never errors of this package.
 //
 // The stages of one file: read.go finds it, document.go splits it, parse.go parses values, draft.go
@@ -12,7 +12,8 @@
 //     restarts. The object is removed only when its definition is removed.
 //   - If an object has two definitions, the first by file path and line is in use.
 //   - An endless file, a circular link, a folder of a million files or an unresponsive file system
-//     is a finding. Other files and the end of the process wait for it filesystem.Timeout at most.
+//     causes a finding. It delays other files and the end of the process by filesystem.Timeout at
+//     most.
 //   - Files that change together are applied in one store.Apply. The store holds the content of all
 //     files at one moment: a route never appears before a backend that was written first.
 package file

@@ -8,15 +8,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The line numbers of a document are relative: if it only moves in the file, it is not parsed
-// again.
+// document is parsed only once, even if it moves in its file: all lines in it are relative.
 type document struct {
 	text     string
 	line     int // the document's first line in the file, from 1
 	objects  []*object
 	mistakes []mistake
-	// unidentified reports that some part of the document is too broken to identify its object. It
-	// may define any object that the file had before.
+	// unidentified reports that some part of the document is too broken to identify its object. The
+	// document may then define any object that the file had before.
 	unidentified bool
 
 	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing

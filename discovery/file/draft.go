@@ -21,7 +21,7 @@ type draft struct {
 	moved []move
 }
 
-// move records that a conversion moved a value from where the user wrote it.
+// move records that a conversion moved a value away from the field in which the user wrote it.
 type move struct{ to, from string }
 
 func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}) }
@@ -38,7 +38,7 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object decodes a restored form only when it is called, because few restored forms are used.
+// object decodes a restored form at its first call, because few restored forms are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		g.obj = g.kind.table.New()
@@ -131,7 +131,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		return nil
 	}
 	if hasError(o.mistakes) {
-		// the object may have had another name before
+		// if its name is invalid, it may be any object that the file had before
 		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.")
 		return nil
 	}

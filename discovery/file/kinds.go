@@ -40,7 +40,7 @@ func kinds() []*kind {
 		{table: store.ListenerSets, crd: "listenersets", versions: in(gatewayAPI, "v1"), check: on(checkListenerSet)},
 		{table: store.HTTPRoutes, crd: "httproutes", versions: in(gatewayAPI, "v1", "v1beta1")},
 		{table: store.GRPCRoutes, crd: "grpcroutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
-		// older versions are read like v1, where a TLSRoute needs hostnames and has one rule
+		// older versions are read like v1: a TLSRoute needs hostnames and has one rule
 		{table: store.TLSRoutes, crd: "tlsroutes", versions: in(gatewayAPI, "v1", "v1alpha3", "v1alpha2")},
 		{table: store.TCPRoutes, crd: "tcproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
 		{table: store.UDPRoutes, crd: "udproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
@@ -138,12 +138,12 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are groups whose kinds affect traffic. A finding warns of such a kind if it is not
-// read.
+// laterGroups are groups whose kinds affect traffic. A finding warns about an object of these
+// groups if Penstock does not read its kind.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 
-// laterKinds are kinds of these groups that exist but are not supported yet. Any other kind may be
+// laterKinds are kinds in laterGroups that Penstock does not support yet. Any other kind may be
 // mistyped.
 var laterKinds = []string{"ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

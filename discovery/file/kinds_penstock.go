@@ -27,7 +27,7 @@ func checkClusterSet(c *checks, set *v1alpha1.ClusterSet) {
 		}
 		c.cidrs(field+".allow.podCIDRs", m.Allow.PodCIDRs)
 		c.cidrs(field+".allow.addresses", m.Allow.Addresses)
-		if ofHub || m.Peer == nil { // the schema rejects members without peer, kubeconfig and clusterProfile
+		if ofHub || m.Peer == nil { // the schema rejects members with none of peer, kubeconfig and clusterProfile
 			continue
 		}
 		if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {

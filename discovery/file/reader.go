@@ -70,7 +70,7 @@ type Reader struct {
 
 	mu     sync.Mutex                // guards the fields below; only the holder of work changes them
 	claims map[report.Ref][]claim    // the first is in use
-	kept   map[report.Ref]keptObject // as in the store
+	kept   map[report.Ref]keptObject // what the store has
 
 	invalid map[report.Ref]bool // objects that are defined, invalid and not in the store; guarded by work
 
@@ -194,7 +194,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	return nil
 }
 
-// stuckAfter is the maximum time in a read during which no file system operation begins or ends.
+// stuckAfter is how long a read may go on without the begin or end of a file system operation.
 const stuckAfter = 30 * time.Second
 
 func (r *Reader) watchdog() (end func()) {

@@ -21,7 +21,8 @@ import (
 // because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// The journal is rewritten when it exceeds four times its valid lines by maxWaste bytes.
+// The journal is rewritten when its size exceeds maxWaste plus four times the size of the objects
+// in use.
 const maxWaste = 1 << 20
 
 type record struct {
@@ -128,8 +129,8 @@ func (r *Reader) persist(dirty []report.Ref) {
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write rewrites the journal at the first call in a process, and when it has too many outdated
-// lines (maxWaste).
+// write rewrites the whole journal at the first call in a process, and later when it has too many
+// outdated lines (maxWaste). Otherwise it appends lines.
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {

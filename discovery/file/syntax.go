@@ -9,8 +9,8 @@ import (
 
 const maxLocating = 4 << 20
 
-// brokenLine returns the first line, from 0, that makes a text invalid YAML: the library only
-// reports where the broken mapping, list or text begins.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML. The library only
+// reports the line where the broken mapping, list or text begins.
 func brokenLine(text string) (line int, found bool) {
 	ends := []int{0}
 	for line := range strings.Lines(text) {

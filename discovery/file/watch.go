@@ -168,7 +168,8 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside reports whether a path is in a folder that is watched only for a root beside the path.
+// outside reports whether a path is below no root, and in the same folder as a root. The folder is
+// watched only because of that root.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {

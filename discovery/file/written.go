@@ -31,8 +31,8 @@ type Written struct {
 }
 
 // FindWritten returns the objects of a kind in the files at or below paths, sorted by name, then by
-// file. It fails if a path or file cannot be read, or if it finds no object and a document that
-// names the kind is not YAML.
+// file. It fails if a path or file cannot be read. It also fails if it finds no object, and a
+// document that names the kind is invalid YAML.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err

@@ -180,8 +180,8 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file of up to most bytes. It does not wait for a writer, as a read
-// of a pipe would. An unresponsive file system blocks it, so callers use Do.
+// ReadRegular reads an ordinary file of up to most bytes. Unlike a read of a pipe, it does not wait
+// for a writer. An unresponsive file system blocks it, so callers use Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

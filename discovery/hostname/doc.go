@@ -1,5 +1,6 @@
 // Package hostname resolves the host names that translation uses as addresses, and stores the
-// answers as Hosts. Envoy gets only IP addresses, so no package above discovery resolves names.
+// answers as Hosts. No package above discovery resolves names, because Envoy gets only IP
+// addresses.
 //
 // Invariants: nothing waits for a lookup. When a lookup fails, the Host keeps its last addresses
 // and gets the error. The last addresses survive a restart, and are kept for an hour after a name's

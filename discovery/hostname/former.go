@@ -7,7 +7,7 @@ const (
 	formerTime  = time.Hour
 )
 
-// former holds the last addresses of unused names, so that a route that uses such a name again does
+// former holds the last addresses of unused names. A route that uses one of these names again does
 // not wait for the DNS server.
 type former map[string]formerAnswer
 

@@ -279,7 +279,8 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start returns a negative time if an answer must arrive first.
+// start starts due lookups. It returns the time until the next lookup, or a negative time if an
+// answer must arrive first.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -132,7 +132,7 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff subtracts a random fifth at most, to spread names that failed together.
+// backoff subtracts up to a fifth of the pause, at random, to spread names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

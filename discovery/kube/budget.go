@@ -80,8 +80,8 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether a new list would leave out fewer objects. For each kind with objects that
-// are left out, the used bytes and the smallest of these objects must fit into half of the bound.
+// Roomy reports whether a new list would leave out fewer objects. Every kind that leaves out
+// objects must need at most half of its bound, including the smallest object that it leaves out.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -192,8 +192,8 @@ func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return b.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext returns the objects that fit. The first page with an object that does not fit is
-// the last page that it reads.
+// ListWithContext returns the objects that fit. It stops after the first page with an object that
+// does not fit.
 func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, have := &internalversion.List{}, map[string]bool{}
 	left, seen, empty, more := 0, 0, 0, false
@@ -207,7 +207,7 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 				return
 			}
 			if id := idOf(kept); have[id] {
-				return // the list has the name twice, which no correct API server does
+				return // the list has the name twice; no correct API server does that
 			} else if b.reader.take(id, perObject+sizeOf(kept)) {
 				have[id] = true
 				out.Items = append(out.Items, kept)

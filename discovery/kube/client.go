@@ -114,8 +114,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports the end of a watch at once, because a reflector stops the watch as soon as
-// the watch has ended.
+// observedWatch reports the end of a watch in Stop. A reflector calls Stop as soon as the watch has
+// ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact

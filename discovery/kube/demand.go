@@ -41,8 +41,9 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands for objects of on-demand tables. The channel of each wanted demand
-// closes once the existing objects with that key are read; Flush then puts them into the store.
+// Want adds and removes demands for objects of on-demand tables. It returns a channel for each
+// wanted demand, which closes once the existing objects with the demand's key are read. Flush then
+// puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -60,9 +61,9 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	return read
 }
 
-// Keep sets the demands of a reader other than translation: Want does not end them. Demands of an
-// earlier Keep stay wanted until translation has wanted and then dropped them. Keep returns
-// channels like Want.
+// Keep sets the demands of a reader other than translation. Want does not end them. A demand of an
+// earlier Keep ends only when translation has wanted it and then dropped it. Keep returns channels
+// like Want.
 func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {

@@ -1,6 +1,6 @@
-// Package kube reads a cluster into the store: the counterpart of discovery/file. A Source follows
-// the API server with a reflector for each kind (kinds.go). Source.Live and Source.Patch serve
-// discovery/status/kubestatus, which writes statuses.
+// Package kube reads a cluster into the store. It is the counterpart of discovery/file. A Source
+// follows the API server with a reflector for each kind (kinds.go). Source.Live and Source.Patch
+// serve discovery/status/kubestatus, which writes statuses.
 //
 // Invariants: no object reaches the store before every installed kind was listed once. An object is
 // removed only after the API server reported that it is gone: a broken watch, a failed list or a

@@ -22,7 +22,7 @@ type kind struct {
 	builtIn  bool // always served; the other kinds have a CRD
 	vital    bool // without the kind there is no traffic
 	assumed  bool // read without its CRD (Config.Only)
-	optional bool // assumed, and empty while it is forbidden or not installed
+	optional bool // assumed; while it is forbidden or not installed, it counts as empty
 	plain    bool // its annotations are dropped
 	closes   bool // an object that cannot be decoded replaces its previous version
 	role     role
@@ -101,8 +101,8 @@ func custom[T any, P interface {
 		status: shape.ByKind()[table.Kind()]}
 }
 
-// closing is for objects that permit something: while one cannot be decoded, it permits nothing.
-// Otherwise its author could not take back what its previous version permits.
+// closing is for kinds whose objects permit something. An object that cannot be decoded then
+// permits nothing. If its previous version stayed in use, its author could not revoke a permission.
 func closing(k *kind) *kind {
 	k.closes = true
 	return k

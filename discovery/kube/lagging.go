@@ -2,8 +2,8 @@ package kube
 
 import "context"
 
-// gap is a part's state from the end of its watch until the store is up to date again. The API
-// server ends each watch after some minutes.
+// gap is the state of a part (a kind in a scope) from the end of its watch until the store is up to
+// date again. The API server ends each watch after some minutes.
 type gap int
 
 const (

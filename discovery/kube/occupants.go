@@ -165,7 +165,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy never lets an address seem free if the object is already recorded there. mu is held.
+// occupy replaces an earlier record of the same object in place, so that the address never seems
+// free. mu is held.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {

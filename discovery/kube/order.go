@@ -93,8 +93,9 @@ func (o *order) drop(ref report.Ref) {
 	}
 }
 
-// missing returns the store.TargetKeys of a route's backends that have not arrived. It returns nil
-// if the store has this generation of the route, so that a status is never held back.
+// missing returns the store.TargetKeys of a route's backends that have not arrived. If the store
+// has this generation of the route, only its status can have changed. Then missing returns nil, so
+// that the route is not held back.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil

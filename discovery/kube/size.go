@@ -61,7 +61,7 @@ func sizeOf(obj any) int64 {
 	return int64(v.Elem().Type().Size()) + below(v.Elem())
 }
 
-var timeType = reflect.TypeFor[time.Time]() // all values share their location
+var timeType = reflect.TypeFor[time.Time]() // all values share one time.Location
 
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {

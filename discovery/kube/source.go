@@ -43,8 +43,8 @@ type Config struct {
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Kind is a kind of Config.Only. Unless it is Required, a kind that is forbidden or not installed
-// is treated as having no objects.
+// Kind is a kind of Config.Only. A kind that is not Required counts as empty while it is forbidden
+// or not installed.
 type Kind struct {
 	Group, Kind string
 	Required    bool
@@ -133,7 +133,7 @@ func (s *Source) Synced(ctx context.Context) error {
 }
 
 // Lagging reports whether the store may lack existing objects: the last read of some part has
-// failed, or its watch has ended and the next watch has not begun.
+// failed, or some part is in a gap.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden reports whether the last read of some part has failed, and the API server forbids every
-// read that fails. Waiting does not help then.
+// Forbidden reports whether reads fail, all of them because the API server forbids them. Waiting
+// does not help then.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

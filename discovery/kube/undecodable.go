@@ -126,7 +126,7 @@ func (u *undecodables) reports() (out []report.Report) {
 	defer u.mu.Unlock()
 	for i, ref := range slices.SortedFunc(maps.Keys(u.reasons), report.Ref.Compare) {
 		effect := "has no effect"
-		if ref.Kind == store.APIKeys.Kind() { // closing
+		if ref.Kind == store.APIKeys.Kind() { // see closing in kinds.go
 			effect = "lets nothing in"
 		}
 		problem := fmt.Sprintf("the newest version of %s cannot be decoded, and %s: %s", ref, effect, u.reasons[ref])

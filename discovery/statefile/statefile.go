@@ -106,7 +106,7 @@ func makeFolder(d Disk, path string) error {
 	return d.Sync(above)
 }
 
-// Outcome logs the first of consecutive errors of writing one file, and the first success after it.
+// Outcome logs the first of consecutive write errors of one file, and the first success after them.
 // It is not safe for concurrent use.
 type Outcome struct{ failed bool }
 

@@ -33,8 +33,8 @@ type Board struct {
 	feeds  atomic.Uint64
 }
 
-// NewBoard makes an empty Board. If locate is not nil, it sets the Source of findings that have
-// none.
+// NewBoard makes an empty Board. If locate is not nil, the Board calls it for the Source of each
+// finding without a Source.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
@@ -48,8 +48,8 @@ func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	})
 }
 
-// Set replaces a source's reports about the owners of these reports. A source calls either Set and
-// Remove, or Replace.
+// Set replaces a source's reports about the same owners. A source calls either Set and Remove, or
+// Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return

@@ -91,7 +91,8 @@ type conditionKey struct {
 }
 
 // NewDocument makes the document of a Board's reports. A condition with the same status in before,
-// which may be nil, keeps its transition time. Other conditions get now.
+// which may be nil, keeps its transition time. All other conditions get the time in the parameter
+// now.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
 		before: map[conditionKey]metav1.Condition{}}

@@ -8,21 +8,21 @@ import (
 const (
 	Cluster     = "kubernetes"  // discovery/kube: missing or forbidden kinds
 	Files       = "files"       // discovery/file: invalid documents
-	Translation = "translation" // conditions of the specifications, and findings
+	Translation = "translation" // conditions that the specifications define, and findings
 	Internal    = "internal"    // panics of translation, by object
 	Supervisor  = "supervisor"  // Envoys that Penstock runs: their addresses, and the reasons why they do not serve
 	Ports       = "ports"       // ports of this machine that another Gateway uses
 	Members     = "members"     // multicluster: exports, and the state of the other clusters
-	Imports     = "imports"     // multicluster: the clusters of imports, in a folder
+	Imports     = "imports"     // multicluster: the clusters of imports; not on Kubernetes
 	Pickers     = "pickers"     // remote pickers that are down or of unknown health; one instance for each picker
 	Relay       = "relay"       // remote pickers that cannot be called; one instance for each pool and process
-	// gateways of other clusters that have no route for the requests sent there; one instance for
-	// each exporting cluster and process
+	// gateways of other clusters that receive requests without having a route for them; one
+	// instance for each exporting cluster and process
 	Answers = "answers"
 	Keys    = "keys" // API keys that let no request pass; one instance for each key
-	// sets of keys of JSON Web Tokens that cannot be read or fetched; one instance for each policy
+	// JWT key sets that cannot be read or fetched; one instance for each policy
 	Tokens       = "tokens"
-	Usage        = "usage"        // counts of requests that are not in their database yet
+	Usage        = "usage"        // counts of requests that are not in the usage database yet
 	Rates        = "rates"        // model servers whose reported rate differs from the picker's estimate
 	Servers      = "servers"      // pools without a serving server; one instance for each pool
 	Certificates = "certificates" // certificates that have expired or expire soon

@@ -26,8 +26,8 @@ type row struct {
 }
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
-// the findings. The function endpoints, which may be nil, returns a text with the numbers of
-// serving and of all endpoints of an object, or "".
+// the findings. The function endpoints, which may be nil, returns how many endpoints of an object
+// serve, such as "2/3"; "": unknown.
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -88,7 +88,7 @@ func (p *printer) table(objects []Object) {
 			writeRow(w, u, shown)
 		}
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // cannot fail: it writes into memory
 	for line := range strings.Lines(table.String()) {
 		p.printf("%s\n", strings.TrimRight(line, " \n"))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// decisions lists, for each type in the tables, how pages show each field. A new field is hidden
-// until it is listed, and TestShow_EveryFieldIsDecided fails.
+// decisions lists, for each type in the tables, how pages show each field. A new field is hidden,
+// and TestShow_EveryFieldIsDecided fails, until decisions lists the field.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
 // Parameters of plugins and additions to a bootstrap may contain credentials for other services.

@@ -53,10 +53,9 @@ func LearnedName(importName, cluster string) string { return importName + "." + 
 // DeepCopyObject implements runtime.Object.
 func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
-// Offer is an export of one cluster of the set: the cluster's entry in the import of the same name.
-// multicluster/imports writes it. Its name is OfferName. An Offer needs no InferencePoolImport: a
-// route may name it before the import is written. An Offer overrides the import's entry of the same
-// cluster.
+// Offer is the entry of one exporting cluster in an import. multicluster/imports writes it. Its
+// name is OfferName. An Offer needs no InferencePoolImport: a route may name the import before it
+// is written. If the InferencePoolImport has an entry of the same cluster, the Offer overrides it.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -68,7 +67,8 @@ type Offer struct {
 	Allowed, Pods []string
 	// Cleartext allows requests without TLS to gateways of the member.
 	Cleartext bool
-	// Local marks this cluster itself. Requests go to the InferencePool of the import's name.
+	// Local means that Cluster is this cluster. Requests go to the InferencePool of the import's
+	// name.
 	Local bool
 	// Since is when the export became this Offer, in microseconds of Unix time. If a name has two
 	// meanings, the older meaning is valid (gatewayapi.ImportNamed). 0 is the oldest.
@@ -81,7 +81,7 @@ func OfferName(importName, cluster string) string { return importName + "." + cl
 // DeepCopyObject implements runtime.Object.
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
-// Failback lists the clusters of an import that failed, and have not yet been ready again for long
+// Failback lists the clusters of an import that failed and have not been ready again for long
 // enough. Until then, selection.policy Priority puts them last. multicluster/traffic/failback
 // writes it. Its namespace and name are the import's.
 type Failback struct {
@@ -94,13 +94,13 @@ type Failback struct {
 // DeepCopyObject implements runtime.Object.
 func (f *Failback) DeepCopyObject() runtime.Object { return deepcopy.Of(f) }
 
-// Dialect holds the results of picker/probe, which writes it, for an external picker. Its name is
+// Dialect holds what probes of an external picker have shown. picker/probe writes it. Its name is
 // the name of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Acknowledges bool // the picker acknowledges bodies, but does not send them back as its protocol requires
+	Acknowledges bool // the picker only acknowledges bodies, although its protocol requires that it sends them back
 	Health       bool // its health service reports whether this replica may be called
 	Lost         bool // its process has just ended: connections were lost, and new connections to its addresses fail
 	Frozen       bool // its process has just frozen: it accepts requests without answering any
@@ -110,7 +110,7 @@ type Dialect struct {
 func (d *Dialect) DeepCopyObject() runtime.Object { return deepcopy.Of(d) }
 
 // Authority has the certificates and the key with which proxies call Penstock's services. cmd
-// writes it. There is one Authority, named OwnAuthority, if those services use TLS.
+// writes it. There is one Authority, named OwnAuthority, if these services use TLS.
 type Authority struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -146,7 +146,7 @@ type Membership struct {
 	PeerPort uint16
 	Members  []Member // sorted by name
 	// Names are the names of all other clusters of the set, with or without certificates, sorted;
-	// nil if a hub may add some.
+	// nil if a hub may add further clusters.
 	Names []string
 }
 
@@ -197,8 +197,8 @@ const OwnAddressPolicy = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// ProcessorDefault is the processor of pools whose policy names none. cmd writes it before any
-// other object. There is at most one ProcessorDefault, named OwnProcessor.
+// ProcessorDefault is the processor of pools whose policy names no processor. cmd writes it before
+// any other object. There is at most one ProcessorDefault, named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -213,7 +213,7 @@ const OwnProcessor = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *ProcessorDefault) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// Occupant names the Services that have an IP address: as a cluster IP, or as an endpoint in an
+// Occupant names the Services that use one IP address: as a cluster IP, or as an endpoint in an
 // EndpointSlice that Kubernetes makes. discovery/kube writes it for addresses that translation
 // reads. Its name is the address.
 type Occupant struct {

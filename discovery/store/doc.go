@@ -1,17 +1,17 @@
-// Package store holds all objects that Penstock reads: a typed table for each kind.
+// Package store holds all objects that Penstock reads, in a typed table for each kind.
 //
 // Warning: objects are immutable. A reader must not change an object, or memory that the object
 // refers to. A writer must not change an object after passing it to Apply.
 //
-// Writers (discovery/file, discovery/kube) call Apply with all objects that arrived together: one
-// transaction, one revision. Readers take a View, a consistent snapshot. A Subscription receives
-// the changes of every revision, so a reader that has recorded its reads as (table, index, key) can
-// find the reads that are out of date.
+// Writers (discovery/file, discovery/kube) call Apply with all objects that arrived together. Each
+// call is one transaction and one revision. Readers take a View, a consistent snapshot. A
+// Subscription receives the changes of every revision, so a reader that has recorded its reads as
+// (table, index, key) can find the reads that are out of date.
 //
 // Invariants: a primary key is "namespace/name", or "name" for cluster-scoped kinds. Rows are
 // sorted by primary key. Revision numbers grow by one. If an applied object equals the stored
 // object, nothing changes.
 //
 // The indexes are copy-on-write B-trees: go-memdb takes 457 bytes for each key, a B-tree
-// (tidwall/btree) 90 (BenchmarkIndex).
+// (tidwall/btree) takes 90 (BenchmarkIndex).
 package store

@@ -22,7 +22,7 @@ import (
 type way int
 
 const (
-	undecided way = iota // hidden; a test fails
+	undecided way = iota // hidden, and a test fails
 	whole                // shown by the decisions about the field's type
 	hidden
 	naming       // names of objects, shown because they identify objects

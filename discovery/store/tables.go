@@ -52,8 +52,8 @@ const (
 	// ByImport has "namespace/name" of an Offer's import.
 	ByImport = "import"
 	// ByMention has the name of a Host, like ByID. A read of a Host by ByID marks the name as used,
-	// so the name is resolved. Reports about names that receive no traffic read by ByMention
-	// instead.
+	// so the name is resolved. A reader that only reports about names without traffic uses
+	// ByMention.
 	ByMention = "mention"
 	// ByAddresses indexes an Occupant by each list (AddressesKey) that translation reads and that
 	// contains its address. So one key reads the occupants of many addresses.

@@ -59,8 +59,8 @@ type Config struct {
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes the invalid keys of this response up to this message; nil: this message has
-	// none.
+	// Dropped is nil if this message has no invalid key. Otherwise it describes the invalid keys of
+	// the response up to and including this message.
 	Dropped error
 }
 
@@ -134,7 +134,8 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until calls the function holds, with mu held, until it returns true or ctx ends.
+// until calls the function `holds` with mu held, again after each change. It returns when holds
+// returns true or ctx ends.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()

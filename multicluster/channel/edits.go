@@ -33,7 +33,8 @@ func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
 }
 
-// Judge applies the filter of Topic.Visible to all items again, and sends or retracts them.
+// Judge applies the filter of Topic.Visible to all items again. It sends items that have become
+// visible, and retracts items that no longer are.
 func (t *Topic) Judge() {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()

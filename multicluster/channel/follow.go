@@ -25,8 +25,8 @@ import (
 const (
 	// retryInterval is short, so that a starting process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// shortestPause is the first pause after a stream that the peer's messages ended. Each further
-	// pause is twice as long, up to longestPause.
+	// shortestPause is the first pause after a stream that ended because of the peer's messages.
+	// Each further pause is twice as long, up to longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -34,7 +34,7 @@ const (
 	connectTimeout = time.Second
 )
 
-// peer is a process that this one subscribes to. Guarded by Channel.mu.
+// peer is a process to which this process subscribes. Guarded by Channel.mu.
 type peer struct {
 	address string
 	id      string

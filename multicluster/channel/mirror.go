@@ -16,10 +16,10 @@ type MirrorConfig[T any] struct {
 	// Decode decodes an item. Items with an error are skipped and logged.
 	Decode func(value []byte) (T, error)
 	// Retention is how long values stay after the peer's connection is lost, unless the peer
-	// publishes or retracts them again. 0: they are removed at once.
+	// publishes them again or retracts them. 0: they are removed at once.
 	Retention time.Duration
-	// Changed, if set, is called with the changes of one update or expiry, before its
-	// acknowledgement. Calls come one at a time. Changed may read the mirror.
+	// Changed, if set, is called with the changes of one update or expiry. An update is
+	// acknowledged afterwards. Calls come one at a time. Changed may read the mirror.
 	Changed func(changes []Change[T])
 }
 

@@ -40,7 +40,7 @@ func (c *Channel) Register(g grpc.ServiceRegistrar) {
 		c)
 }
 
-// subscriber is a process that subscribes to this one. Guarded by Channel.mu.
+// subscriber is a process that subscribes to this process. Guarded by Channel.mu.
 type subscriber struct {
 	id     string
 	name   string

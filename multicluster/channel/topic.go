@@ -30,7 +30,7 @@ type Update struct {
 	// Disconnected means that the connection is lost, or the address is no longer a peer's. Only
 	// Peer is set then.
 	Disconnected bool
-	// Retracted has keys of items.
+	// Retracted has the keys of the retracted items.
 	Items     []Item
 	Retracted []string
 	// Dropped describes undecodable items, and items whose keys Topic.Keys rejects.
@@ -92,8 +92,8 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes, and adds the items to the first response.
-// make may publish. Call it before Run.
+// Snapshot calls the function `make` when another process subscribes, and adds the items to the
+// first response. make may publish. Call it before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
@@ -244,7 +244,7 @@ func (t *Topic) Published() uint64 {
 }
 
 // AcknowledgedBy reports whether subscribers with the name exist, and all publications with numbers
-// up to published are in effect at them. changed closes when the result may have changed.
+// up to published are in effect at all of them. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -260,8 +260,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns how long to wait for the processes that have not acknowledged target. At 0 or
-// less, none can still do so in time. Channel.mu is held.
+// behind returns how long to wait for the processes that have not acknowledged target. If it is 0
+// or less, none of them can still acknowledge in time. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

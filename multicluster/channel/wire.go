@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Bounds of the memory that the other end of a stream, possibly an attacker, takes.
+// These constants bound the memory that the other end of a stream takes. It may be an attacker.
 const (
 	// maxRequest bounds a request, in bytes. maxVersions bounds the items of a request that
 	// resumes. Above a bound, the subscriber requests a snapshot.

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The annotations of an InferencePool. The first two are from the multi-cluster proposal ("Export
-// Annotations").
+// These are annotations of an InferencePool. The first two are from the multi-cluster proposal
+// ("Export Annotations").
 const (
 	// ModeAnnotation has the value EndpointMode (the default) or ParentMode.
 	ModeAnnotation = inferenceapi.ExportModeAnnotation

@@ -67,7 +67,7 @@ type Decision struct {
 	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
 	Waiting bool
 	Export  *Export
-	// Reason and Message are for the condition Exported: why the pool is not exported.
+	// Reason and Message are why the pool is not exported, for the condition Exported.
 	Reason, Message string
 	Findings        []report.Finding
 }

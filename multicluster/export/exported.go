@@ -32,7 +32,8 @@ func (e *Export) Continues(before *Export) bool {
 			func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported returns a pool's condition: True once every member that may import the pool does so.
+// Exported returns a pool's condition. It is True once every member that may import the pool has
+// imported it.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {

@@ -15,9 +15,9 @@ import (
 )
 
 // reached returns the addresses at which other clusters reach a port of a picker's Service. The
-// function number returns the number of any port of the Service there. Addresses of single nodes or
-// pods are preferred, so that failing nodes or pods can be left out. By the Service's type, the
-// addresses are:
+// function number maps any port of the Service to its number at these addresses. Addresses of
+// single nodes or pods are preferred, so that failing nodes or pods can be left out. By the
+// Service's type, the addresses are:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// The channel reads audience while it holds its own lock.
+// audience has its own lock, because the channel reads it with Channel.mu held.
 type audience struct {
 	mu    sync.RWMutex
 	pools map[objectid.Pool][]string // nil: all members

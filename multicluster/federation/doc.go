@@ -3,7 +3,7 @@
 // members' exports to Config.Apply, as updates of a multicluster/registry. Topics:
 //
 //	exports   The key "" is the cluster's state; publishing it every 5 s renews the lease.
-//	          "NAMESPACE/NAME" is an export's record, "NAMESPACE/NAME#N" a part of its endpoints.
+//	          "NAMESPACE/NAME" is an export's record, "NAMESPACE/NAME#N" is a part of its endpoints.
 //	imports   The state of members' exports here. Keys: "MEMBER/NAMESPACE/NAME"; MEMBER receives it.
 //	wanted    The pools whose load an importer requests. Keys are as in imports.
 //	loads     The load of the requested pools. Keys are as in imports.

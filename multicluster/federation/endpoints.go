@@ -15,12 +15,11 @@ import (
 
 // More than maxInline endpoints of a pool are sent in at most maxParts parts.
 const (
-	maxInline = 64
-	perPart   = 32
-	maxParts  = 1024
-	// partSize is added to the size of each part in Config.Share.
+	maxInline     = 64
+	perPart       = 32
+	maxParts      = 1024
 	maxAssemblies = 10_000
-	partSize      = 256
+	partSize      = 256 // is added to the size of each part in Config.Share
 )
 
 // part has some endpoints of a pool. Its key is the record's key, "#" and its number.
@@ -33,8 +32,8 @@ type part struct {
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
 // partsFor returns the number of parts, a power of two; 0: the endpoints are in the record. It
-// keeps the previous number, before, unless parts become almost empty or large, because a change
-// sends all endpoints again.
+// keeps the previous number (the parameter before) unless parts would become almost empty or too
+// large, because a new number sends all endpoints again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before

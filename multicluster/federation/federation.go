@@ -252,8 +252,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left. back means that a member returned. It ignored our records
-// meanwhile, so they need newer stamps. mu is held.
+// noteLeft records members that left. back means that a member returned. Meanwhile it ignored this
+// cluster's records, so the records need newer stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -412,7 +412,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	for i := range u.Exports { // the state can withdraw only exports with stamps up to its own
+	for i := range u.Exports { // a state withdraws only exports with stamps up to the stamp of the state
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
 		}
@@ -448,8 +448,8 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 // slice is the number of exports that are applied at once. This takes some milliseconds.
 const slice = 256
 
-// apply applies a large update in slices with pauses (pace.go), so that other members wait for one
-// slice. It returns false if part of the update had no effect.
+// apply applies a large update in slices with pauses (pace.go), so that other members wait for at
+// most one slice. It returns false if part of the update had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

@@ -17,8 +17,8 @@ const (
 	// loadTTL is how long a report is sent to members that subscribe late.
 	loadTTL   = 5 * time.Second
 	maxWanted = 4096
-	// maxLoadBlocks and maxSenders bound the lists of a report; maxSender a sender's name and
-	// maxLoad a report, in bytes.
+	// maxLoadBlocks and maxSenders bound the lists of a report. maxSender bounds a sender's name,
+	// and maxLoad bounds a report, in bytes.
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxLoad       = 64 << 10

@@ -14,8 +14,8 @@ import (
 // Above burst, acknowledgements wait, and so does the member's next message.
 //
 // The costs are estimates from the content of updates, because durations include waits for other
-// members. On an AMD EPYC, decoding a record takes 9 ns per byte, and applying an export 50 us.
-// byteCost is doubled for TLS and garbage collection.
+// members. On an AMD EPYC, decoding a record takes 9 ns per byte, and applying an export takes 50
+// us. byteCost is doubled for TLS and garbage collection.
 const (
 	share       = 0.03
 	burst       = 300 * time.Millisecond
@@ -74,7 +74,7 @@ func (f *Federation) messageReceived(member string, in channel.Received) time.Du
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced limits one member's share of time. least is the smallest cost of an update.
+// paced limits one member's share of CPU time. least is the smallest cost of an update.
 func (f *Federation) paced(
 	least time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {

@@ -35,7 +35,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}
-		if list, err := r.items(pool.String(), record{}); err == nil { // it was encoded before
+		if list, err := r.items(pool.String(), record{}); err == nil { // cannot fail: it was encoded before
 			p.records[pool] = r
 			items = append(items, list...)
 		}

@@ -5,7 +5,7 @@ package federation
 type shortage struct {
 	need int // size of the smallest item without room, in bytes; 0: none
 	free int // free bytes after the snapshot
-	most int // a pool had no room beside this number of pools; 0: all had room
+	most int // the number of pools beside which another pool had no room; 0: all had room
 }
 
 func (s *shortage) short(size int) {

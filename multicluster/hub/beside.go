@@ -30,7 +30,8 @@ type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }
 
-// newBeside calls the function changed, which must not block.
+// newBeside makes informers that call the function changed after each change. changed must not
+// block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {

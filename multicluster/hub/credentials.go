@@ -19,8 +19,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns the access to the cluster of a context, and the context's namespace. loaded
-// is a result of Kubeconfig. Changes of the files that loaded names take effect.
+// ClientConfig returns the access to the cluster of a kubeconfig's context, and the namespace of
+// this context. loaded is a result of Kubeconfig. Changes of the files that loaded names take
+// effect.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()

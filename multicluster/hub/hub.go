@@ -35,8 +35,8 @@ const LeaseName = "penstock-hub"
 const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart is the part of the memory for members' objects. With a fifth, the process uses
-	// half of the memory.
+	// budgetPart is the part of the memory for members' objects. If it is a fifth, the whole
+	// process uses half of the memory.
 	budgetPart = 5
 )
 
@@ -56,7 +56,7 @@ type Config struct {
 	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
 	// providers for ClusterProfiles.
 	Kubeconfigs, Providers string
-	// Disk reads these files.
+	// Disk reads the files of Kubeconfigs and Providers.
 	Disk *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
@@ -340,7 +340,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the first of two members with one name.
+// Of two members with one name, wanted returns only the first.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}

@@ -25,8 +25,8 @@ type Status struct {
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note records a member's problem, and logs a new problem; nil: no problem. Member "" is the
-// ClusterSet.
+// note records a member's problem m, and logs it if it is new; nil: the member has no problem.
+// Member "" stands for the ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
 	old := h.mistakes[member]

@@ -15,7 +15,7 @@ import (
 )
 
 // needed reports whether to store an object. It skips pools that have neither an export annotation
-// nor a hub's condition: a cluster may have any number of them.
+// nor a hub's condition, because a cluster may have any number of these pools.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Reasons of placements: why this cluster does not import an export, or not its newest version.
+// A placement has one of these reasons if this cluster does not import an export or its newest
+// version.
 const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
@@ -39,7 +40,7 @@ type Config struct {
 	Namespace func(name string) bool
 	// Self is a cluster whose exports need no entry in Allow; "": none.
 	Self string
-	// Own returns the clusters in an import whose stored entries come from this Importer's Status.
+	// Own returns the clusters whose stored entries in an import come from this Importer's Status.
 	Own func(p objectid.Pool) []string
 }
 
@@ -86,7 +87,7 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal replaces this cluster's pools that are entries of their imports, with their weights
+// SetLocal sets which pools of this cluster are entries of their own imports, with their weights
 // (nil: 1). It returns the pools to assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
@@ -377,7 +378,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		}
 		out = append(out, s)
 	}
-	if w, ok := i.local[p]; ok { // also without other exporters, for routes that name the import
+	if w, ok := i.local[p]; ok { // kept even without other exporters, for routes that name the import
 		out = append(out,
 			Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w},
 				State: registry.Ready, local: true})
@@ -398,8 +399,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether a pool is exported, and the ClusterSet allows none of its exports, by
-// names or by numbers.
+// NoneAllowed reports whether a pool has exports, but the ClusterSet allows none of them. The
+// ClusterSet limits the names and the number of exports.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -447,8 +448,8 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed returns the first exports of a member that the ClusterSet does not name, and their
-// number, from the last Assemble.
+// Unnamed returns the first of a member's exports that the ClusterSet does not name. n is the
+// number of all of them. Both are from the last Assemble.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -501,7 +502,7 @@ func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,
 		Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
-	if before != nil && !member { // it drains within the limits that it had as a member
+	if before != nil && !member { // a former member's export drains within its earlier limits
 		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext
 	}
 	c := &o.Cluster

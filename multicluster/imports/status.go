@@ -17,8 +17,8 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
 )
 
-// Reasons of these conditions. If a cluster's condition Ready is Unknown, the cluster still gets
-// requests. If Ready is False, the cluster gets no new requests.
+// Reasons of the conditions above. If a cluster's condition Ready is Unknown, the cluster still
+// gets requests. If Ready is False, the cluster gets no new requests.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"

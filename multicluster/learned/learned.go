@@ -93,7 +93,7 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	if err != nil {
 		return fmt.Errorf("wait for an Envoy that needs endpoints of %s: %w", pool, err)
 	}
-	if waited { // the Envoy's process may have had no Envoy when the addresses were published
+	if waited { // a peer may have had no Envoy when the addresses were published
 		k.publish(pool, addrs)
 	}
 	if err := k.deliver(ctx, rev, pool); err != nil {

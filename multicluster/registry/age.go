@@ -23,8 +23,8 @@ func aged(since int64) *age {
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported stores which exports this cluster begins and ceases to import. since becomes the age of
-// each begun export without an age, in microseconds of Unix time. A ceased export loses its age, so
-// an early announcement makes no export older.
+// each begun export without an age, in microseconds of Unix time. A ceased export loses its age. So
+// an age counts from the import of an export, not from its announcement.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {

@@ -41,7 +41,7 @@ func (t txn) share() (exports, bytes int) {
 // Count has the numbers of a member's exports.
 type Count struct {
 	Cluster string
-	// Exports counts exports that are not withdrawn, and Endpoints their endpoints.
+	// Exports counts exports that are not withdrawn. Endpoints counts their endpoints.
 	Exports, Endpoints int
 	// Unread counts exports whose newest version is invalid or had no room.
 	Unread int

@@ -12,6 +12,6 @@
 // over a member's name only after the previous cluster's lease has expired.
 //
 // If exports give a name different meanings, the export that this cluster has imported for longer
-// wins, however early a member announced another. Rows are immutable, except that all versions of
-// an export share its age.
+// wins, even if another export was announced earlier. Rows are immutable, except that all versions
+// of an export share its age.
 package registry

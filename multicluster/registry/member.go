@@ -56,10 +56,9 @@ type Member struct {
 	denied    denied
 }
 
-// least is the smallest size that had no room, in bytes.
 type denied struct {
 	problem string
-	least   int
+	least   int // the smallest size that had no room, in bytes
 }
 
 // Connected reports whether the member is connected.

@@ -17,7 +17,7 @@ type RecordID struct {
 	Pool    objectid.Pool
 }
 
-// Compare orders ids by cluster, the member before its exports.
+// Compare orders ids by cluster. The id of the member comes before the ids of its exports.
 func (id RecordID) Compare(o RecordID) int {
 	return cmp.Or(cmp.Compare(id.Cluster, o.Cluster), id.Pool.Compare(o.Pool))
 }
@@ -126,8 +126,8 @@ func (t txn) membersByName() map[string]*Member {
 	return out
 }
 
-// record returns false for an export of a former member (m is nil), and for an export that has had
-// no valid version.
+// record returns false for an export of a former member (m is nil), and for an export without any
+// valid version so far.
 func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false

@@ -205,15 +205,15 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 // maxAhead is how far ahead of this process's clock a member's start may be.
 const maxAhead = time.Hour
 
-// plausible reports whether a member may have started at a time. API servers reject times before
-// 1970, and with them the times of all members.
+// plausible reports whether a member may have started at a time. If one time is before 1970, an API
+// server rejects the times of all members.
 func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member with an older update may begin anew, because it lost its
-// epoch. It may if its lease here has expired, or if it began to publish after the known process. A
-// process that began earlier may begin anew only after an hour without updates.
+// startsAgain reports whether a member may begin anew with an older stamp, because it lost its
+// epoch. It may if its lease here has expired, or if the update is from a process that began after
+// the known process. A process that began earlier may do so only an hour after the lease expired.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -274,7 +274,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns when Expire next ends a lease or drops an export; false: never.
+// Next returns the time until Expire ends a lease or drops an export; false: never.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false

@@ -2,12 +2,12 @@ package selection
 
 import "math/bits"
 
-// blocks is an LRU list, and a hash table with open addressing.
+// blocks is a set of prompt blocks: an LRU list, and a hash table with open addressing.
 type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	nodes  []node // node 0 is no block: next is the last used block, prev is the block to evict
+	nodes  []node // node 0 is no block: its next is the last used block, its prev is the block to evict
 	free   uint32 // the first unused node, linked by next; 0: none
 	slots  []uint32
 }
@@ -72,7 +72,7 @@ func (b *blocks) limit(n int) {
 
 func (b *blocks) insert(hash uint64, at uint32) uint32 {
 	if b.count == b.max {
-		b.evict() // this is never the node at, because a chain has at most max blocks
+		b.evict() // never evicts nodes[at], because a chain has at most max blocks
 	}
 	if b.free == 0 {
 		b.grow()
@@ -139,7 +139,7 @@ func (b *blocks) unslot(n uint32) {
 			break
 		}
 		if (next-b.home(b.nodes[other].hash))&mask < (next-at)&mask {
-			continue // its preferred slot is after the free slot
+			continue // the other node's preferred slot is after the free slot
 		}
 		b.slots[at] = other
 		at = next

@@ -36,12 +36,12 @@ type sent struct {
 	declined bool
 }
 
-// unreported is in seconds, for one server.
+// unreported returns the work of the unreported requests, in seconds of one server.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait is in seconds.
+// wait returns the expected wait in seconds.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
@@ -113,8 +113,8 @@ func (b *books) pop() {
 
 func (b *books) restart() { b.synced = false }
 
-// counted applies a report: the member has received n requests. They should include all requests
-// sent earlier than the time in before.
+// counted applies a report: the member has received n requests. n should include all requests that
+// were sent before the time in the parameter before.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

@@ -8,17 +8,19 @@
 //	wait + 3u/P + round trip + margin
 //
 // seconds. The margin of this cluster itself is 0. With a report of the member, the wait is least +
-// (sum of u / P + 20 ms x number) / N, for the requests that this gateway sent there and that the
-// report does not count. Without a report, it is (clamp(W, Q/2, Q) / P + 20 ms x number) / N, for
-// this gateway's requests in flight. N is the number of the member's servers, P the prompt tokens
-// that a server reads in a second, least the wait at the least loaded server. Q is the sum of u
-// without a first byte, W is Q less what the servers should have read since. The weights 3 and 20
-// ms are from the strategy "load" (picker/schedule).
+// (sum of u / P + 20 ms x number) / N, for the requests that this gateway sent to the member and
+// that the report does not count. Without a report, it is (clamp(W, Q/2, Q) / P + 20 ms x number) /
+// N, for this gateway's requests in flight. N is the number of the member's servers. P is the
+// number of prompt tokens that a server reads in a second. least is the wait at the least loaded
+// server. Q is the sum of u of the requests without a first byte. W is Q less the tokens that the
+// servers should have read since. The weights 3 and 20 ms are from the strategy "load"
+// (picker/schedule).
 //
 // With Latency, the mean time to the first byte, less the round trip, replaces wait + 3u/P. A
-// member without responses for 30 s is tried, by one request at a time and at most every twentieth.
+// member without responses for 30 s is tried by one request at a time, and by at most every
+// twentieth request.
 //
 // A member that declines a request, or misses three announced reports, is barred for 10 s. Barred
-// members are last in the ranking. A report cannot break the choice: figures outside their ranges,
+// members are last in the ranking. No report can break the choice: figures outside their ranges,
 // and NaN, are replaced.
 package selection

@@ -6,8 +6,8 @@ const (
 	answerWeight = 0.2
 	// answerAge is how long a mean is used after the last response.
 	answerAge = 10 * time.Minute
-	// A member whose last response is older than recheck is tried by at most every recheckPicks-th
-	// request.
+	// If a member's last response is older than recheck, at most every recheckPicks-th request
+	// tries the member.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )
@@ -28,7 +28,7 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// Only one request at a time tries a member.
+// due reports whether a request should try the member. Only one request at a time does.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }

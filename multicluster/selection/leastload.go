@@ -11,7 +11,8 @@ import (
 const (
 	// MaxMembers is how many members an import may have. Further members take no requests.
 	MaxMembers = 64
-	// With DefaultMargin, 45 % of the requests leave their cluster at 70 % load, instead of 65 %.
+	// At 70 % load, 45 % of the requests leave their cluster with DefaultMargin, and 65 % without a
+	// margin.
 	DefaultMargin = 100 * time.Millisecond
 	// DefaultBlocks take about 8 MiB when all are in use.
 	DefaultBlocks = 1 << 18
@@ -38,7 +39,7 @@ type Config struct {
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
-	// Blind uses only the length of a prompt.
+	// Blind means that only the length of a prompt is used.
 	Blind bool
 	// Blocks limits the blocks of all members together; default DefaultBlocks.
 	Blocks int
@@ -61,7 +62,8 @@ type Member struct {
 // Prompt describes a request.
 type Prompt struct {
 	Tokens int // length of the prompt; 0 or less: unknown
-	// Chain has a hash for each block of the prompt, up to the block's end; nil: unknown.
+	// Chain has, for each block of the prompt, a hash of the prompt up to the end of the block;
+	// nil: unknown.
 	Chain []uint64
 	// Stay is the member of the request's session; "": none.
 	Stay string

@@ -3,7 +3,7 @@ package selection
 import "sync"
 
 // News collects the prompt blocks for the next report on a member. It omits blocks of recent
-// reports. It reports a block again after other blocks that fill half the servers' cache. Its
+// reports. A block is reported again after other blocks that fill half of the servers' cache. Its
 // methods may be called concurrently.
 type News struct {
 	mu       sync.Mutex

@@ -72,14 +72,14 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 // Standing is the state of a member, for status and metrics.
 type Standing struct {
 	Member
-	// Report is the member's last report without Blocks; nil: none, or it missed three.
+	// Report is the member's last report without Blocks; nil: it sent none, or has missed three.
 	Report *Report
 	Age    time.Duration
 	Barred string
-	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
-	// report yet.
+	// InFlight counts this gateway's requests at the member. Unreported counts the requests that
+	// are in no report yet.
 	InFlight, Unreported int
-	Blocks               int // blocks of prompts known to have been sent there
+	Blocks               int // blocks of prompts known to have been sent to the member
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }

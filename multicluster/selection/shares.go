@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// MaxRatio is the largest ratio of two weights at which a declined request still reaches all
-// members: Envoy draws by weight until it draws an untried member.
+// MaxRatio bounds the ratio of two weights. Envoy draws by weight until it draws an untried member.
+// Above MaxRatio, a declined request may not reach all members.
 const MaxRatio = 100
 
-// Candidate is a member that a policy shares requests among.
+// Candidate is one of the members among which a policy shares requests.
 type Candidate struct {
 	Place
 	// Weight is the weight within the import; 0: no requests.

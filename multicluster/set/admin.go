@@ -39,7 +39,7 @@ type Status struct {
 	// Uncounted lists exported pools ("namespace/name") whose requests InFlight lacks.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
-	// Traffic counts requests that imports with several clusters sent to this cluster itself.
+	// Traffic counts requests to imports with several clusters that went to this cluster itself.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
@@ -66,7 +66,8 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are pools that the member may import, Imports pools that it exports. Both are sorted.
+	// Exports are the pools that the member may import. Imports are the pools that it exports. Both
+	// are sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`

@@ -74,8 +74,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a member may use a pool. Gateways must serve the pool before members use
-// it, so the export may lack an address.
+// isFor reports whether a member may use a pool. The export may still lack an address, because
+// Gateways must serve the pool before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -131,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets an export's incarnation: the previous one if the export continues, 0 in this
-// process's first decisions, otherwise random.
+// incarnate sets an export's incarnation. It is the previous one if the export continues, 0 in this
+// process's first decisions, and otherwise random.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return

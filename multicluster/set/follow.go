@@ -25,7 +25,7 @@ import (
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	// Output has the changed pools, Gateways and clusters that translation cannot use.
+	// Output has the changed pools and Gateways, and the clusters that translation cannot use.
 	Output translator.Output
 }
 
@@ -218,7 +218,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
-		cfg.Pickers = nil // a pick would need the key of a Gateway here
+		cfg.Pickers = nil // a pick would need the key of one of this cluster's Gateways
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
@@ -401,7 +401,7 @@ func (s *Set) reports(ctx context.Context) error {
 }
 
 func (s *Set) report() {
-	s.reporting.Lock() // the last report has the newest state
+	s.reporting.Lock() // so that the last report has the newest state
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.adopted.spec

@@ -233,9 +233,9 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	return "renewed", nil
 }
 
-// strangers describes certificates of next that are not in bundle and that no valid certificate in
-// bundle signed. A known certificate in next proves nothing about its other certificates, because
-// CA certificates are public.
+// strangers describes each certificate in next that is not in bundle and is not signed by a valid
+// certificate in bundle. A known certificate in next proves nothing about the certificates beside
+// it, because CA certificates are public.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// loadTimeout bounds how long the first translation waits for records. saveTimeout and, at the
-	// end, stopTimeout bound one write.
+	// loadTimeout bounds how long the first translation waits for records. saveTimeout bounds one
+	// write. At the end of the process, stopTimeout bounds it.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
@@ -24,7 +24,7 @@ const (
 	// saveInterval collects changes, so that a hundred members that connect at once cause one
 	// write.
 	saveInterval = time.Second
-	// agreeInterval gives the leader time to save updates that this process received, too.
+	// agreeInterval gives the leader time to save an update that this process has also received.
 	agreeInterval = 10 * time.Second
 )
 

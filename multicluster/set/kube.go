@@ -90,8 +90,8 @@ type KubernetesConfig struct {
 
 // HubWriter configures how a hub writes the imports of a member.
 type HubWriter struct {
-	// UID identifies the hub, Epoch its leader. An import that another hub or a later leader wrote
-	// is written only with TakeOver.
+	// UID identifies the hub. Epoch identifies its leader. An import that another hub or a later
+	// leader wrote is written only with TakeOver.
 	UID      string
 	Epoch    uint64
 	TakeOver bool
@@ -104,7 +104,7 @@ type HubWriter struct {
 	// Version is the resourceVersion of the status that Live returns. A write with an older version
 	// has no effect.
 	Version func(ref report.Ref) string
-	// Settled reports whether a cluster's exports are known or its grace period ended. Before that
+	// Settled reports whether a cluster's exports are known or its grace period ended. Until then,
 	// its entries stay unchanged.
 	Settled func(cluster string) bool
 	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. Conditions
@@ -149,7 +149,7 @@ type Kubernetes struct {
 // NewKubernetes makes a Kubernetes that writes nothing before Lead or Save.
 func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	rc := rest.CopyConfig(c.REST)
-	rc.QPS = -1 // only objects that differ are written
+	rc.QPS = -1 // no limit: only objects that differ are written
 	client, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -185,7 +185,8 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
 }
 
-// Load implements Records. Members come from the ClusterSet's status, exports from the PoolExports.
+// Load implements Records. Members come from the ClusterSet's status. Exports come from the
+// PoolExports.
 func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
 	set := Selected(k.cfg.Store.View())
 	if set == nil {

@@ -50,7 +50,7 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 			if p, ok := objectid.ParsePool(o.ID); ok {
 				k.enqueue(task{pool: p})
 			}
-		case store.Namespaces.Kind(): // Config.Imported reports the imports
+		case store.Namespaces.Kind(): // for the imports, Config.Imported is called
 			k.enqueue(task{exports: true})
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
 			k.enqueueAll(view)
@@ -308,8 +308,8 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without removes the fields that belong to another manager, as the error conflict shows: clusters
-// by name, or all conditions.
+// without removes the fields that, according to the error conflict, belong to another manager:
+// clusters by name, or all conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
 	var status apierrors.APIStatus
 	if !errors.As(conflict, &status) || status.Status().Details == nil {

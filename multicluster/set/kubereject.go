@@ -115,7 +115,8 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted adds to left the clusters that the API server rejects.
+// writeAccepted writes the clusters that the API server accepts. It adds the others to the map
+// left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -130,7 +131,7 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // perhaps written after a conflict
+	if len(applied.Controllers) > 0 { // it was written, perhaps only after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}

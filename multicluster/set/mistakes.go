@@ -175,7 +175,8 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 	// it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// the widest range around r, and after it the widest range of another cluster within it
+	// around has the widest range that contains r, then the widest range of another cluster in that
+	// range.
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

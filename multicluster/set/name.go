@@ -13,7 +13,8 @@ import (
 const NoNameReason = "NoClusterName"
 
 // nameOf returns spec.cluster of the ClusterSet. If it is empty, nameOf returns the cluster's
-// ClusterProperty (KEP-2149); "": it has none. The findings are about the source of the name.
+// ClusterProperty (KEP-2149); "": the cluster has none. The findings are about the source of the
+// name.
 func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []report.Finding) {
 	found := func(severity report.Severity, problem, fix string) []report.Finding {
 		return []report.Finding{

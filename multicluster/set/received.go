@@ -124,8 +124,8 @@ func (s *Set) placed(in registry.Reports) {
 // may change the same imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated revision. waiting has the placements of newer Offers, which
-	// translation may find unusable. running guards both.
+	// revision is the newest translated revision. waiting has the placements of Offers in newer
+	// revisions, because translation may find these Offers unusable. running guards both.
 	revision uint64
 	waiting  map[objectid.Pool]untranslated
 
@@ -138,8 +138,8 @@ type untranslated struct {
 	placed   []registry.Placement
 }
 
-// ready returns its argument, if the argument's revision is translated. If not, the method
-// translated returns its placements later. running is held.
+// ready returns a, if the revision of a is translated. If not, the method translated returns the
+// placements of a later. running is held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)

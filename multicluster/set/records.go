@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxRecordLine bounds a record in a file, maxRecordFile a member's file, in bytes.
+	// maxRecordLine bounds a record in a file, in bytes. maxRecordFile bounds a member's file.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
@@ -30,8 +30,8 @@ const (
 	maxLocal = 16 << 20
 )
 
-// fileRecords implements Records in a folder: a file per member, with the member's own record
-// first.
+// fileRecords implements Records in a folder. Each member has a file, which begins with the
+// member's own record.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string

@@ -64,11 +64,11 @@ type Config struct {
 	// Listen opens the port for members when this process begins to publish; the Set closes it.
 	// nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
-	// Server makes the server of that port. Connect makes the connections to members. nil: gRPC
-	// over TCP.
+	// Server makes the server of the port of Listen. Connect makes the connections to members. nil:
+	// gRPC over TCP.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
-	// Address is where members reach that port, as HOST:PORT.
+	// Address is where members reach the port of Listen, as HOST:PORT.
 	Address string
 	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
 	// conditions are shown on the board.
@@ -94,8 +94,9 @@ type Config struct {
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns a Gateway's addresses for other clusters. The function port returns
-	// the port there for a bound port (0: none yet). nil: bound addresses and ports are used.
+	// GatewayReached returns a Gateway's addresses for other clusters. The function port maps a
+	// bound port to the port at these addresses (0: none yet). nil: bound addresses and ports are
+	// used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption

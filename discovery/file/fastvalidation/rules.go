@@ -38,8 +38,8 @@ func NewCompiler() (*Compiler, error) {
 
 type rule struct {
 	program cel.Program
-	// escaped is the schema of a value whose fields the rule names by escapes, such as
-	// __namespace__.
+	// escaped is set if the rule has escaped field names, such as __namespace__. It is the schema
+	// of the value.
 	escaped *structural.Structural
 }
 

@@ -25,7 +25,7 @@ type Schema struct {
 	values        *Schema
 	limits        *structural.ValueValidation
 	pattern       *regexp.Regexp
-	listKeys      []string // the keys of a list of type map; "" alone for a set
+	listKeys      []string // the keys of a list of type map; one key "" for a set
 	rules         []rule
 }
 
@@ -82,8 +82,8 @@ func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	return out
 }
 
-// Valid returns true if v, decoded as by encoding/json but with int64 for whole numbers, is
-// certainly valid. It returns false if v is invalid, or if the schema or v is unsupported.
+// Valid returns true if v is certainly valid. It returns false if v is invalid, or if the schema or
+// v is unsupported. v must be decoded as by encoding/json, but with int64 for whole numbers.
 func (sc *Schema) Valid(v any) bool {
 	if sc == nil || sc.unsupported {
 		return false

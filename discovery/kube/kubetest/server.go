@@ -194,7 +194,7 @@ func (w *watch) matches(obj Object) bool {
 }
 
 func line(event string, obj Object) []byte {
-	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // of JSON
+	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // never fails: it was JSON
 	return append(raw, '\n')
 }
 
@@ -467,13 +467,13 @@ func id(obj Object) string {
 }
 
 func clone(obj Object) (out Object) {
-	raw, _ := json.Marshal(obj) // of JSON
+	raw, _ := json.Marshal(obj) // never fails: it was JSON
 	_ = json.Unmarshal(raw, &out)
 	return out
 }
 
 func same(a, b any) bool {
-	x, _ := json.Marshal(a) // of JSON
+	x, _ := json.Marshal(a) // never fails: both were JSON
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Reached returns the addresses that a Gateway's status has or will get. The function port maps a
-// port of the Gateway's proxies to the port at these addresses; 0 while no Service has the proxies'
-// port.
+// port of the Gateway's proxies to the port at the addresses; it returns 0 while no Service exposes
+// that port.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -37,8 +37,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port at which the Services expose the proxies' port bound. Without a Service,
-// this is the port bound itself.
+// exposed returns the port at which the Services expose the port `bound` of the proxies. Without a
+// Service, it returns bound itself.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -71,7 +71,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// external proxies have the addresses in their EnvoyFleet, or otherwise in the Gateway's
+		// the addresses of external proxies are in their EnvoyFleet, or otherwise in the Gateway's
 		// spec
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {

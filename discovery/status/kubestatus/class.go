@@ -84,7 +84,7 @@ func supportedVersion(releases map[string]string) *report.Condition {
 	return out
 }
 
-// Releases that supportedRelease rejects have further fields, or lack v1 of some kinds.
+// supportedRelease rejects releases that have more fields, or that lack v1 of some kinds.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// pace spreads the writes to one object, for example a Gateway to which a thousand routes attach.
-// The first write of a row is immediate. Each later write waits until the object has not changed
-// for a moment, at most for a delay that doubles with each write.
+// pace spreads the writes to one object, for example to a Gateway to which a thousand routes
+// attach. The first write of a series is immediate. Each later write waits until the object has not
+// changed for a moment, but no longer than a delay that doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written
@@ -24,7 +24,7 @@ type written struct {
 const (
 	minDelay, maxDelay = 20 * time.Millisecond, 4 * time.Second
 	moment             = 150 * time.Millisecond
-	// rowEnd is the time after a write from which the next write begins a new row.
+	// rowEnd is the time after a write from which the next write begins a new series.
 	rowEnd = 6 * time.Second
 )
 

@@ -124,7 +124,7 @@ type Report struct {
 	Findings             []Finding `json:"findings,omitempty"`
 }
 
-// Set replaces the condition of the same type in list by c, or appends it.
+// Set replaces the condition of the same type in list by c, or appends c.
 func Set(list []Condition, c Condition) []Condition {
 	for i := range list {
 		if list[i].Type == c.Type {

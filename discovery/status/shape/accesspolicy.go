@@ -39,8 +39,8 @@ func AccessPolicy() *Shape {
 
 // worst returns the conditions of the first parent with a False condition. If no parent has one, it
 // returns the conditions of the first parent. Without parents it returns the conditions of the
-// report. Programmed is left out unless it is False: proxies that have not acknowledged the policy
-// yet do not stall it.
+// report. It leaves out Programmed if it is True, because a report does not include the proxies'
+// acknowledgements.
 func worst(r report.Report) []report.Condition {
 	list := r.Conditions
 	if len(r.Parents) > 0 {

@@ -1,5 +1,5 @@
-// Package shape defines the status of each kind: pure functions from a report and the current
-// status to the new status. discovery/kube calls Take on every object that it reads;
+// Package shape defines the status of each kind. Pure functions make the new status from a report
+// and the current status. discovery/kube calls Take on every object that it reads;
 // discovery/status/kubestatus calls Make and writes the result if it differs.
 //
 // Invariants: entries with another controllerName, and conditions with another project's domain in

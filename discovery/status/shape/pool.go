@@ -13,16 +13,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes the parent
-// of a pool for the import in other clusters, and the clusters of an import.
+// MultiCluster is the controllerName of Penstock's multi-cluster controller. In the status of a
+// pool, it writes the entry about the import in other clusters. In the status of an import, it
+// writes the clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is the controllerName of a hub in the same entries. Penstock in a member treats a hub as
-// another controller.
+// Hub is the controllerName of a hub in these entries. Penstock in a member treats a hub as another
+// controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
-// InferencePool is the shape of a pool's status: an entry for each Gateway, and an entry for the
-// pool's import in other clusters.
+// InferencePool is the shape of a pool's status, which has an entry for each Gateway, and an entry
+// for the import of the pool in other clusters.
 func InferencePool() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(&obj.(*inferencev1.InferencePool).Status) },
@@ -104,10 +105,10 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 }
 
 // InferencePoolImport is the shape of an import's status. Make writes only the gateway controller's
-// entry in status.controllers (ImportController.Name), with a parent for each Gateway. Take keeps
-// in the object, for translation, the conditions that are False and the clusters of other
-// controllers. Translation reads the clusters of Penstock's controller from Offers, because the
-// status is stale while no process leads.
+// entry in status.controllers (ImportController.Name), with a parent for each Gateway. Take leaves
+// three parts in the object, because translation reads them: False conditions, the clusters of
+// other controllers, and other controllers with False conditions. Translation reads the clusters of
+// Penstock's controller from Offers, because the status is stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Route is the shape of a route's status: an entry for each parent. Entries with another
+// Route is the shape of a route's status, which has an entry for each parent. Entries with another
 // controllerName stay.
 func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
 	return &Shape{
@@ -115,8 +115,8 @@ func denormal(ref report.ParentRef) gatewayv1.ParentReference {
 	return out
 }
 
-// Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713). Entries with
-// another controllerName stay.
+// Ancestors is the shape of a policy's status, which has an entry for each Gateway (GEP-713).
+// Entries with another controllerName stay.
 func Ancestors[T store.Object](status func(T) *gatewayv1.PolicyStatus) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },

@@ -24,8 +24,8 @@ type Shape struct {
 
 // Input is the input of Make.
 type Input struct {
-	// Report is the board's report about the object. Without conditions, parents and listeners the
-	// object is not Penstock's.
+	// Report is the board's report about the object. A report with no conditions, parents or
+	// listeners means that the object does not belong to Penstock.
 	Report report.Report
 	// Object is the object without its status.
 	Object store.Object
@@ -44,8 +44,8 @@ type Input struct {
 	// AncestorProxies returns Proxies for a policy's entry about a Gateway; before has the entry's
 	// conditions. If it is nil, the conditions stay as reported.
 	AncestorProxies func(gateway report.ParentRef, before []metav1.Condition) *Proxies
-	// Features and Supported are for GatewayClasses: the supported features, and the
-	// SupportedVersion condition.
+	// Features and Supported are for GatewayClasses. Features are the supported features. Supported
+	// is the SupportedVersion condition.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
 }

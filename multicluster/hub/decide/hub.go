@@ -48,7 +48,7 @@ type Member struct {
 	Store *store.Store
 	// Namespace reports whether a namespace exists in the member or may be created.
 	Namespace func(name string) bool
-	// Own returns the clusters in an import of the member whose entries this hub wrote.
+	// Own returns the clusters whose entries in an import of the member come from this hub.
 	Own func(p objectid.Pool) []string
 }
 
@@ -296,7 +296,7 @@ func (m *member) snapshot(o *member) registry.Update {
 	return u
 }
 
-// Call Contact when a member's API server has responded, and its cluster has the UID.
+// Call Contact when a member's API server has responded. uid is the UID of its cluster.
 func (h *Hub) Contact(name, uid string) {
 	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {

@@ -21,7 +21,8 @@ import (
 type Writing struct {
 	// Clusters are this hub's entries in the import.
 	Clusters []string
-	// Reason is why other entries are missing, for the condition Exported; "" if all are there.
+	// Reason is why the remaining entries are missing, for the condition Exported; "" if none is
+	// missing.
 	Reason, Message string
 	// Left has the reason for each cluster whose entry the API server rejects.
 	Left map[string]string
@@ -219,8 +220,8 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within denies an export that the ClusterSet does not allow its member. It removes endpoints,
-// which do not pass through an API server.
+// within denies an export if the member's allow in the ClusterSet excludes it. It also removes the
+// endpoints, because endpoints never pass through an API server.
 func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
 		return d
@@ -291,7 +292,7 @@ func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) 
 }
 
 // outside returns an address of an entry that is outside of all ranges. Without ranges, all
-// addresses are allowed; with ranges, host names are not.
+// addresses are allowed. With ranges, no host name is allowed.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false

@@ -152,8 +152,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough returns the exporting cluster that served a request spilled to an import with
-// several clusters.
+// spilledThrough is for a request that a pool spilled to an import with several clusters. It
+// returns the exporting cluster that served the request.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -165,7 +165,7 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 }
 
 // allowed reports whether a Gateway sends requests to an exporting cluster. A Gateway with the
-// whole import sends requests to all its clusters.
+// whole import sends requests to all clusters of the import.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)

@@ -101,7 +101,7 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 }
 
 // setMembers passes the clusters to c.load. The number of servers comes from the metrics page of
-// the cluster's picker. If the page has none, it comes from the exporter.
+// the cluster's picker. If the page has no number, it comes from the exporter.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
@@ -186,7 +186,7 @@ func (c *charge) End() {
 	c.lease.End()
 }
 
-// Sender implements picker.Chooser: this cluster's name and this process's ID.
+// Sender implements picker.Chooser. It returns this cluster's name and this process's ID.
 func (l *Loads) Sender() string {
 	if s := l.sender.Load(); s != nil {
 		return *s

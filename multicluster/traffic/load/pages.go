@@ -32,8 +32,8 @@ const (
 	pagesAtOnce  = 8
 )
 
-// readyServers are the series with the number of servers that take requests, of llm-d's and the
-// inference extension's pickers.
+// readyServers are series of llm-d's and the inference extension's pickers. Their value is the
+// number of servers that take requests.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an import's exporting cluster.

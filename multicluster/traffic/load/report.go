@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// interval is the time between reports of a pool in use. resting is the same for a pool whose
-	// load does not change. apart is the time between checks for a cluster set or an import.
+	// interval is the time between reports of a pool in use. resting is the time between reports of
+	// a pool whose load does not change. apart is the time between checks for a cluster set or an
+	// import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
-	// kept is how many reports have each block, because a report may be lost or replaced.
+	// kept is how many reports contain each block, because a report may be lost or replaced.
 	kept = 4
 	// maxSenders bounds the counted senders of a pool. A sender is a process of a member.
 	maxSenders = 256
@@ -40,7 +41,7 @@ type Federation interface {
 const own = ""
 
 type pools struct {
-	asked  atomic.Bool // byPool is not empty. If it is empty, picks take no lock
+	asked  atomic.Bool // set while byPool is not empty; otherwise picks take no lock
 	mu     sync.Mutex
 	byPool map[objectid.Pool]*counted
 }
