@@ -19,8 +19,8 @@ import (
 
 const (
 	adoptTimeout = 15 * time.Second
-	// A drain ends when no request of other clusters has been in flight for drainQuiet. Members
-	// receive the drain with a delay.
+	// A drain ends after drainQuiet without requests of other clusters. It does not end at once,
+	// because members receive the drain with a delay.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
 	// acknowledgeTimeout bounds the wait for members. A member with costly updates acknowledges up
@@ -246,7 +246,7 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
 			"drain; %s", object, hubsFolder(&list[i]))
 	}
-	if d.kubeconfig != "" && d.counted() { // fail before the change, not after it
+	if d.kubeconfig != "" && d.counted() { // fail before the change, not after the change
 		list, err := d.statuses(ctx)
 		if err != nil {
 			return status, err

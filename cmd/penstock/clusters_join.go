@@ -138,7 +138,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	status, _ := t.clusterStatus(cmd.Context()) // it fails if no process runs
+	status, _ := t.clusterStatus(cmd.Context()) // an error means that no process runs
 	status.Member = text
 	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return nil, fmt.Errorf("the ClusterSet of the process: %w", err)
 		}
-		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // as the process does
+		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // the oldest is in effect
 			clusterSet = &one
 		}
 	}

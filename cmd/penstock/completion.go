@@ -42,7 +42,8 @@ func asPlugin(root *cobra.Command, program string) {
 	rename(root)
 }
 
-// suggest suggests nothing after an error, because a shell cannot show an error.
+// suggest completes with the names in list. After an error, list is empty: a shell cannot show
+// errors.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()

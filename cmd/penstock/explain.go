@@ -472,7 +472,7 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// An adapter whose requests all wait occupies none of a.Slots.
+// An adapter whose requests all wait occupies none of the a.Max slots.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""

@@ -48,8 +48,8 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 
 func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
 
-// A row of aboutFields matches a finding if it has the kind of the finding's object, and the row's
-// field is a prefix of the finding's field without its indexes. The first match applies.
+// A row of aboutFields matches a finding of an object of the row's kind. The row's field must be a
+// prefix of the finding's field; indexes are ignored. The first match applies.
 var aboutFields = []struct{ kind, field, page string }{
 	{"Gateway", "spec.listeners.tls", "docs/https.md"},
 	{"Gateway", "spec.tls", "docs/https.md"},

@@ -129,7 +129,7 @@ type foundKey struct {
 	note  string              // a restriction that the import adds
 }
 
-// name derives the APIKey's name from content, so that a further import gives the same name.
+// name derives the APIKey's name from the key's content. So a further import gives the same name.
 func (k *foundKey) name() string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -141,7 +141,7 @@ func (k *foundKey) name() string {
 	return cmp.Or(name, "key") + "-" + k.hash.String()[:8]
 }
 
-// parseKeys reads keys in any of the forms, in the order of the file. Its error lists the first
+// parseKeys reads keys in any supported form, in the order of the file. Its error lists the first
 // mistakes.
 func parseKeys(text []byte) (found []foundKey, err error) {
 	var mistakes []error
@@ -307,9 +307,9 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 	return key, errors.New("expires is not a time such as 2026-01-31T12:00:00Z")
 }
 
-// liteLLMModels returns the models that a key permits. Models that depend on a team, and names that
-// an APIKey cannot have, permit none: the import must not permit more than LiteLLM did. A key of a
-// team never permits more than its team, whose models the list does not have.
+// liteLLMModels returns the models that a key permits. It returns none if an entry of list depends
+// on a team, or is a name that an APIKey cannot have: the import must not permit more than LiteLLM
+// did. A key of a team never permits more than its team, whose models the list does not have.
 func liteLLMModels(list []string, ofTeam bool) (models []string, note string) {
 	switch all := len(list) == 0 || slices.Contains(list, "all-proxy-models"); {
 	case all && ofTeam:

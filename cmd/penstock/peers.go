@@ -110,8 +110,8 @@ func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	}, nil
 }
 
-// serves reports whether a certificate is for servers. Envoys' certificates, which the same CA may
-// sign, are not.
+// serves reports whether a certificate is for servers. Certificates of Envoys, which the same CA
+// may sign, are for clients.
 func serves(c *x509.Certificate) bool {
 	for _, u := range c.ExtKeyUsage {
 		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {

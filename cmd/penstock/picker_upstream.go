@@ -22,7 +22,7 @@ type upstreamFlag struct {
 	name  string
 	value string
 	why   string
-	// If instead is set, any other value is an error.
+	// If the field instead is true, any value except the field value is an error.
 	instead bool
 	isBool  bool
 }

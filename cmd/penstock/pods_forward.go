@@ -21,7 +21,7 @@ import (
 // maxProblem bounds the kubelet's explanation, in bytes.
 const maxProblem = 1000
 
-// forwardWithin ends forward, which takes no context, after podsTimeout.
+// forwardWithin calls the function forward, which takes no context. It returns within podsTimeout.
 func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout,
 		fmt.Errorf("the API server has not forwarded the port within %s", podsTimeout))

@@ -269,8 +269,8 @@ func printLine[T any](cmd *cobra.Command, content T, output string, first bool, 
 	return text(content)
 }
 
-// follow calls next for each line of a page, with a function that decodes the line, until next
-// returns false.
+// follow calls the function next for each line of a page, until next returns false. The function
+// decode, which next receives, decodes the line.
 func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
 	body, err := r.open(ctx, page)
 	if err != nil {

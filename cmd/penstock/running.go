@@ -101,7 +101,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer removes the URL and the address, because the cause repeats them.
+// noAnswer removes the URL and the address from err, because its own text has the address.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

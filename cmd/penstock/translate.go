@@ -222,7 +222,7 @@ func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, ok := msg.(*routev3.RouteConfiguration); ok { // Envoy ignores their order
+	if m, ok := msg.(*routev3.RouteConfiguration); ok { // Envoy ignores the order of virtual hosts
 		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int {
 			return strings.Compare(a.GetName(), b.GetName())
 		})

@@ -15,7 +15,7 @@ import (
 
 type versions struct {
 	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
-	Commit   string `json:"commit,omitempty"` // of the source tree; "+changed" follows if it was not clean
+	Commit   string `json:"commit,omitempty"` // of the source tree; "+changed" follows if the tree was not clean
 	Go       string `json:"go"`
 	Platform string `json:"platform"`        // GOOS/GOARCH
 	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start

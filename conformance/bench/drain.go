@@ -56,7 +56,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainClients {
 		load.Go(func() {
 			for loading.Err() == nil {
-				_ = request(loading, 2, nil) // new connections are refused once it ends
+				_ = request(loading, 2, nil) // new connections are refused once the gateway ends
 			}
 		})
 	}

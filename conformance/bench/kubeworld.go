@@ -141,7 +141,7 @@ func (c *cluster) load(ctx context.Context, w *world.World) error {
 	return group.Wait()
 }
 
-// The API server does not accept loopback addresses.
+// clusterService has no loopback addresses, because the API server rejects them.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
 	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so that our EndpointSlice stays

@@ -42,7 +42,7 @@ func measureHostileMembers(ctx context.Context, _ config, out report) error {
 		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), out)
 }
 
-// printed copies to standard error the lines that are no figures.
+// printed reports the figures in the output, and copies its other lines to standard error.
 func printed(ctx context.Context, cmd *exec.Cmd, out report) error {
 	cmd.Stderr, cmd.SysProcAttr = os.Stderr, process.Attributes()
 	pipe, err := cmd.StdoutPipe()

@@ -30,7 +30,7 @@ func startWith(env []string, path string, args ...string) (*program, error) {
 		return nil, err
 	}
 	p := &program{log: log.Name()}
-	_ = log.Close() // nothing is written to it
+	_ = log.Close() // this process writes nothing to log
 	if p.Process, err = process.Start(filepath.Base(path), p.log, path, env, args...); err != nil {
 		_ = os.Remove(p.log)
 		return nil, err
@@ -61,12 +61,12 @@ func runIfChild(variable string, f func(value string) error) {
 }
 
 func (p *program) output() string {
-	text, _ := os.ReadFile(p.log) // it exists until stop
+	text, _ := os.ReadFile(p.log) // the file exists until stop is called
 	return string(text)
 }
 
 func (p *program) stop() {
-	_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+	_ = p.Stop(10 * time.Second) // a process that does not end in time is killed
 	_ = os.Remove(p.log)
 }
 

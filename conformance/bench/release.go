@@ -121,8 +121,8 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart runs a demo that has loopback alone, and finds neither Go, nor another Envoy, nor
-// this user's files.
+// measureStart runs a demo whose only network is loopback. The demo finds neither Go, nor another
+// Envoy, nor this user's files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {

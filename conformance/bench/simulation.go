@@ -59,7 +59,7 @@ func readTrace() (*simulation.Workload, error) {
 	return simulation.ReadTrace("mooncake_conversation.jsonl", lines)
 }
 
-// means are one strategy's means of the drawings. Times are in seconds.
+// means has one strategy's mean values over the drawings. Times are in seconds.
 type means struct{ p50, p90, endToEnd, hits float64 }
 
 func meansOf(summaries []simulation.Summary) (m means) {

@@ -11,8 +11,8 @@ import (
 )
 
 // speeds are the prefill rates of the servers for rate_error and sim_speeds, in tokens a second.
-// Two servers have each rate. speedsLoad is 50 % load of these servers, as a share of fullLoad,
-// whose servers read 8,000 tokens a second.
+// Two servers have each rate. speedsLoad is 50 % load of these servers, as a share of fullLoad. The
+// servers of fullLoad read 8,000 tokens a second.
 var speeds = []float64{2000, 4000, 8000, 16000}
 
 const speedsLoad = 0.5 * (2000 + 4000 + 8000 + 16000) / (4 * 8000)

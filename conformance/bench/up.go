@@ -181,8 +181,8 @@ type streamed struct {
 	err   error
 }
 
-// stream sends a streamed chat completion with the JSON members in fields. It calls begun at the
-// first event.
+// stream sends a streamed chat completion with the JSON members in fields. It calls the function
+// begun at the first event.
 func stream(ctx context.Context, url, fields string, begun func()) (s streamed) {
 	req, err := jsonRequest(ctx, url+chatPath, `{"model": "sim-model", "stream": true, `+fields+`}`)
 	if err != nil {

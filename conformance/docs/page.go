@@ -125,7 +125,7 @@ func (p Page) Runs() bool {
 }
 
 // Match reports whether the output of a command has the lines that a page shows. "..." inside a
-// line matches any text, and a line "..." any number of lines.
+// line matches any text. A line "..." matches any number of lines.
 func Match(shown, output string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(shown) + "\n") {

@@ -26,7 +26,7 @@ type contender struct {
 	env     []string
 }
 
-// rivals are routers of Python's packages. best has the settings that their documentation
+// rivals are routers of Python's packages. The field best has the settings that their documentation
 // recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
 // and smg's docs/getting-started/load-balancing.md (lower thresholds for bursts). Their default
 // strategy is cache_aware.
@@ -52,7 +52,7 @@ const (
 )
 
 // contenders returns Penstock twice, the installed rivals, and own: the user's rivals
-// (NAME=command). missing has a line for each rival that is not installed.
+// (NAME=command). The result missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
 	folder = filepath.Join(folder, ourFolder)
@@ -206,7 +206,7 @@ const (
 )
 
 // parts returns the contenders of which only the overhead is measured. The external processor at
-// the port in echo receives each body. missing has a line if LiteLLM is not installed.
+// the port in echo receives each body. The result missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{

@@ -118,7 +118,7 @@ func (f *fleet) ready(ctx context.Context) error {
 		errs := make([]error, 2*len(f.names))
 		var all sync.WaitGroup
 		for i := range errs {
-			// No prompt of a workload begins like these.
+			// No prompt of a workload begins like the prompts of these requests.
 			r := request{input: 2, output: 1, blocks: []uint64{1<<40 | round<<8 | uint64(i)}}
 			all.Go(func() {
 				s := complete(ctx, f.client, f.url, r.body(), r.output)
@@ -172,7 +172,7 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {
-			_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+			_ = p.Stop(10 * time.Second) // a process that does not end in time is killed
 		}
 	}
 	f.client.CloseIdleConnections()

@@ -29,8 +29,9 @@ func departures(requests []request, contenders int) []departure {
 
 type sending func(ctx context.Context, late time.Duration)
 
-// play calls the function prepare before a departure's time. At this time it calls the returned
-// function in a goroutine, with the delay, even if earlier requests have no answer.
+// play calls the function prepare before a departure's time. At this time a goroutine calls the
+// function that prepare returned, even if earlier requests have no answer. Its parameter late is
+// the delay.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

@@ -40,7 +40,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// An answer with another number of tokens is an error.
+// complete sends one request. An answer must have the given number of tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {

@@ -27,7 +27,7 @@ const (
 
 const (
 	PoolHeaders = "ns/headers" // picks by headers alone
-	PoolPrompts = "ns/prompts" // reads prompts and knows prefixes
+	PoolPrompts = "ns/prompts" // picks by prompts and their prefixes
 )
 
 // childEnv makes this program a server. Its value is the kind and the addresses of the model

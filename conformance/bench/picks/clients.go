@@ -18,7 +18,7 @@ type Clients struct {
 	Connections int
 }
 
-// Request encodes a chat completion. route is the value of the header x-bench.
+// Request encodes a chat completion. The parameter route is the value of the header x-bench.
 func Request(route string, body []byte) []byte {
 	head := fmt.Sprintf(
 		"POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: "+

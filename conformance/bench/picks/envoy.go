@@ -13,7 +13,7 @@ var envoyTemplate string
 var envoyConfig = template.Must(template.New("envoy").Parse(envoyTemplate))
 
 // Gateway describes one Envoy. The header x-bench selects a route: KIND-headers sends only the
-// headers to the server of that kind, KIND-prompts also the body (BUFFERED).
+// headers to the server of that kind; KIND-prompts also sends the body (BUFFERED).
 type Gateway struct {
 	Listen  netip.AddrPort
 	Servers map[string]netip.AddrPort // by kind

@@ -142,8 +142,8 @@ func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, which must be a Service, and its EndpointSlice. turn selects the
-// address of the first endpoint.
+// Service returns backend b, which must be a Service, and its EndpointSlice. The parameter turn
+// selects the address of the first endpoint.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -247,8 +247,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file that contains route i under a temporary name. Only the route with the
-// number changed has the revision; other routes have revision 0.
+// StageRoutes writes the file that contains route i under a temporary name. The parameter changed
+// is the number of the only route with the revision; other routes have revision 0.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile

@@ -72,7 +72,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("container runtime: %w", err)
 	}
 	var stream net.Listener
-	err = s.Node.Do(func() (err error) { // the kubelet connects from there
+	err = s.Node.Do(func() (err error) { // the kubelet connects from the node's namespace
 		stream, err = net.Listen("tcp", "127.0.0.1:0")
 		return err
 	})

@@ -34,8 +34,8 @@ func program() (string, error) {
 	return filepath.Join(root, "bin", "penstock"), err
 }
 
-// Admit gives the hub the permissions of `penstock hub rules` in a cluster, and the kubeconfig of
-// the member with the name.
+// Admit grants the hub the permissions of `penstock hub rules` in a cluster. It writes a kubeconfig
+// for the hub, with the name of the member.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {

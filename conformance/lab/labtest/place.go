@@ -58,8 +58,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of a pod's process that has the argument. A process of the pod has the
-// pod's name in HOSTNAME.
+// Process finds the pod's process with the argument arg, and returns its PID. A process of the pod
+// has the pod's name in HOSTNAME.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")

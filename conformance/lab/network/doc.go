@@ -7,5 +7,6 @@
 // namespace where the lab was started (outside). The node's link in the outside namespace reserves
 // the slot.
 //
-// `go test ./lab/network` tests the plan, `go test -tags lab ./lab/network` (root) the links.
+// `go test ./lab/network` tests the plan. `go test -tags lab ./lab/network` tests the links, as
+// root.
 package network

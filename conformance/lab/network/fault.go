@@ -10,13 +10,13 @@ import (
 type Effect string
 
 const (
-	Heal Effect = "heal" // they arrive again
+	Heal Effect = "heal" // packets arrive again
 	Cut  Effect = "cut"  // no packet arrives, and no error comes back
 	// no packet arrives; the sender gets a TCP reset, or for other protocols an ICMP error (host
 	// unreachable)
 	Reject Effect = "reject"
 	Drop   Effect = "drop"  // a share of the packets, chosen at random, does not arrive
-	Delay  Effect = "delay" // they arrive later
+	Delay  Effect = "delay" // packets arrive later
 )
 
 // Fault is the treatment of the packets in one direction of a link.

@@ -23,7 +23,7 @@ type Namespace struct {
 	link *netlink.Handle
 }
 
-// New creates a namespace that has only loopback, and forwards packets.
+// New creates a namespace that has only loopback and that forwards packets.
 func New() (*Namespace, error) {
 	type made struct {
 		file *os.File
@@ -55,7 +55,7 @@ func settings() error {
 		// Without root, a process is root only in its own namespaces, so the ports below 1024 are
 		// open to all.
 		"ipv4/ip_unprivileged_port_start": "0",
-		// The replies of a Service may arrive on another interface than the routes have.
+		// Replies of a Service may arrive on an interface that no route to their source uses.
 		"ipv4/conf/all/rp_filter":      "0",
 		"ipv4/conf/default/rp_filter":  "0",
 		"ipv6/conf/default/accept_dad": "0",

@@ -1,6 +1,6 @@
 // Package attacks runs the programs of attackers against Penstock as a user runs it: the built
 // binary on a folder, with the real Envoy. SECURITY.md lists the attacks by attacker. NAME_test.go
-// has one attack, and NAME.go the program of an attack that conformance/bench also measures. To add
+// has one attack. NAME.go has the program of an attack that conformance/bench also measures. To add
 // an attack, write a test that starts a site (rig_test.go), and attacks during traffic. The
 // traffic's end fails the test if a request was lost:
 //

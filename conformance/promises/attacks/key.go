@@ -70,7 +70,8 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 	return status.Code(err)
 }
 
-// ReportPhantoms reports to a picker 100 requests in flight at an endpoint. None of them was sent.
+// ReportPhantoms reports to a picker that 100 requests are in flight at an endpoint. No request was
+// sent.
 func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, endpoint string) error {
 	ctx, cancel := call(ctx, key, "")
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Uploads are requests without the last byte of their bodies, each on another connection.
+// Uploads are requests without the last byte of their bodies, each on its own connection.
 type Uploads struct {
 	conns    []net.Conn
 	answered atomic.Int32

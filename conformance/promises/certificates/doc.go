@@ -3,6 +3,6 @@
 // all that Penstock sends. Penstock encodes PEM again, so it may accept PEM that Envoy would
 // reject.
 //
-// A seeded corpus has each deviation alone and in pairs. Signatures are random bytes, which nothing
-// verifies. Tests: go test ./promises/certificates (with the real Envoy).
+// A seeded corpus has each deviation alone and in pairs. Signatures are random bytes, because
+// neither side verifies them. Tests: go test ./promises/certificates (with the real Envoy).
 package certificates

@@ -112,7 +112,8 @@ func addValue(list []value, v value) []value {
 	return append(list, v)
 }
 
-// Manifest returns a Gateway, and routes to one server. gateway and server are their ports.
+// Manifest returns a Gateway, and routes to one server. The parameters are the ports of the Gateway
+// and the server.
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {

@@ -278,7 +278,7 @@ func (c *connection) send(s *sent) error {
 		}
 	}
 	if s.id == strings.Join(own, ",") {
-		s.id = "" // it is the client's ID: an edge that routes a request sets its own ID
+		s.id = "" // this is the client's ID: an edge that routes a request sets its own ID
 	}
 	if resp.Close || resp.ProtoMinor == 0 || strings.Contains(strings.ToLower(fmt.Sprint(s.form.Header)), "upgrade") {
 		c.close()

@@ -1,7 +1,7 @@
 // Package members tests that faults and changes of the control side of a cluster set cost no
 // request. In a lab of three clusters, two export pools to the third, while Penstocks are killed,
-// links are cut, members are drained, and so on. When a cluster, or its pickers, servers or
-// gateways are lost, the other exporter serves all requests that are sent after the loss
+// links are cut, members are drained, and so on. If an exporter loses its pickers, servers or
+// gateways, or is lost itself, the other exporter serves all requests that are sent after the loss
 // (data_test.go, parts_test.go).
 //
 // Each exporter has two pools of the same model servers: chat has Penstock's picker and fails open,

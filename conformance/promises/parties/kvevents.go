@@ -22,7 +22,7 @@ func (p KVPublisher) Greet() error {
 	return err
 }
 
-// Frame encodes a frame of a message; more is 1 if further frames follow.
+// Frame encodes a frame of a message; The parameter more is 1 if further frames follow.
 func Frame(more byte, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{2 | more}, uint64(len(body))), body...)
 }

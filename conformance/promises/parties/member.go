@@ -101,8 +101,8 @@ func State(sequence int) *discoveryv3.Resource {
 	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
 }
 
-// Begin serves until end is called. It calls do for each stream. An error of do ends the stream;
-// otherwise the subscriber ends it.
+// Begin serves until end is called. It calls the function do for each stream. If do returns an
+// error, the stream ends; otherwise the subscriber ends it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop

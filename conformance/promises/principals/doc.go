@@ -1,7 +1,8 @@
-// Package principals sends values that could hurt others to the built binary, with default settings
-// and the real Envoy, in every field that a principal writes. A principal is an author of input to
-// Penstock: a tenant, a hub, a member of a hub, a member of a set, a remote picker, a model server,
-// a client. A cell is a principal, a field and a value. matrix.tsv has the outcome of each cell:
+// Package principals tests every field that a principal writes. It sends values that could harm
+// other principals to the built binary, which has default settings and the real Envoy. A principal
+// is an author of input to Penstock: a tenant, a hub, a member of a hub, a member of a set, a
+// remote picker, a model server, a client. A cell is a principal, a field and a value. matrix.tsv
+// has the outcome of each cell:
 //
 //	denied   the value does not get in, or has no effect
 //	finding  the value gets in, and a finding or a condition that is False names the object
@@ -13,8 +14,8 @@
 //
 // Tests find fields by reflection (fields_test.go, proto_test.go) and by name in the code
 // (source_test.go). To add a principal, write NAME_test.go with a principal and its test, and add
-// the principal to the list. The test sends the value of every cell to Penstock, and records the
-// outcome:
+// the principal to the variable principals. The test sends the value of every cell to Penstock, and
+// records the outcome:
 //
 //	run := begin(t, start(t, nil), thePrincipal)
 //	for _, c := range run.cells() { ...; run.see(c, denied, "what was printed") }

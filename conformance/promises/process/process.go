@@ -130,8 +130,8 @@ func Resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process. The returned function ends this, and returns the
-// maximum in bytes.
+// Peak follows the resident memory of a process. The returned function ends the measurement, and
+// returns the maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)

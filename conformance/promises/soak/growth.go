@@ -38,8 +38,8 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values their linear dependence on sizes, and keeps their mean. If the same is
-// done to times, the slope equals the slope of a fit by time and size (Frisch and Waugh,
+// apart removes from values their linear dependence on sizes, and keeps their mean. If it is also
+// removed from times, the slope equals the slope of a fit by time and size (Frisch and Waugh,
 // Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {

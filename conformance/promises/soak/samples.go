@@ -21,7 +21,8 @@ const interval = 5 * time.Second
 
 // Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end.
+	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end of the
+	// soak.
 	Dir string
 	// Size returns the present size of the process's configuration, in any unit; nil: the size is
 	// constant.
@@ -35,8 +36,8 @@ type Samples struct {
 // Len returns the number of samples.
 func (s *Samples) Len() int { return len(s.at) }
 
-// Take records samples of a process of this machine until ctx ends. socket is api.sock in its state
-// folder.
+// Take records samples of a process of this machine until ctx ends. The parameter socket is
+// api.sock in its state folder.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	client := &http.Client{Timeout: interval,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -140,7 +140,7 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// The method collect deletes the old backends if nothing else refers to them.
+// move leaves the old backends to the method collect, which deletes them if nothing refers to them.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	old := r.backends
@@ -203,7 +203,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 	}
 }
 
-// The pool's servers serve both HTTP/1.1 and HTTP/2.
+// protocol switches a pool between HTTP/1.1 and HTTP/2. The pool's servers serve both.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {

@@ -25,7 +25,7 @@ const (
 	requestTimeout = 20 * time.Second
 	smallBody      = 200
 	largeBody      = 1 << 20
-	largeOne       = 25 // one of so many plain requests has a large body
+	largeOne       = 25 // of 25 plain requests, one has a large body
 	freshTransport = 1
 )
 
@@ -35,12 +35,12 @@ type target struct {
 	tls  bool
 
 	mu      sync.Mutex
-	fleets  map[string]time.Time // fleet that may answer -> end of this time; zero: no end
+	fleets  map[string]time.Time // fleet that may answer -> until when; zero: no end
 	asked   bool
 	waiting int // requests without response headers
 }
 
-// The previous fleets may still answer for the time settled.
+// expect sets the fleets that answer. The previous fleets may still answer for the time settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,7 +256,7 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // as far as it came
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the part that has arrived
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	var got answer

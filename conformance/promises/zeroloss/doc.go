@@ -14,8 +14,8 @@
 // it has left the files and its requests have ended. Requests to a host stop before the host leaves
 // the files. So this program itself causes no failure.
 //
-// A machine that stalls for longer than a pick may take (2 s) may cause failures, and so may a
-// remote picker that picks a pod more than 0.75 s before the control plane publishes the pod to
+// Two events may still cause failures. The machine stalls for more than 2 s, the limit of a pick.
+// Or a remote picker picks a pod more than 0.75 s before the control plane publishes the pod to
 // Envoy (503, if the pool fails closed).
 //
 // Tests: go test ./promises/zeroloss runs a short sequence of each form.

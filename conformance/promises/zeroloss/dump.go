@@ -19,7 +19,7 @@ import (
 )
 
 // At the end of a run, Envoy must have nothing stale. The expected names come from a fresh
-// translation of the folder, the expected content from an Envoy that has just started.
+// translation of the folder. The expected content comes from an Envoy that has just started.
 
 // Keys are "type name". Values lack the marks that differ between Envoys.
 type resources map[string]string
@@ -153,8 +153,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nothingStale waits until each Envoy that saw all changes has resources of the same names as a
-// fresh translation, with the same content as in a fresh Envoy.
+// nothingStale waits until two things hold for each Envoy that received all changes: its resources
+// have the names of a fresh translation, and the content of a fresh Envoy's resources.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)

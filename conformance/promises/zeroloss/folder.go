@@ -21,8 +21,8 @@ func newFolder(path string) (*folder, error) {
 }
 
 // update writes a file before the files that refer to it, and removes a file after the files that
-// refer to it. At random, it replaces a file atomically or in place, and pauses, which splits one
-// change into two revisions.
+// refer to it. At random, it replaces a file atomically or in place. Random pauses split one change
+// into two revisions.
 func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, error) {
 	var did []string
 	pause := func() {

@@ -22,7 +22,7 @@ type server struct {
 	http      *http.Server
 	served    atomic.Int64
 	open      atomic.Int64
-	left      atomic.Int64 // when the server left the files; 0: it is in them
+	left      atomic.Int64 // when the server left the files; 0: not yet
 	stray     func(s *server, since time.Duration)
 }
 
@@ -35,7 +35,7 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// Until serve is called, the port rejects connections.
+// Until the method serve is called, the port rejects connections.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, addresses: []string{"127.0.0.1"}, stray: stray}
 	mux := http.NewServeMux()

@@ -91,8 +91,8 @@ func (r *run) looksUp(ctx context.Context) error {
 	})
 }
 
-// The deadline exceeds the longest time between two lookups of a name, so soon only ends a run that
-// hangs.
+// soon has a deadline that exceeds the longest time between two lookups of a name. Only a run that
+// hangs reaches the deadline.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -19,7 +19,8 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// Envoys share the Gateway's ports, and the kernel distributes connections among them.
+// An edge is an Envoy. Envoys share the Gateway's ports, and the kernel distributes connections
+// among them.
 type edge struct {
 	*process.Process
 	admin int

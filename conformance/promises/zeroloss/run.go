@@ -326,7 +326,7 @@ func (r *run) changes(ctx context.Context, steps iter.Seq[int], due []restart, r
 		}
 		res.Changes++
 		for len(due) > 0 && due[0].step <= step {
-			if due[0].step == step { // otherwise its step is omitted
+			if due[0].step == step { // otherwise Play omits the step
 				if err := due[0].do(ctx); err != nil {
 					return err
 				}

@@ -21,7 +21,7 @@ const (
 )
 
 // The memory of the first control plane is measured in the second half of the soak. From shortly
-// before this half on, no fault ends its process.
+// before the second half on, no fault ends this control plane.
 type fault struct {
 	name  string
 	plane int

@@ -27,8 +27,8 @@ type suite struct {
 	profiles string
 	core     string
 	picker   bool
-	// prepare changes a cluster before the suite runs. skip lists the tests, comma-separated, that
-	// prove nothing after prepare. A run with skip writes no report.
+	// prepare changes a cluster before the suite runs. The field skip lists the tests that prove
+	// nothing after prepare, separated by commas. A run with skip writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 	env     []string

@@ -113,7 +113,7 @@ func exportIsOptIn(r *run) {
 	for name, annotation := range silent {
 		from.pool(name, annotation)
 	}
-	from.export("llm") // exported last: when it is imported, the others would be imported too
+	from.export("llm") // exported last: once llm is imported, the other pools would be imported, too
 	for _, m := range r.importers() {
 		m.imported("llm", r.exportedBy(from.name))
 		for name := range silent {

@@ -171,7 +171,7 @@ func list(in map[string]any, path ...string) (out []map[string]any) {
 }
 
 // condition returns an error unless the object's condition of type typ has the status, and one of
-// the reasons. Status "" and no reasons mean any.
+// the reasons. Status "" accepts any status; without reasons, any reason is accepted.
 func condition(object map[string]any, typ, status string, reasons ...string) error {
 	for _, c := range list(object, "conditions") {
 		if c["type"] != typ {

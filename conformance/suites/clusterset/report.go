@@ -29,7 +29,7 @@ type profileReport struct {
 }
 
 type core struct {
-	Result       string     `json:"result"` // success, partial with skipped tests, or failure
+	Result       string     `json:"result"` // success, failure, or partial if tests were skipped
 	Statistics   statistics `json:"statistics"`
 	SkippedTests []string   `json:"skippedTests,omitempty"`
 	FailedTests  []string   `json:"failedTests,omitempty"`

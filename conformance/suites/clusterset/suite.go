@@ -37,9 +37,9 @@ const (
 
 // Cluster is a member of the cluster set.
 type Cluster struct {
-	// Name of the member, as imports name it.
+	// Name is the member's name in imports.
 	Name string
-	// Client with an administrator's permissions.
+	// Client has an administrator's permissions.
 	Client dynamic.Interface
 }
 
@@ -50,9 +50,9 @@ type Config struct {
 	Clusters []Cluster
 	// Profiles are the profiles to test; empty: all.
 	Profiles []Profile
-	// Shape of the imports' status.
+	// Shape is the shape of the imports' status.
 	Shape Shape
-	// GatewayClass of the gateways, for profile Gateway.
+	// GatewayClass is the class of the gateways, for profile Gateway.
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int

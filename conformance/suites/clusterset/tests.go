@@ -4,9 +4,9 @@ import "strings"
 
 // Test is one test.
 type Test struct {
-	// Name of the test, one word.
+	// Name is the test's name, one word.
 	Name string
-	// Profile that the test belongs to.
+	// Profile is the profile of the test.
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string

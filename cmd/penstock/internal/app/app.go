@@ -93,7 +93,7 @@ type App struct {
 
 type wiring struct {
 	security   security
-	lagging    func() bool // objects may be outdated, so nothing may be removed; nil: never
+	lagging    func() bool // reports whether objects may be outdated: then nothing may be removed; nil: never outdated
 	proxies    func(gateway string)
 	standAlone *StandAlone
 	// apiServers are the API server's addresses, HOST:PORT.
@@ -345,8 +345,8 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// settleTime bounds the wait for addresses of host names, so that a starting process removes no
-// endpoints from proxies. The wait ends earlier if no answer arrives for silentTime.
+// A starting process waits for the addresses of host names. Otherwise it would remove endpoints
+// from proxies. settleTime bounds the wait, which ends earlier if no answer arrives for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
@@ -419,8 +419,8 @@ func quiet(ctx context.Context, err error) error {
 // pickDrainTime is the default of Config.StopTimeout.
 const pickDrainTime = time.Second
 
-// When ctx ends, serveGRPC completes the calls in flight, until drained returns. If drained is nil,
-// it ends the calls at once.
+// When ctx ends, serveGRPC completes the calls in flight, until the function drained returns. If
+// drained is nil, the calls end at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// authoritySecret is for certificates of this cluster's processes, and membersSecret for
+	// authoritySecret is for certificates of this cluster's processes; membersSecret is for
 	// certificates of other clusters.
 	authoritySecret = "penstock-ca"
 	membersSecret   = "penstock-members-ca"

@@ -43,12 +43,12 @@ type Config struct {
 	Peers Peers
 	// Members configures how other clusters of the cluster set reach this one.
 	Members Members
-	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; both empty: the
-	// address of Picker.
+	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; if both are
+	// empty, Envoys use the address of Picker.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
 	// HTTP serves metrics and health, and on a loopback address also the admin pages. Admin serves
-	// all of these pages, and so does the socket in StateDir. Both may be nil.
+	// all of these pages, and so does the socket in StateDir. HTTP and Admin may be nil.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	Fetch       Fetch
@@ -155,8 +155,9 @@ type Peers struct {
 	Addresses []string
 	// Listener serves peers; nil: Config.Local serves them.
 	Listener net.Listener
-	// TLS identifies peers on Listener. nil: certificates of the fleet's authority identify them.
-	// Without a fleet, Listener is then a socket that no other user can open.
+	// TLS identifies peers on Listener. If TLS is nil, certificates of the fleet's authority
+	// identify them. With neither TLS nor a fleet, Listener is a socket that no other user can
+	// open.
 	TLS *MutualTLS
 }
 

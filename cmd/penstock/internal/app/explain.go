@@ -21,8 +21,8 @@ import (
 // Explained is the translator's explanation of a request, with the state of a running process.
 type Explained struct {
 	translator.Explanation
-	// Access is the decision about the API key by the policies above the route; "" without
-	// policies.
+	// Access describes what the policies above the route decide about the API key. It is "" if
+	// there are neither policies nor a key.
 	Access string `json:"access,omitempty"`
 	// Picks are the picks that the picker would make now, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`

@@ -31,7 +31,7 @@ func (c Config) fetch(apiServers []string) jwks.Config {
 // apiServers returns the address of a cluster's API server, HOST:PORT.
 func apiServers(c *rest.Config) []string {
 	u, err := url.Parse(c.Host)
-	if err != nil || u.Host == "" { // it may be HOST:PORT alone
+	if err != nil || u.Host == "" { // c.Host may be HOST:PORT alone
 		if u, err = url.Parse("https://" + c.Host); err != nil {
 			return nil
 		}

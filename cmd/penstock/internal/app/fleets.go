@@ -28,7 +28,7 @@ import (
 // Fleet runs the proxies of Gateways in the cluster. It serves ADS over TLS to proxies that prove
 // their identity.
 type Fleet struct {
-	// ADS are the addresses ("host:port") by which proxies reach all processes. At least one is
+	// ADS are the addresses ("host:port") at which proxies reach the processes. At least one is
 	// required.
 	ADS []string
 	// Names are the DNS names of this process's certificate. Proxies verify the first name.

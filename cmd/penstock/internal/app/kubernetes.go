@@ -24,8 +24,8 @@ import (
 
 const (
 	leaseName = "penstock"
-	// contactTimeout is how long a process may get no answer from the API server, which it calls
-	// every two seconds.
+	// Without an answer for contactTimeout, the API server counts as unreachable. The process calls
+	// it every two seconds.
 	contactTimeout = 10 * time.Second
 )
 
@@ -106,7 +106,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
-	// The addresses of peers are in our own Service, which is read first.
+	// syncPeers runs after the first translation, because our own Service has the peers' addresses.
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
 			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
@@ -174,7 +174,7 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	return out
 }
 
-// addresses sets shared, because the users who write objects do not trust each other.
+// addresses sets the field shared, because the users who write objects do not trust each other.
 func (k *Kubernetes) addresses(cfg Config) Addresses {
 	out := cfg.Addresses
 	out.shared, out.own = true, k.Service

@@ -14,8 +14,8 @@ const reclaimEvery = time.Second
 
 const (
 	restBytes = 256 << 10
-	// burstBytes is the least that a process allocates in a burst. A smaller burst does not justify
-	// a collection, which marks everything that is live.
+	// Allocations below burstBytes do not count as a burst: they do not justify a collection, which
+	// marks all live objects.
 	burstBytes = 8 << 20
 	// startPercent is the growth of the heap between collections, in percent, until the process is
 	// first at rest.

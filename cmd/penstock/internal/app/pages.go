@@ -98,8 +98,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves all pages at an address that only this machine reaches, and otherwise only the
-// open pages.
+// ServePages serves the handler all if only this machine reaches the address of l. Otherwise it
+// serves the handler open.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -131,7 +131,7 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof, only to the socket, because only its owner can open the socket.
+// withProfiles adds /debug/pprof. It is for the socket, which only the socket's owner can open.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)

@@ -90,8 +90,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls makes options that turn a panic into INTERNAL. Envoy handles it like a picker that has
-// died.
+// calls returns options that turn a panic into the status INTERNAL. Envoy handles this status like
+// a picker that has died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // remotePickers reports the results of probing external pickers. The report of a pool's picker
-// belongs to the picker's Service, and the report of an import's picker to the import, unless the
-// cluster set writes the import's conditions.
+// belongs to the picker's Service. The report of an import's picker belongs to the import, unless
+// the cluster set writes the import's conditions.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store

@@ -25,7 +25,7 @@ import (
 
 type security struct {
 	log          *slog.Logger
-	authenticate server.Authenticate // nil: the node ID that a proxy sends is believed
+	authenticate server.Authenticate // nil: the node ID that a proxy sends is trusted
 	ads, peers   []grpc.ServerOption
 	picks        *tls.Config
 	dial         credentials.TransportCredentials

@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// newUsage makes the keeper of usage, which opens nothing before a gate decides about a request.
+// newUsage makes a usage.Keeper. The Keeper opens no database before a gate decides about a
+// request.
 func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keeper {
 	out := usage.Config{URL: cfg.UsageDB, Place: usagePlace, Now: clock(), Log: cfg.Log,
 		Late: func(age time.Duration, why string) { reportUsage(board, objects, age, why) }}

@@ -114,7 +114,7 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		if err != nil {
 			return
 		}
-		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has none
+		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // fails only for a test's recorder
 		for _, rev := range revisions {
 			for _, change := range rev.Changes {
 				if change.Table != kind {

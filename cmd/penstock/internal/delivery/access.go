@@ -28,7 +28,7 @@ type Access struct {
 	cfg AccessConfig
 
 	mu      sync.Mutex
-	left    map[use]time.Time // uses that ended, and until when they are allowed
+	left    map[use]time.Time // ended use -> until when it is allowed
 	changed chan struct{}     // closed and replaced with each commit
 }
 

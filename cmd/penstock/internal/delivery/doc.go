@@ -8,7 +8,7 @@
 //	commit   holds.go, linger.go  the cache; some removals wait for peers or linger
 //	grow     pools.go, envoys.go  the picker names new endpoints once Envoys have them
 //	observe  package app          status, fleets, supervisors
-//	reach    progress.go          waits for the revision end
+//	reach    progress.go          ends waits for the revision
 //
 // Invariants: a picker drops an endpoint before Envoy drops it, and names a new endpoint after
 // Envoy has it, so a pick never names an endpoint that its cluster lacks. No step waits: holds.go

@@ -267,8 +267,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds that are due, and returns the time until its next call. A peer that misses a
-// deadline delays no other pool until it publishes again.
+// check ends the holds that are due, and returns the time until its next call. After a peer misses
+// a deadline, no hold waits for this peer until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -81,7 +81,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
 			if ref.Type == resource.Endpoints {
-				delete(d.left, place{b.Gateway, ref.Name}) // former endpoints do not outlive the cluster's
+				delete(d.left, place{b.Gateway, ref.Name}) // former endpoints end with the cluster
 			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})

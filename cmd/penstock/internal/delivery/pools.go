@@ -21,8 +21,7 @@ const (
 	// growTimeout bounds the wait for Envoys, so that a proxy that does not answer cannot keep a
 	// pool small.
 	growTimeout = time.Second
-	// hopTimeout replaces growTimeout for a new place to spill to, which may be a listener with
-	// routes.
+	// hopTimeout replaces growTimeout for a new spill target, which may be a listener with routes.
 	hopTimeout   = 5 * time.Second
 	maxFallbacks = 8
 	// After a pool has grown, its picks name fallbacks for youngTime. In a pick, Envoy skips
@@ -57,7 +56,7 @@ type PoolsConfig struct {
 }
 
 // Pools updates the picker in steps. The picker drops an endpoint before Envoys drop it. It names a
-// new endpoint, or a new place to spill to, after Envoys have it. Picks from a removed pool stay
+// new endpoint, or a new spill target, after Envoys have it. Picks from a removed pool stay
 // possible as long as an Envoy may request them.
 type Pools struct {
 	cfg          PoolsConfig
@@ -281,7 +280,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	var clusters []string
 	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
-		if s.cfg.Holds.held(name) { // the release of the hold starts this again
+		if s.cfg.Holds.held(name) { // finishGrowing runs again when the hold is released
 			continue
 		}
 		want[name] = pool

@@ -18,7 +18,7 @@ import (
 
 // Ports gives each port of this machine to one Gateway. Otherwise two Envoys could bind the same
 // port (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway
-// keeps a port; later Gateways wait, and have a report.
+// keeps a port; later Gateways wait, and get a report.
 type Ports struct {
 	board *status.Board
 

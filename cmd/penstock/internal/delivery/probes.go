@@ -35,7 +35,7 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			continue
 		}
 		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		// probes name no pool, but a member's Penstock requires a pool
+		// do not probe the dialect: probes name no pool, but a member's Penstock requires a pool
 		if e.TLS.Certificate == model.MemberCertificate {
 			target.Dialect = probe.FullDuplex
 		}

@@ -25,7 +25,7 @@ type Stops struct {
 	until atomic.Int64 // picks wait until this time after start
 }
 
-// NewStops makes a Stops. alone reports whether there are no peers.
+// NewStops makes a Stops. The function alone reports whether there are no peers.
 func NewStops(alone func() bool, log *slog.Logger) *Stops {
 	return &Stops{log: log, alone: alone, start: time.Now()}
 }

@@ -120,7 +120,7 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests, four at a time, until action returns. No request may fail.
+// during sends requests, four at a time, until the function action returns. No request may fail.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup

@@ -32,7 +32,7 @@ const timeout = 20 * time.Second
 type Config struct {
 	ClusterSet bool      // shows cluster sets in place of pools
 	Penstock   string    // path of the binary that is run
-	Env        []string  // added to its environment
+	Env        []string  // added to the environment of Penstock
 	Typed      string    // the binary's name in the shown commands
 	Envoy      string    // the version that is shown
 	Keep       bool      // leaves everything running after the last step, until the context ends
@@ -49,8 +49,8 @@ type script struct {
 	later   []string
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
-	// A step returns its observations for the text of its result. It fails by check, must, expect
-	// or failf.
+	// A step returns its observations for the text of its result. To fail, it calls check, must,
+	// expect or failf.
 	steps []func(d *show) []any
 }
 
@@ -91,8 +91,8 @@ type show struct {
 	url      string
 }
 
-// Run runs a demo. It returns ErrFailed if a step failed, and the context's error if it ended
-// before the last step. When Run returns, all processes have ended.
+// Run runs a demo. It returns ErrFailed if a step failed, and the context's error if the context
+// ended before the last step. When Run returns, all processes have ended.
 func Run(ctx context.Context, cfg Config) (err error) {
 	s := poolsScript()
 	if cfg.ClusterSet {

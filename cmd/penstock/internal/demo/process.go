@@ -124,7 +124,7 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // config holds the YAML of the clusters of both demos. ${NAME} stands for a port. If NAME is a
-// cluster, it is the port of the cluster's gateway, and NAME-picker of the cluster's picker. Any
+// cluster, ${NAME} is the port of its gateway, and ${NAME-picker} is the port of its picker. Any
 // other NAME is a model server.
 //
 //go:embed config set steps.yaml

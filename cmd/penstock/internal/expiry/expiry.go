@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// Soon is the time before the end of a certificate at which its finding begins.
+	// Soon is how long before the end of a certificate its finding begins.
 	Soon = 14 * 24 * time.Hour
 	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds a chain or
 	// bundle.

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/translator/access"
 )
 
-// issuers keeps the keys of the issuers that policies name. Keeper.follow guards it.
+// issuers keeps the keys of the issuers that policies name. The mutex Keeper.follow guards it.
 type issuers struct {
 	board    Board
 	fetcher  *jwks.Fetcher
@@ -66,7 +66,7 @@ func (k *Keeper) Tokens() *jwt.Verifier { return k.issuers.verifier }
 
 func objectKey(kind, id string) string { return kind + " " + id }
 
-// ruleOf returns the rule by which a policy lets tokens in; nil if it lets none in.
+// ruleOf returns the rule by which a policy lets tokens in; nil if the policy lets no token in.
 func ruleOf(view *store.View, p *v1alpha1.AccessPolicy) *jwt.Rule {
 	if p.Spec.JWT == nil {
 		return nil
@@ -157,7 +157,7 @@ func (i *issuers) report() {
 		f := report.Finding{Severity: report.Warning, Owner: policy.owner, Field: policy.field, Fix: problem.Fix,
 			Problem: "no token is let in without the issuer's keys: " + problem.Text}
 		switch {
-		case policy.source.Inline != "": // the object itself is wrong, and not a server
+		case policy.source.Inline != "": // the object is invalid; no server is involved
 			f.Severity, f.Fix = report.Error, "write the public keys of the issuer, as its server has them"
 		case kept:
 			f.Problem = fmt.Sprintf("the issuer's keys could not be fetched again, and the last ones stay in use: %s",

@@ -190,8 +190,8 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel, JWT: ruleOf(view, o)}
 }
 
-// report reports the hashes of a key that let no request in, and the hashes for which an older key
-// counts.
+// report reports the hashes of a key that have no effect: they let no request in, or an older key
+// with the same hash takes precedence.
 func (k *Keeper) report(view *store.View, id string) {
 	source := status.Instance(status.Keys, id)
 	o, ok := store.APIKeys.Get(view, id)

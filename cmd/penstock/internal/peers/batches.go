@@ -17,11 +17,11 @@ const batchDelay = 20 * time.Millisecond
 type batchLimits struct {
 	delay time.Duration
 	ttl   time.Duration
-	most  int // bytes published at a time; 0: no limit
+	most  int // bounds the published bytes; 0: no limit
 }
 
-// batches publishes facts as items, which it retracts after a time. Only processes that are
-// connected then receive the facts.
+// batches publishes facts as items, and retracts each item after a time. A process that connects
+// later does not receive the item.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits

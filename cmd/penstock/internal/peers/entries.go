@@ -24,7 +24,7 @@ type Entries struct {
 	channel *channel.Channel
 }
 
-// NewEntries makes an Entries. It calls log with the entries that peers publish.
+// NewEntries makes an Entries. It calls the function log with the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	limits := batchLimits{delay: entriesDelay, ttl: entriesTTL}
 	return &Entries{newLists(c.Topic("entries"), limits, maxWaiting, func(entries []accesslog.Entry) error {

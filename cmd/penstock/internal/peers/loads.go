@@ -39,9 +39,9 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads publishes which pickers exist and, by endpoint, a process's requests in flight and times to
-// headers, so that costs and limits count the requests of all processes. It implements
-// picker.Peers.
+// Loads publishes which pickers exist. It also publishes, by endpoint, a process's requests in
+// flight and times to headers. So costs and limits count the requests of all processes. It
+// implements picker.Peers.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
@@ -69,11 +69,11 @@ type loadKind byte
 
 const (
 	ofOwner loadKind = 'o'
-	// An item of ofShare has a process's endpoint.Share of an address: InFlight, Unread, Confirmed,
-	// Sent and Reading (in milliseconds), and Rate.
+	// An item of kind ofShare has a process's endpoint.Share of an address: InFlight, Unread,
+	// Confirmed, Sent and Reading (in milliseconds), and Rate.
 	ofShare loadKind = 's'
 	ofClaim loadKind = 'c'
-	// An item of ofHeaders has a server's endpoint.HeaderLimits: First (1 or 0), and Of in
+	// An item of kind ofHeaders has a server's endpoint.HeaderLimits: First (1 or 0), and Of in
 	// milliseconds.
 	ofHeaders loadKind = 'h'
 )

@@ -13,7 +13,7 @@ import (
 // to another process, and send them again.
 const nackRetention = time.Minute
 
-// NACKs puts Envoys' NACKs on the board, with one source for each Envoy, and publishes them for the
+// NACKs puts Envoys' NACKs on the board, with one source for each Envoy. It publishes them for the
 // process that writes status. It implements server.Reports.
 type NACKs struct {
 	board     *status.Board

@@ -39,7 +39,7 @@ type page struct {
 	Reading endpoint.Reading `json:"r"`
 }
 
-// NewPages makes a Pages. It calls reader once the channel runs.
+// NewPages makes a Pages. It calls the function reader once the channel runs.
 func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	p := &Pages{reader: reader}
 	p.seen.Store(1)

@@ -18,8 +18,8 @@ import (
 
 const (
 	picksTTL = time.Second
-	// maxBatch bounds the picks of a batch, and maxPublished all published picks, in bytes. Picks
-	// reach maxPublished at 12 MiB a second.
+	// maxBatch bounds the picks of a batch, in bytes. maxPublished bounds all published picks.
+	// Picks reach maxPublished at 12 MiB a second.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
 	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
 	maxSnapshot = 8 << 20
@@ -44,7 +44,7 @@ type Picks struct {
 	waiting []byte
 }
 
-// NewPicks makes a Picks. It calls caches once the channel runs.
+// NewPicks makes a Picks. It calls the function caches once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	p := &Picks{caches: caches}
 	p.batches = newBatches(c.Topic("picks"), batchLimits{batchDelay, picksTTL, maxPublished}, p.take)

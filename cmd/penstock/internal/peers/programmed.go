@@ -29,8 +29,8 @@ type ProgrammedConfig struct {
 	Resources func(gateway string) []resource.Ref
 	// Version returns a resource's current version.
 	Version func(gateway string, ref resource.Ref) (version string, ok bool)
-	// Policies returns a text of the AccessPolicies in force at a gateway, equal in every process;
-	// nil: none.
+	// Policies describes the AccessPolicies in force at a gateway. Its result is equal in every
+	// process. nil: none.
 	Policies func(gateway string) string
 	// Changed is called when Delivered may return another result for a gateway.
 	Changed func(gateway string)
@@ -38,7 +38,7 @@ type ProgrammedConfig struct {
 }
 
 // state is a Gateway's generation and a digest of its listeners and of the AccessPolicies in force
-// there, equal in every process. A ListenerSet or an AccessPolicy changes only the digest.
+// there. It is equal in every process. A ListenerSet or an AccessPolicy changes only the digest.
 type state struct {
 	generation int64
 	listeners  string

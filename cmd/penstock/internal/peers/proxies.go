@@ -60,8 +60,8 @@ func (p *Proxies) notify(gateway string) {
 	}
 }
 
-// Of returns the number of a gateway's Envoys that are connected to this process, and to each peer
-// that has some.
+// Of returns how many of a gateway's Envoys are connected to this process, and how many to each
+// peer.
 func (p *Proxies) Of(gateway string) (own int, elsewhere map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,8 +76,8 @@ func (p *Proxies) Elsewhere() (n int) {
 	return n
 }
 
-// Reachable returns when an Envoy is connected to this process or a peer. waited reports whether
-// the call had to wait.
+// Reachable returns when an Envoy is connected to this process or a peer. The result waited reports
+// whether the call had to wait.
 func (p *Proxies) Reachable(ctx context.Context) (waited bool, err error) {
 	for {
 		p.mu.Lock()

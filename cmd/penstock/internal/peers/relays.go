@@ -34,9 +34,9 @@ type published struct {
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes a Relays. It calls down with the reason why a pool's remote picker does not
-// respond, and with "" when the picker responds again. source is "relay" for this process, and
-// differs for each peer. down must not call the Relays.
+// NewRelays makes a Relays. It calls the function down with the reason why a pool's remote picker
+// does not respond, and with "" when the picker responds again. The parameter source is "relay" for
+// this process, and differs for each peer. down must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}
@@ -106,7 +106,7 @@ func (r *Relays) resolve(name objectid.Target) {
 	r.topic.Retract(name.String())
 }
 
-// Trouble sets why a pool's picks fail; a zero t: they succeed.
+// Trouble sets why a pool's picks fail; a zero t means that they succeed.
 func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ type SessionKeeper interface {
 // its endpoint, whichever process picks.
 type Sessions struct{ *lists[picker.Session] }
 
-// NewSessions makes a Sessions. It calls keeper once the channel runs.
+// NewSessions makes a Sessions. It calls the function keeper once the channel runs.
 func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 	topic, limits := c.Topic("sessions"), batchLimits{delay: batchDelay, ttl: sessionsTTL}
 	s := &Sessions{newLists(topic, limits, maxSessions, func(list []picker.Session) error {

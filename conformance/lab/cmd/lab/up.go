@@ -153,8 +153,8 @@ func needsNft() error {
 	return nil
 }
 
-// start starts the lab's PID 1. ready receives one report. Closing lifeline ends the lab if s has
-// Lifeline. wait receives the exit of PID 1.
+// start starts the lab's PID 1. The result ready delivers one report. Closing lifeline ends the lab
+// if s has Lifeline. The channel wait delivers the exit of PID 1.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
 	if err != nil {
