@@ -89,7 +89,7 @@ func lost(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Lost
 }
 
-// Envoy begins no call to unhealthy endpoints. After a call has begun, Envoy cannot bypass a picker
+// Envoy begins no call to an unhealthy picker. Once a call has begun, Envoy cannot bypass a picker
 // that reads bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {

@@ -90,7 +90,7 @@ func (t *tables) declareClusters() {
 	})
 }
 
-// The parameter users lists clusters: their routes lead to the picker.
+// The parameter `users` lists the clusters whose routes lead to the picker.
 func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
 	bool) {
 	c, ok := t.cluster(r, id)
@@ -151,8 +151,8 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 	return !p.Relayed || p.Health.Port != 0 || p.Metrics.Port != 0
 }
 
-// clientCertificate takes the first Gateway that has a certificate and whose routes lead to the
-// clusters. It reads routes only if some Gateway has a certificate.
+// clientCertificate returns the certificate of the first Gateway that has one, and whose routes
+// lead to the clusters. It reads routes only if some Gateway has a certificate.
 func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
 	some := false
 	for _, name := range t.gatewayCertificates.All(r) {

@@ -60,7 +60,7 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// A stand-alone picker serves no Gateway: an API server rejects this name.
+// noController makes a stand-alone picker serve no Gateway: no class can have this name.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

@@ -17,15 +17,15 @@
 // Hops of a pool that spills use HTTP/1.1. Over HTTP/2 all requests would share a connection to a
 // hop (hopRequests in envoy).
 //
-// A picker's Service implies unverified TLS, the default of existing pickers, unless its port has
-// appProtocol kubernetes.io/h2c. A BackendTLSPolicy enables verification.
+// Envoy calls a picker's Service over unverified TLS, as existing pickers expect, unless the
+// Service's port has appProtocol kubernetes.io/h2c. A BackendTLSPolicy enables verification.
 //
 // # Design notes from profiles
 //
 // The picker has a pool for an exporting cluster only while attached routes lead to its import:
-// 10,000 imports without routes took 150 MiB in such pools. A row stores no text that only reports
-// need, and reads an object once: this reduced the allocations of 10,000 rows from 185 MB to 102 MB
-// (BenchmarkImports).
+// 10,000 imports without routes took 150 MiB in such pools. A row stores no text that is needed
+// only for reports, and it reads an object once. This reduced the allocations of 10,000 rows from
+// 185 MB to 102 MB (BenchmarkImports).
 //
 // Tests: go test ./translator
 package translator

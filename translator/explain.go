@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Query is a request to explain.
+// Query describes the request that Explain follows.
 type Query struct {
 	// URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
@@ -91,8 +91,7 @@ type Explanation struct {
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
-	// Served reports whether every share of the request gets an answer from a backend or a
-	// redirect.
+	// Served reports whether a redirect, or the backend of each share, answers the request.
 	Served  bool     `json:"served"`
 	Filters []string `json:"filters,omitempty"`
 	// Gates, Reaches and ByModel are as in model.Route.
@@ -124,7 +123,7 @@ type BackendView struct {
 // HopView describes a hop.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// of first attempts, if hops have weights
+	// Share is the share of first attempts, if hops have weights.
 	Share string `json:"share,omitempty"`
 	// Later means that the hop serves after earlier clusters declined a request. Last means that
 	// the hop serves after all clusters declined.
@@ -148,7 +147,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// If the func unserved returns true for the cluster of a share, Without marks e as not served.
+// If the func `unserved` returns true for the cluster of a share, Without marks e as not served.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return

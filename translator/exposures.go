@@ -38,7 +38,7 @@ type exposure struct{ gated, open []passage }
 type passage struct {
 	route   report.Ref
 	gateway string
-	policy  string // the outermost one; "" without a gate
+	policy  string // the outermost policy; "" without a gate
 }
 
 func (p passage) String() string { return p.route.String() + " of Gateway " + p.gateway }

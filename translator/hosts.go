@@ -52,8 +52,8 @@ func (t *tables) declareHosts() {
 			}
 			return hosts
 		})
-	// Every listener of a port contributes to a chain (421). A separate table keeps a route's
-	// change from reading these listeners again.
+	// A chain depends on every listener of its port, because of 421 answers. With a separate table,
+	// a changed route does not read these listeners again.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
 		Name:    "chains",
 		Order:   chainKey.compare,

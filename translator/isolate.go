@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If a bug prevents the encoding of a route, the route of the same name in the parameter last, or
-// an answer 500, replaces it. Without a replacement, other routes would take its requests. The
-// parameter last may be nil.
+// If a bug prevents the encoding of a route, the route of the same name in `last` replaces it. If
+// `last` has no such route, an answer 500 replaces it. Without a replacement, other routes would
+// take its requests. `last` may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {

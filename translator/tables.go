@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Each table reads only the store and tables that are declared before it. The func declare has the
-// order.
+// Each table reads only the store and tables that are declared before it. The func `declare` has
+// the order.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine

@@ -114,7 +114,7 @@ func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 // graph.Engine.WaitForDemands does.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
-// Update translates the difference between view and the last Update's view. The parameter arrived
+// Update translates the difference between view and the last Update's view. The parameter `arrived`
 // lists keys of Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
@@ -237,7 +237,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// A port's listener may move between tables: moved drops its removal.
+// If a port's listener moves between tables, moved drops the listener's removal.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,

@@ -1,6 +1,6 @@
 // Package about holds the kind ClusterProperty of about.k8s.io (KEP-2149). Penstock reads the
-// cluster's name from it. It has the fields of the schema that Penstock reads. Penstock never
-// installs its CRD.
+// cluster's name from it. The Go type has only the fields that Penstock reads. Penstock never
+// installs the CRD.
 //
 // +groupName=about.k8s.io
 // +versionName=v1alpha1

@@ -41,8 +41,8 @@ type PrefixAffinity struct {
 	// MaxTTFTPenaltyMs is how much longer the first token may take at the kept endpoints, in ms; 0:
 	// no limit.
 	MaxTTFTPenaltyMs float64 `json:"maxTTFTPenaltyMs"`
-	// TTFTSource selects the estimate of this time: prefillThroughput (the default) or
-	// latencyPredictor.
+	// TTFTSource selects the estimate of the time to the first token: prefillThroughput (the
+	// default) or latencyPredictor.
 	TTFTSource string `json:"ttftSource"`
 	// PeakPrefillThroughput is in tokens per second.
 	PeakPrefillThroughput float64 `json:"peakPrefillThroughput"`
@@ -86,8 +86,8 @@ func part(field string, v float64) []Problem {
 	return []Problem{invalid(field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)}
 }
 
-// NoHitLRU sends a prompt without a cached part to the endpoint whose last such prompt is the
-// oldest.
+// If no endpoint has cached a part of a prompt, NoHitLRU selects the endpoint that got such a
+// prompt least recently.
 type NoHitLRU struct {
 	// LRUSize bounds the remembered endpoints.
 	LRUSize int `json:"lruSize"`

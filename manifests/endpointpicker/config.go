@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// Documents have the apiVersion Group/Version or Group/NextVersion (llm-d's documentation), or
-// FormerGroup/Version (releases before 0.7). A folder accepts only Version.
+// A document's apiVersion is Group/Version, Group/NextVersion (in llm-d's documentation) or
+// FormerGroup/Version (before release 0.7). A folder accepts only Version.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
@@ -31,8 +31,8 @@ type EndpointPickerConfig struct {
 
 	// FeatureGates enables flowControl.
 	FeatureGates []string `json:"featureGates,omitempty"`
-	// FlowControl requires the feature gate flowControl. Older documents have SaturationDetector
-	// beside it.
+	// FlowControl requires the feature gate flowControl. In older documents, SaturationDetector is
+	// not part of FlowControl.
 	FlowControl        *FlowControl `json:"flowControl,omitempty"`
 	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
 

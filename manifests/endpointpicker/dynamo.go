@@ -30,7 +30,7 @@ func (p *Dynamo) check() found {
 	}
 }
 
-// Headers returns the full names of a header of Dynamo. The parameter name is a constant such as
+// Headers returns the full names of a header of Dynamo. The parameter `name` is a constant such as
 // HeaderWorkerID.
 func (p *Dynamo) Headers(name string) []string {
 	switch p.Names {

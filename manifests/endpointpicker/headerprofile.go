@@ -20,7 +20,7 @@ type ByHeader struct {
 	Profiles map[string]*Profile
 }
 
-// byHeader returns a profile that reads everything that any of the document's profiles reads.
+// byHeader returns a profile with the inputs of all the document's profiles.
 func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	if len(c.SchedulingProfiles) < 2 {
 		return r.single(c, in.Type)

@@ -1,7 +1,7 @@
 package endpointpicker
 
-// These headers name additional servers of a request, or data stored elsewhere. Pickers set them; a
-// client's headers are removed.
+// These headers name additional servers of a request, or data stored elsewhere. Pickers set them.
+// If a client sends them, they are removed.
 const (
 	// These headers are for llm-d's routing sidecar. They hold, as host:port, the prefill server,
 	// the encode servers, the data-parallel rank, and the server whose cache is read.

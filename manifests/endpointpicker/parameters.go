@@ -125,8 +125,8 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by sessions like the strategy "session": by a token that the picker sets,
-// otherwise by an ID.
+// sessionAffinity prefers the endpoint of a request's session. A token that the picker sets
+// identifies the session. Without a token, an ID identifies it.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
 	EncodedEndpointHeaderConfig struct {
@@ -198,8 +198,8 @@ func (p *pickerParameters) check() (out found) {
 	return out
 }
 
-// approximatePrefix are the parameters of the prefix index that picks fill. Penstock's index has
-// fixed sizes of blocks, and reads cache capacities from metrics pages.
+// approximatePrefix are the parameters of a prefix index that the picker fills at each pick.
+// Penstock's index has fixed sizes of blocks, and reads cache capacities from metrics pages.
 type approximatePrefix struct {
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`

@@ -208,7 +208,7 @@ func as(name string) string {
 }
 
 // unknown resolves a type that is in no table; a newer release of llm-d's router may have it. The
-// plugin has no effect. The method add decides whether the document is valid without it.
+// plugin has no effect. The method `add` decides whether the document is valid without it.
 func (r *resolver) unknown(in *instance) {
 	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
 	near := misspelled(in.Type)

@@ -15,8 +15,8 @@ type upstreamKind struct {
 	fix  string
 	// invalid means that without the plugin, requests could go to wrong servers.
 	invalid bool
-	// If parameters is nil, a filter has the parameters of the type in the field as, and any other
-	// plugin has no parameters.
+	// If parameters is nil, a filter has the parameters of the type `as`, and any other plugin has
+	// no parameters.
 	parameters func() parameters
 }
 

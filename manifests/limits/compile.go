@@ -54,7 +54,7 @@ type rule struct {
 }
 
 // New compiles the schema at a path of a CRD's newest version, such as status.clusters.items. The
-// parameter zero is a zero value of the Go type.
+// parameter `zero` is a zero value of the Go type.
 func New(group, plural, path string, zero any, rules Rules) (*Schema, error) {
 	crd, err := manifests.CRD(group, plural)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *n
 	}
 	n = &node{}
 	switch {
-	case s.Type == "array" && t.Kind() == reflect.Slice: // some slices also decode other forms
+	case s.Type == "array" && t.Kind() == reflect.Slice: // some slices encode themselves
 		err = c.array(n, t, s)
 	case encodesItself(t), s.Type == "boolean", s.Type == "number":
 	case s.Type == "object" && t.Kind() == reflect.Struct:

@@ -3,10 +3,11 @@
 // source. Schema.Check walks a Go value along its schema in some microseconds, 50 times faster than
 // the API server's libraries, which need a decoded JSON object.
 //
-// Check accepts exactly the values whose JSON form those libraries accept, except that strings must
-// be UTF-8, and types that encode themselves, such as metav1.Time, are not checked. New returns an
-// error for a schema with a keyword that Check does not support. A Schema is immutable and safe for
-// concurrent use.
+// Check accepts exactly the values whose JSON form those libraries accept. There are two
+// exceptions: strings must be UTF-8, and types that encode themselves, such as metav1.Time, are not
+// checked. New returns an error for a schema with a keyword that Check does not support. A Schema
+// is immutable and safe for concurrent use.
 //
-// Tests: go test ./manifests/limits. TestCheck_AgreesWithTheAPIServersLibraries compares both.
+// Tests: go test ./manifests/limits. TestCheck_AgreesWithTheAPIServersLibraries compares the
+// results.
 package limits

@@ -25,8 +25,8 @@ func (v *Violation) Error() string {
 type Schema struct{ root *node }
 
 // Check returns the first violation of a value, and an upper bound of the size of its JSON form, in
-// bytes. After a violation the size is incomplete. The parameter value is a pointer to the schema's
-// type.
+// bytes. After a violation the size is incomplete. The parameter `value` is a pointer to the
+// schema's type.
 func (s *Schema) Check(value any) (size int, bad *Violation) {
 	c := checking{}
 	c.value(s.root, reflect.ValueOf(value).Elem())

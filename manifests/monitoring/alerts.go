@@ -8,7 +8,7 @@ import (
 
 const pages = "https://github.com/penstock-project/penstock/blob/main/docs/"
 
-// A critical alert wakes a person, a warning waits until morning.
+// A critical alert wakes a person. A warning waits until morning.
 const (
 	critical = "critical"
 	warning  = "warning"
@@ -24,7 +24,7 @@ type Alert struct {
 	Page     string // page of docs, with an anchor
 }
 
-// installation are the labels that processes of one installation share: Prometheus sets namespace
+// installation lists the labels that processes of one installation share: Prometheus sets namespace
 // and job for a PodMonitor, and an operator of several clusters sets cluster.
 const installation = "cluster, namespace, job"
 

@@ -1,14 +1,15 @@
-// Package access finds the AccessPolicies above a route, which decide which API keys may call it.
+// Package access finds the AccessPolicies above a route. They decide which API keys may call the
+// route.
 //
 // Only translator calls it. Above returns the policies of a route, which package envoy turns into
 // gates. Ungated returns the policy that forbids streams at a listener, because no gate can read
-// them. Report reports on a policy, Effects and Affected (affected.go) on its targets.
+// them. Report reports on a policy. Effects and Affected (affected.go) report on its targets.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,
 // one listener, a route, one rule of a route, or an InferencePool. With a pool as the target, it
 // applies to all routes that may reach the pool, also by spilling, mirroring or an import. All
-// policies above a route apply together: each must let a request in. Of several with the same
-// target, only the oldest counts, and of equally old policies the first by name.
+// policies above a route apply together: each must let a request in. Of several policies with the
+// same target, only the oldest counts. Of equally old policies, the first by name counts.
 //
 // Invariants:
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes

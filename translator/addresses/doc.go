@@ -1,6 +1,6 @@
-// Package addresses decides which IP addresses may become endpoints, because a gateway reaches more
-// than its users may. Translation checks each address that a user writes, or that DNS returns for a
-// user's host name. The picker checks addresses from remote pickers.
+// Package addresses decides which IP addresses may become endpoints, because a gateway can reach
+// more addresses than its users may reach. Translation checks each address that a user writes, or
+// that DNS returns for a user's host name. The picker checks addresses from remote pickers.
 //
 // Invariants: an IPv6 address that reaches an IPv4 address through NAT64 or a tunnel counts as
 // both. Link-local, multicast and unspecified addresses are never allowed. Without a

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix returns how an object's author can correct an address. The parameter outside is the reason
+// Fix returns how an object's author can correct an address. The parameter `outside` is the reason
 // why the address is not allowed.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {

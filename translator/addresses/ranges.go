@@ -9,8 +9,7 @@ import (
 
 // Ranges holds the operator's allowed addresses. The zero value allows none.
 type Ranges struct {
-	// An address must be in Allowed and not in Denied; Loopback allows loopback addresses in
-	// Allowed.
+	// An allowed address is in Allowed and not in Denied.
 	Allowed, Denied []netip.Prefix
 	// Loopback allows loopback addresses that are in Allowed.
 	Loopback bool

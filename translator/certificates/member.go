@@ -76,7 +76,7 @@ func keyVouches(key any) error {
 }
 
 // Select returns, as PEM, the unexpired certificates in bundles that can verify a member, without
-// duplicates. problems[i] lists why certificates of bundles[i] are left out. The parameter share
+// duplicates. problems[i] lists why certificates of bundles[i] are left out. The parameter `share`
 // bounds the bytes of subjects in a bundle; the newest certificates use it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {

@@ -318,8 +318,8 @@ func inCentury(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// optional is the check of unique IDs (RFC 5280, 4.1.2.8) and extensions. Only some versions of
-// certificates allow them.
+// optional checks unique IDs (RFC 5280, 4.1.2.8) and extensions. Only some versions of certificates
+// allow them.
 func (f *fields) optional(list []asn1.RawValue) error {
 	last := 0
 	for _, v := range list {

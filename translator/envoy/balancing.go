@@ -69,7 +69,8 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	// A client could choose by a header, so the source is metadata only.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// Our picker relays calls for requests without a body, and uses the protocol's names.
+		// For requests without a body, our picker relays the calls, and answers with the protocol's
+		// names.
 		names = *c.Names
 		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
 			{Metadata: metadataKey(names.Namespace, names.Destination)},

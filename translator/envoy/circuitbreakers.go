@@ -11,8 +11,8 @@ import (
 const unbounded = 1 << 30
 
 // servicePercent and poolPercent limit a cluster's retries in flight, in % of its requests in
-// flight. serviceLeast and poolLeast retries are always allowed. Beyond that, the client gets the
-// failure.
+// flight. serviceLeast and poolLeast retries are always allowed. Beyond these limits, the client
+// gets the failure.
 const (
 	// With Envoy's default of three retries, most fail-overs of a Service would be 503s.
 	servicePercent, serviceLeast = 25, 64

@@ -131,8 +131,8 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 
 const maxFormer = 16
 
-// AddFormer adds a cluster's previous endpoints at priority 1 if no previous endpoint remains:
-// Envoy uses them until a new endpoint passes its first health check. The result replaced reports
+// If all endpoints of a cluster are new, AddFormer adds the previous endpoints at priority 1. Envoy
+// uses these until a new endpoint passes its first health check. The result `replaced` reports
 // whether the previous endpoints of priority 0 existed and are all gone.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
 	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
@@ -176,8 +176,8 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 const maxDraining = 1024
 
 // AddDraining adds a datagram cluster's previous endpoints as draining, so that pending answers
-// still arrive. The result drains reports whether an endpoint begins to drain now. If a cluster has
-// no new endpoints, AddDraining adds none.
+// still arrive. The result `drains` reports whether an endpoint begins to drain now. If a cluster
+// has no new endpoints, AddDraining adds none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// The value of metaFailed is the address of the server that answered a failure.
+	// The value of metaFailed is the address of the server whose answer is a failure.
 	metaFailed = "x-penstock-failed"
 	// With deadMark, our picker reports a dead server (extproc.HeaderDead): the request is then
 	// retried elsewhere.

@@ -37,13 +37,13 @@ const (
 	filterRouter      = "router"
 )
 
-// httpFilters returns the fixed filter list. None is disabled: Envoy builds a stream's filters from
-// the first route, so a disabled filter would stay out when the model scanner's clearRouteCache
-// selects another route.
+// httpFilters returns the fixed filter list. No filter is disabled: Envoy builds a stream's filters
+// from the first route, so a disabled filter would stay out when the model scanner's
+// clearRouteCache selects another route.
 //
 // External authorization has no configuration without effect, and the filter of token usage logs a
 // warning wherever it is configured. So both are composite filters, into which a route puts the
-// filter. An empty composite lets requests pass, so the gates are no composite filters.
+// filter. An empty composite lets requests pass, so the gates are not composite filters.
 func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{

@@ -35,7 +35,7 @@ const (
 	gatePools       = "pools"    // model.Route.Reaches; absent before the route is known
 	gateLists       = "lists"
 	gateAny         = "any"              // one policy suffices, before the route is known
-	gateFinal       = "final"            // an early answer may be the only one
+	gateFinal       = "final"            // the early answer may be the only answer
 	modelHeader     = "x-penstock-model" // ModelHeader, if all servers read the same model
 	keysHeader      = "x-penstock-keys"  // for requests for the list of models
 	callerHeader    = "x-penstock-caller"
@@ -111,9 +111,9 @@ func (b *builder) asks(extensions map[string]string) *anypb.Any {
 	}})
 }
 
-// gated enables the gate, and locks it: an empty answer, or a list of filters without the gate,
-// would let requests pass. The lock requires an answer in which each policy of g let the request
-// in.
+// gated enables the gate and its lock. Without the lock, an empty answer, or a list of filters
+// without the gate, would let requests pass. The lock requires an answer in which each policy of g
+// let the request in.
 func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	if len(g.policies) == 0 {
 		return

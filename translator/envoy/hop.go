@@ -24,7 +24,7 @@ const hopRequests = 100
 // retries cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// Each filter costs some microseconds for each request.
+// A hop has only these filters, because each takes some microseconds for each request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
 // HopListener encodes the internal listener of all hops of a Gateway. Hops come and go without
@@ -57,8 +57,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
-// HopHost encodes a hop's virtual host. gRPC requests that its backends cannot take go
-// to another hop.
+// HopHost encodes a hop's virtual host. If its backends cannot take gRPC requests, these requests
+// go to another hop.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}

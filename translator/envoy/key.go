@@ -6,7 +6,8 @@ import (
 	genericv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/injected_credentials/generic/v3"
 )
 
-// The token belongs to the cluster, so that a new secret does not change the filters that call it.
+// The token belongs to the cluster, so that a new secret does not change the filters that call the
+// cluster.
 func (b *builder) carry(secret string) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter("envoy.filters.http.credential_injector", &injectorv3.CredentialInjector{

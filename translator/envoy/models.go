@@ -71,9 +71,9 @@ func behindHops(w *model.WeightedBackend) bool {
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers unrouted requests for the list of models. The host
-// does not if a route has an authorization service, or if its gates differ from the host's.
-// Otherwise clients without permission would learn the models' names.
+// ListsModels reports whether a host answers unrouted requests for the list of models. It does not
+// if one of its routes has an authorization service, or gates that differ from the host's: clients
+// without permission would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

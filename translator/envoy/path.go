@@ -44,7 +44,7 @@ type canonical struct {
 	in  string
 	at  int
 	out []byte
-	// invalid is the index, in the field out, of the last % that begins no escape, or -1.
+	// invalid is the index, in the field `out`, of the last % that begins no escape, or -1.
 	invalid int
 	failed  bool
 }

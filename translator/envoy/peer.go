@@ -43,8 +43,8 @@ const (
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster of the request's session. Clusters do not
-	// receive it.
+	// peerCluster is the hop to the exporting cluster of the request's session. Other clusters do
+	// not receive it.
 	peerCluster = "penstock-peer-cluster"
 )
 

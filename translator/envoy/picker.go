@@ -30,8 +30,8 @@ const (
 	metaImport  = "x-penstock-import" // with metaPool, in calls to a picker of another cluster
 )
 
-// maxPickerMessage limits an external picker's message, in bytes. By default Envoy holds any size.
-// ext_proc's chunks of bodies have 64 KiB.
+// maxPickerMessage limits an external picker's message, in bytes. By default Envoy buffers messages
+// of any size. ext_proc sends a body in chunks of 64 KiB.
 const maxPickerMessage = 1 << 20
 
 // An override on the route would also apply to other pools' requests (docs/envoy.md, "Calls to
@@ -199,8 +199,8 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes puts siblings before the main route. They take the requests of which pickers do not
-// receive the body. Our picker needs no siblings: it ends its call for a streamed body.
+// bodyRoutes puts siblings before the main route. They take the requests whose bodies pickers do
+// not receive. Our picker needs no siblings: it ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// A body that a retry cannot repeat gets 507, even if no picker reads the body.

@@ -15,8 +15,8 @@ import (
 // maxProgram is the bootstrap's re2.max_program_size.error_level, in instructions.
 const maxProgram = 100_000
 
-// CheckRegex returns nil if Envoy accepts an expression: it has RE2's syntax, which is Go's, and
-// its program is not larger than maxProgram.
+// CheckRegex returns nil if Envoy accepts an expression. Envoy requires RE2's syntax, which is also
+// Go's, and a program of at most maxProgram instructions.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
 	return err
@@ -129,7 +129,7 @@ func programSize(re *syntax.Regexp) (size int64) {
 	return min(size, maxProgram+1)
 }
 
-// Expressions counts a match's regular expressions in all Envoy routes that encode r.
+// Expressions counts the regular expressions in all Envoy routes that encode r.
 func Expressions(r *model.Route) (sum model.Expressions) {
 	add := func(m *matcherv3.RegexMatcher) {
 		if m != nil {

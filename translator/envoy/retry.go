@@ -20,18 +20,18 @@ const (
 
 	resetRetries = ",reset"
 
-	// A hop to an exporting cluster, a member's gateway or our picker marks the answer. Our picker
+	// Our picker, a member's gateway, or a hop to an exporting cluster marks the answer. Our picker
 	// marks a 500 or 503 if it found the server dead (failed.go).
 	markedRetries = ",retriable-headers"
 
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
-	// otherHostTries is how often a retry may draw again when it draws the host that failed. Least
-	// request prefers the failed host, which is idle: with ten draws and two hosts, one retry in
-	// eighteen would stay at the failed host.
+	// otherHostTries is how often a retry may draw again when it draws the host that failed. The
+	// least-request policy prefers the failed host, which is idle: with ten draws and two hosts,
+	// one retry in eighteen would stay at the failed host.
 	otherHostTries = 64
-	// otherMemberTries is that number for exporting clusters, which are drawn by weight. With
+	// otherMemberTries is the same limit for exporting clusters. They are drawn by weight. With
 	// weights 98:1:1, 64 draws fail to find another cluster for one request in four. With 1,000
 	// draws, at 435 us of CPU, this happens to less than one in 2,000.
 	otherMemberTries = 1000
@@ -130,8 +130,8 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 	}
 }
 
-// Envoy moves to the next priority after each attempt and returns later, so it may try a hop of a
-// smaller priority twice.
+// Envoy moves to the next priority after each attempt, and begins again after the last priority. So
+// it may try a hop twice if the hop's priority has few hops.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {

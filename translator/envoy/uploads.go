@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The value of metaUpload is the Envoy's limit for all bodies, in bytes.
+// The value of metaUpload is this Envoy's limit for all bodies, in bytes.
 const metaUpload = "x-penstock-upload"
 
 // largeBody matches a Content-Length from 10,000 bytes. The number of connections bounds smaller

@@ -36,7 +36,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// Envoy's default maximum for clients is TLS 1.2, and Penstock's pickers speak 1.3.
+	// Envoy's default maximum for clients is TLS 1.2. An external picker may require TLS 1.3.
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}

@@ -37,7 +37,7 @@ func maxGateways(f *model.Forward) (least uint32) {
 }
 
 // When routes form a ring, requests that have passed through too many gateways go to the rule's
-// backends that are not behind gateways, or end here.
+// backends that are not behind gateways, or get ringStatus.
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Candidate resolves a route's parentRefs. The parameter key is a key of store.ByRoute. The result
-// is nil if the route does not exist.
+// Candidate resolves a route's parentRefs. The parameter `key` is a key of store.ByRoute. The
+// result is nil if the route does not exist.
 func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool),
 	key string) *model.Candidate {
 	rt, ok := findRoute(r, key)

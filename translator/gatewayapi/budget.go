@@ -18,8 +18,8 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// A change takes 9 ms without a namespace's routes. If the routes use the whole budget, it takes up
-// to 8 times as long, because Envoy may exceed the estimate by half.
+// Without a namespace's routes, a change takes 9 ms. If these routes use the whole budget, the
+// change takes up to 8 times as long, because Envoy may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the

@@ -62,7 +62,7 @@ func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns returns rules of a namespace's routes on a Gateway: their expressions exceed the route's
+// Overruns returns rules of a namespace's routes on a Gateway. Their expressions exceed the route's
 // budget or the namespace's share. The share goes to older routes first.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {

@@ -17,8 +17,8 @@ import (
 
 const anyAddress = "0.0.0.0"
 
-// Gateway decides a Gateway and its listeners. It returns nil if Penstock does not serve the
-// Gateway (NotOurs).
+// Gateway returns the decisions about a Gateway and its listeners. It returns nil if Penstock does
+// not serve the Gateway (NotOurs).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {

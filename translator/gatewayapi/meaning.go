@@ -37,9 +37,9 @@ func (m *Meaning) String() string {
 	return text
 }
 
-// An import that a user or another controller wrote comes first, then the older meaning, so that a
-// new export never changes a name. For equal ages, a cluster of an import precedes an import, and a
-// longer NAME precedes a shorter one.
+// An import that a user or another controller wrote comes first. Otherwise the older meaning comes
+// first, so that a new export never changes what a name means. For equal ages, a cluster of an
+// import precedes an import, and a longer NAME precedes a shorter one.
 func (m *Meaning) compare(o *Meaning) int {
 	rank := func(first bool) int {
 		if first {
@@ -118,7 +118,7 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 	return m, ok || imported
 }
 
-// The result imported is false if the hub that wrote the entry does not import the cluster.
+// The result `imported` is false if the hub that wrote the entry does not import the cluster.
 func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
 	if made(obj) {
 		since = created(obj)

@@ -9,7 +9,7 @@ import (
 )
 
 // Missing returns why a reference has no effect. If the object exists but is invalid, the result
-// states that. Otherwise it is the parameter absent, followed by a similar name if there is one.
+// states that. Otherwise it is the parameter `absent`, followed by a similar name if there is one.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"

@@ -136,7 +136,7 @@ func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, 
 }
 
 // demanded returns a text that every match of an expression contains, and that no request can have
-// (the func never).
+// (the func `never`).
 func demanded(re *syntax.Regexp, never func(string) bool) string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -37,9 +37,9 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	b.out.Rules = append(b.out.Rules, rule)
 }
 
-// Stream decides the filter chain of one host of a TCP or TLS listener, or the stream of a UDP
-// listener. The parameter attached has at most one route for the host. The result is nil if neither
-// the listener nor a route has the host.
+// Stream returns the filter chain of one host of a TCP or TLS listener, or the stream of a UDP
+// listener. The parameter `attached` has at most one route for the host. The result is nil if
+// neither the listener nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// VirtualHost orders the routes of a host of a chain, or returns nil. The parameter attached has
+// VirtualHost orders the routes of a host of a chain, or returns nil. The parameter `attached` has
 // the routes of the host and of hostnames that cover it: the specification lets *.a.com answer
 // requests that x.a.com does not match, but Envoy's virtual hosts do not fall through.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,

@@ -71,8 +71,8 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// If the sum would exceed the parameter most, integers divides most by the largest-remainder
-// method.
+// integers returns integers in the proportions of parts. If the exact integers add up to more than
+// `most`, the result adds up to `most` (largest-remainder method).
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

@@ -30,7 +30,7 @@ func (e *Engine) follow(wait bool, tables []string) {
 	}
 }
 
-// OnDemand reports whether the store holds only those keys of a table which rows read.
+// OnDemand reports whether, in a table, the store holds only the keys that rows read.
 func (r *Reader) OnDemand(table string) bool {
 	wait, ok := r.engine.demanded[table]
 	return ok && wait
@@ -83,7 +83,8 @@ func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
 
-// The end of a source's wait alone invalidates no row, so keep makes the next Update recompute it.
+// The end of a source's wait alone invalidates no row, so keep makes the next Update recompute the
+// row of `key`.
 func (t *Table[K, V]) keep(key K) {
 	if t.kept == nil {
 		t.kept = map[K]struct{}{}

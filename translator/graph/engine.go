@@ -75,9 +75,9 @@ type Diff struct {
 	Recovered        []Recovered
 }
 
-// Update brings every row up to date with view. The parameter changes must list all differences to
-// the last view; a new engine needs store.Everything. The parameter arrived lists wanted keys whose
-// objects, if they exist, are in view now.
+// Update brings every row up to date with view. The parameter `changes` must list all differences
+// to the last view; a new engine needs store.Everything. The parameter `arrived` lists wanted keys
+// whose objects, if they exist, are in view now.
 func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {
 	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}

@@ -20,8 +20,8 @@ type index[K comparable, V any] interface {
 	move(n *row[K, V])
 }
 
-// NewIndex adds an index to a table. The func keys must be pure, because it is called again for an
-// old value.
+// NewIndex adds an index to a table. The func `keys` must be pure, because it is called again for
+// an old value.
 func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 	keys func(key K, value V) []I) *Index[K, V, I] {
 	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
@@ -111,7 +111,7 @@ func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	return rows
 }
 
-// Each is By without a copy. The result rows is valid until the Compute returns.
+// Each is By without a copy. The result `rows` is valid until Compute returns.
 func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
 	list := ix.read(r, key)
 	return len(list), walk(list)

@@ -225,7 +225,7 @@ type Row[K comparable, V any] struct {
 	Value V
 }
 
-// All iterates over all rows, sorted by key. Use the iterator only until the Compute returns.
+// All iterates over all rows, sorted by key. Use the iterator only until Compute returns.
 func (t *Table[K, V]) All(r *Reader) iter.Seq2[K, V] {
 	r.check(t.Name, t.layer)
 	read(r, &t.all, struct{}{})

@@ -114,7 +114,7 @@ func (e *exporter) expose(
 }
 
 // If the ClusterSet has the cluster's certificates, only its peer listeners are used. The result
-// handled is false if the ordinary gateways decide.
+// `handled` is false if the ordinary gateways decide.
 func (e *exporter) throughPeers() (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(e.Parents, isPeer) {
@@ -321,7 +321,7 @@ func (e *exporter) remotePool() *model.Pool {
 }
 
 // If the exporter declares its pods, Envoy calls the remote picker directly. If no pod is allowed,
-// the result denied is the reason.
+// the result `denied` is the reason.
 func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	p.External, p.Remote = true, make([]netip.AddrPort, 0, len(e.Endpoints))
 	policy := addresses.Of(e.r)
@@ -363,7 +363,7 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 }
 
 // If the pods are unknown here, our picker calls the remote picker, checks its picks and adds them
-// to the cluster before it answers. If no pick can be allowed, the result denied is the reason.
+// to the cluster before it answers. If no pick can be allowed, the result `denied` is the reason.
 func (e *exporter) relayed(p *model.Pool, pickers []model.RemoteAddress) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name,
 		RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}

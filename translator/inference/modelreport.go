@@ -168,8 +168,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	return p
 }
 
-// A stand-alone picker has one pool, so other InferencePools may exist that this process does not
-// serve.
+// A stand-alone picker serves one pool, but the store may have other InferencePools.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there

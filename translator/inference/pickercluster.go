@@ -100,8 +100,8 @@ func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
 	return some, some && cleartext
 }
 
-// PeerTLS returns the TLS to a member. It verifies the identity of the member's Gateways. The
-// parameter name is the server name of one of the member's pools.
+// PeerTLS returns the TLS configuration for connections to a member. It verifies the identity of
+// the member's Gateways. The parameter `name` is the server name of one of the member's pools.
 func PeerTLS(member, name string) *model.UpstreamTLS {
 	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)},
 		Certificate: model.MemberCertificate}

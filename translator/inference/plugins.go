@@ -35,7 +35,7 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		profile, problems := endpointpicker.Inline(spec.Plugins)
 		p.Settings.Plugins = profile
 		found(fieldPlugins, "", problems...)
-	case spec.ConfigRef != nil: // an API server and discovery/file require this or plugins
+	case spec.ConfigRef != nil: // validation requires configRef or plugins
 		p.Settings.Plugins = document(r, policy, found)
 	}
 	if profile := p.Settings.Plugins; profile != nil && profile.Clusters != nil {

@@ -34,8 +34,8 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	return p, true
 }
 
-// The result of basePool has no spill targets. Hops use it, which ends the recursion between pools
-// that spill to each other.
+// The result of basePool has no spill targets. Hops use this result, so pools that spill to each
+// other cause no endless recursion.
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := describe(obj, policy, ignored)
@@ -155,7 +155,7 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 }
 
 // askExternal makes Envoy call an external picker in the mode that the picker supports
-// (picker/probe). The parameter field is the picker's field, and mode is the field of its failure
+// (picker/probe). The parameter `field` is the picker's field, and mode is the field of its failure
 // mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool,

@@ -44,7 +44,7 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 }
 
 // ImportReport reports whether an InferencePoolImport is usable, for each Gateway whose routes name
-// it. The parameter ports has the findings about its pickers' ports; spilledTo is set if a pool
+// it. The parameter `ports` has the findings about its pickers' ports; spilledTo is set if a pool
 // spills to it.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}

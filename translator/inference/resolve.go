@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Tables looks up decided pools and imports by key, and records these reads.
+// Tables looks up the decisions about pools and imports by key, and records these reads.
 type Tables interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)

@@ -23,9 +23,9 @@ type StandAlone struct {
 	Source endpointpicker.PageSource
 }
 
-// StandAlonePool returns the decisions about an InferencePool for a stand-alone picker, which its
-// endpointPickerRef names. The process's EndpointPickerConfig replaces the policy's strategy.
-// Nothing spills, because hops need Envoys that Penstock configures.
+// StandAlonePool returns the decisions about an InferencePool whose endpointPickerRef names a
+// stand-alone picker. The process's EndpointPickerConfig replaces the policy's strategy. Nothing
+// spills, because hops need Envoys that Penstock configures.
 func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok || !only.Pool.IsZero() && only.Pool != objectid.PoolOf(obj) {

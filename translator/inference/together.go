@@ -31,7 +31,7 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 }
 
 // Behind its hop each exporting cluster fails closed, because another cluster serves. After all
-// have failed, a hop to the whole import serves if a cluster fails open.
+// have failed, a hop to the whole import serves, if the pool of some cluster fails open.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
 	if takers == nil {
@@ -94,8 +94,8 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	}
 }
 
-// SpilledTo returns an import with several exporting clusters as a spill target, without this
-// cluster and the import's spill targets, so that no request loops.
+// SpilledTo returns, as a spill target, an import with several exporting clusters. The result lacks
+// this cluster and the import's spill targets, so that no request loops.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {

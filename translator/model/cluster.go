@@ -142,7 +142,7 @@ func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
 
-// ChangesBodies reports whether picks change request bodies, which a spill must undo.
+// ChangesBodies reports whether picks change request bodies. A spill must undo these changes.
 func (s *PickerSettings) ChangesBodies() bool {
 	return s.RewritesModels || s.Processor != nil || s.Plugins != nil && s.Plugins.Dynamo != nil
 }
@@ -168,7 +168,7 @@ type ExternalPicker struct {
 	// CA is the bundle of TLS.Trust, in PEM.
 	CA []byte
 	// Chain and Key are a client certificate in PEM. It is from the first Gateway that has a
-	// certificate and routes to the picker.
+	// certificate, and whose routes lead to the picker.
 	Chain, Key []byte
 	// Relayed is set if only our picker calls this picker.
 	Relayed bool
@@ -232,11 +232,11 @@ type Exposure struct {
 	Cluster ClusterID
 	Who     string // in words: "its picker"
 	Field   string // in the import
-	// Cleartext and TLS report whether some servers are reached without and with TLS. Policy
-	// reports whether a BackendTLSPolicy is in force.
+	// Cleartext reports whether some servers are reached without TLS, and TLS whether some are
+	// reached with TLS. Policy reports whether a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	// Member is set if a member of the cluster set exports the pool: no user of this cluster writes
-	// Field.
+	// Member is set if a member of the cluster set exports the pool. Then no user of this cluster
+	// writes Field.
 	Member bool
 }
 

@@ -30,7 +30,8 @@ type ClusterID struct {
 // envoy encodes external pickers' clusters; a test checks this.
 const PickerEncoding = 2
 
-// ClusterKind is the kind of object that a cluster belongs to, and for a Service the protocol.
+// ClusterKind is the kind of object that a cluster belongs to. For a Service it also selects the
+// protocol.
 type ClusterKind uint8
 
 const (
@@ -170,7 +171,7 @@ func (id ClusterID) InAnyConfig() ClusterID {
 	return id
 }
 
-// As returns another variant of the cluster, in any configuration.
+// As returns another variant of the cluster, without Config.
 func (id ClusterID) As(v ClusterVariant) ClusterID {
 	id.Variant, id.Config = v, 0
 	return id

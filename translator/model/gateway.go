@@ -129,8 +129,8 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream is a UDP listener, or a filter chain: of a TCP listener, or of one server name of a TLS
-// listener.
+// Stream is a UDP listener, the filter chain of a TCP listener, or the filter chain of one server
+// name of a TLS listener.
 type Stream struct {
 	Name       string // StreamName or DatagramName
 	TLS        bool   // matched by server name

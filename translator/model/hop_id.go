@@ -75,9 +75,9 @@ func compareBool(a, b bool) int {
 }
 
 // String returns the name of the virtual host and the ID of endpoints that lead to it:
-// "hop.NAMESPACE.pool.NAME" or "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". Bytes
-// of a Member that no DNS name has become "_" and two hex digits, because Envoy ignores case here
-// and pickers separate hops with commas.
+// "hop.NAMESPACE.pool.NAME" or "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". A byte
+// of a Member that cannot be in a DNS name becomes "_" and two hex digits, because Envoy ignores
+// case here and pickers separate hops with commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""

@@ -9,8 +9,7 @@ import (
 // PathKind selects how a path is compared.
 type PathKind string
 
-// The specification leaves the rank of regular expressions open. If they ranked after prefixes, any
-// rule for "/" would hide them.
+// The kinds are in order of precedence.
 const (
 	PathExact PathKind = "Exact"
 	PathRegex PathKind = "RegularExpression" // matches the whole path

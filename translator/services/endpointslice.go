@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Endpoints returns, sorted, the endpoints of a named port of the Service key ("namespace/name"):
-// ready endpoints or, if none is ready, terminating endpoints that still serve (KEP-1669).
+// Endpoints returns, sorted, the endpoints of a Service's named port (the parameter `key` is
+// "namespace/name"): ready endpoints or, if none is ready, terminating endpoints that still serve
+// (KEP-1669).
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })

@@ -81,8 +81,8 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 	return out, nil
 }
 
-// Outside returns why an address in a ServiceImport itself may not become an endpoint, without a
-// period.
+// Outside returns, as a sentence without a period, why an address in a ServiceImport itself may not
+// become an endpoint.
 func (b *Backend) Outside(r store.Reader) string {
 	if IsServiceImport(b.Ref) &&
 		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {

@@ -25,7 +25,7 @@ type Config struct {
 	Timeout time.Duration
 	// Bytes limits what a connection may send before it is admitted. Default: 256 KiB.
 	Bytes int64
-	// With Every, connections that are not admitted stay open, such as health checks: Timeout does
+	// With Every, connections that are not admitted, such as health checks, stay open. Timeout does
 	// not apply, and Bytes limits each interval of length Every.
 	Every time.Duration
 	// If Trusting is set, every connection is admitted at once, because there is no authentication.

@@ -3,8 +3,8 @@
 // of each connection. cmd/penstock wraps the listeners of its gRPC servers, which call Admit once
 // they have verified the credential of a call.
 //
-// Invariants: a listener never has more than Config.Most connections, nor more than
-// Config.PerAddress of an address that are not admitted.
+// Invariants: a listener has at most Config.Most connections, and at most Config.PerAddress
+// connections of one address that wait for admission.
 //
 // Tests: go test ./xds/admission
 package admission

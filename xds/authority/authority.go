@@ -139,7 +139,7 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// Other processes may restore a damaged Secret meanwhile.
+// damagePause gives other processes time to restore a damaged Secret.
 const damagePause = 20 * time.Second
 
 // If the Secret is missing or damaged, next returns the state that this process holds, so that
@@ -257,7 +257,8 @@ func (a *Authority) Bundle() []byte {
 
 // Keys returns the keys that all replicas derive from the authorities for a purpose. Proxies get
 // the first key, and replicas accept all of them. A replaced key is accepted for Config.Overlap.
-// After half of Overlap, all replicas have the next authority, and proxies get its key.
+// The key of a next authority becomes the first key after half of Overlap, when all replicas have
+// that authority.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

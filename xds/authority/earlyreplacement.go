@@ -50,8 +50,8 @@ func (r rotation) signing(now time.Time) rotation {
 
 // Rotated has the times of a rotation that has begun.
 type Rotated struct {
-	Signs time.Time // when the new authority signs; it is published before
-	Ends  time.Time // when trust in the previous one ends
+	Signs time.Time // when the new authority signs; it is in the bundle before
+	Ends  time.Time // when trust in the previous authority ends
 }
 
 var errNone = errors.New("there is no authority: penstock makes it when it first runs")

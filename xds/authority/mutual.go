@@ -8,7 +8,7 @@ import (
 
 // Mutual returns TLS configurations for connections between processes of one installation. Each
 // side requires a certificate of the current, next or previous authority. Proxies have no such
-// certificate. The parameter name is one of Config.Names.
+// certificate. The parameter `name` is one of Config.Names.
 func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	server = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,

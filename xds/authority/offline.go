@@ -25,7 +25,7 @@ func NewPair(now time.Time, life time.Duration) (Pair, error) {
 }
 
 // Issue signs a client certificate with the CA p. If server is set, the certificate is for servers,
-// too. The parameter names has DNS names or IP addresses; the first name is the subject. The
+// too. The parameter `names` has DNS names or IP addresses; the first name is the subject. The
 // certificate expires no later than the CA.
 func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...string) (Pair, error) {
 	ca, err := readSigner(p.Cert, p.Key, true)

@@ -34,7 +34,7 @@ const (
 	retention = 7 * 24 * time.Hour
 )
 
-// The previous authority has no key.
+// keyPEM and key are nil for the previous authority.
 type signer struct {
 	cert    *x509.Certificate
 	certPEM []byte
@@ -194,8 +194,8 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	return readSigner(pair.Cert, pair.Key, true)
 }
 
-// With validity 0 the certificate is valid as long as the authority, whose key is in the same
-// memory.
+// With validity 0 the certificate is valid as long as the authority. A shorter validity protects
+// nothing while the authority's key is in the same memory.
 func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	key, serial, err := newKey()
 	if err != nil {

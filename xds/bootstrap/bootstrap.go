@@ -205,7 +205,8 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
-		// Envoy's default maximum for clients is 1.2, so a minimum of 1.3 alone leaves no version.
+		// Envoy's default maximum for clients is TLS 1.2, so a minimum of 1.3 alone leaves no
+		// version.
 		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},

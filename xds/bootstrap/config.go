@@ -45,7 +45,7 @@ type Config struct {
 	// 127.0.0.1:0.
 	Admin string
 	// MaxHeapBytes is the maximum heap size (default: 2 GiB). Above 97 % of it, Envoy answers new
-	// requests with 503. MaxConnections limits downstream connections (default: 50,000).
+	// requests with 503.
 	MaxHeapBytes uint64
 	// MaxConnections limits downstream connections. Default: 50,000.
 	MaxConnections int64

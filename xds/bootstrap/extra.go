@@ -46,7 +46,7 @@ var reserved = []string{"penstock-", "hop."}
 
 const hops = "hops"
 
-// Envoy ignores a delivered resource whose name is in the bootstrap. The func delivered reports
+// Envoy ignores a delivered resource whose name is in the bootstrap. The func `delivered` reports
 // whether ADS may deliver a name (translator/model).
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||

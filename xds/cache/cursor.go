@@ -72,11 +72,11 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 // concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// The channel of Signal receives when a Pull may return changes, and after Poke. Safe for
+// Signal returns a channel that receives when a Pull may return changes, and after Poke. Safe for
 // concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
-// Poke makes Signal receive. Safe for concurrent use.
+// Poke sends to the channel of Signal. Safe for concurrent use.
 func (c *Cursor) Poke() {
 	select {
 	case c.signal <- struct{}{}:
@@ -198,9 +198,9 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial acquires the names of initial_resource_versions. The result current has the names
-// that are listed with their current version. The result others has all other names, and resources
-// that have changed since the last Pull. Safe for concurrent use.
+// AcquireInitial acquires the names of initial_resource_versions. The result `current` has the
+// names that are listed with their current version. The result `others` has all other names, and
+// resources that have changed since the last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log
@@ -284,8 +284,8 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f while mu is held for reading. If f panics, which may happen in reading a proxy's
-// message, mu is released.
+// reading calls f while mu is held for reading. It releases mu even if f panics, as may happen when
+// f reads a proxy's message.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -83,7 +83,7 @@ func (l *log) open(cacheReady bool) {
 // mu is held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit signals the cursors without the write lock, because a thousand readers would wait for it.
+// commit signals the cursors without the write lock, so that a thousand readers do not wait.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return

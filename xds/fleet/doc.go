@@ -5,7 +5,7 @@
 //
 // Invariants: no object is deleted before Set was called and all objects were listed. Kubernetes
 // collects the objects of a deleted Gateway. A Gateway that is not accepted keeps its proxies. Each
-// object has a hash of its input, which prevents writes when the leader changes.
+// object has a hash of its input, so that a new leader does not write unchanged objects.
 //
 // Tests: go test ./xds/fleet/... (against a cluster in memory); against a real one: make test-lab.
 package fleet

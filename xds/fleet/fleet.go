@@ -26,7 +26,7 @@ const Source = "supervisor"
 // Cluster reads and writes objects. *apply.Cluster implements it.
 type Cluster interface {
 	Objects(namespace, fleet string) []apply.Object
-	// Apply writes an object. The parameter known is set if Objects has returned the object.
+	// Apply writes an object. The parameter `known` is set if Objects has returned the object.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
 	// Delete deletes an object. A missing object is not an error.
 	Delete(ctx context.Context, o apply.Object) error
@@ -45,7 +45,7 @@ type Config struct {
 	// listed. Only Run needs Cluster, Follow, Settings and Board.
 	Cluster Cluster
 	Follow  func(ctx context.Context, synced func()) error
-	// Settings returns the common settings of all fleets, which change with the certificate
+	// Settings returns the common settings of all fleets. They change with the certificate
 	// authority. Only Run needs it.
 	Settings func() render.Settings
 	// Board receives addresses and problems. Only Run needs it.
@@ -54,7 +54,7 @@ type Config struct {
 	// a name that Penstock needs. Default: 10 s.
 	ConflictInterval time.Duration
 	Log              *slog.Logger
-	// OnPanic is called when rendering the objects of one Gateway's fleet panics. Optional.
+	// OnPanic is called when the rendering of a Gateway's objects panics. Optional.
 	OnPanic func(gateway string, value any, stack []byte)
 }
 

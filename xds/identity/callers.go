@@ -57,7 +57,7 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls lets members call only two services: the parameters service and exempt.
+// Calls lets members call only two services, named by the parameters `service` and `exempt`.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)

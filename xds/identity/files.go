@@ -25,7 +25,7 @@ import (
 type Files struct {
 	// Cert and Key are this process's certificate and its private key. Required.
 	Cert, Key string
-	// CA verifies Cert, which the picker uses, too. Default: ClientCA.
+	// CA verifies Cert, also for the picker. Default: ClientCA.
 	CA string
 	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
 	ClientCA string
@@ -50,8 +50,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key, which several
-// processes may share.
+// PickKey derives the key of calls to the picker from this process's private key. Several processes
+// may share the private key.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
@@ -62,8 +62,8 @@ func (f Files) PickKey() (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// TLS returns the configuration of a server. If verify is set, a client must have a certificate of
-// ClientCA. If there is a Token, the certificate is optional.
+// TLS returns the configuration of a server. If verify is set, ClientCA verifies client
+// certificates. They are required, unless there is a Token.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -104,7 +104,7 @@ func (f Files) Tokens() ([]string, error) {
 	return strings.Fields(string(raw)), nil
 }
 
-// Authenticate verifies the credential of a call. The result permitted returns an error once the
+// Authenticate verifies the credential of a call. The result `permitted` returns an error once the
 // credential is invalid. Before, it returns when to call it again.
 func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
 	if from, ok := peer.FromContext(ctx); ok {
@@ -135,7 +135,7 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}
 	return func() (time.Time, error) {
 		err := f.accepts(hash)
-		if errors.Is(err, errUnreadable) { // an unreadable file withdraws no token: it may be in replacement
+		if errors.Is(err, errUnreadable) { // an unreadable file withdraws no token
 			err = nil
 		}
 		return time.Now().Add(tokenCheck), err

@@ -44,8 +44,8 @@ func abandoned(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// The text is the same for each attempt of a client, so that retries are logged once: x509 quotes
-// the time and names that the client chose.
+// Errors of x509 quote the time, and names that the client chose. This text is the same for each
+// attempt of a client, so that retries are logged once.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

@@ -29,11 +29,11 @@ type Proof struct {
 
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
-	// Member returns the Gateway that a proxy may serve; the parameter wish is its node.cluster. An
-	// error denies the proxy.
+	// Member returns the Gateway that a proxy may serve; the parameter `wish` is its node.cluster.
+	// An error denies the proxy.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if the proxy may no longer serve the Gateway, but none for a deleted
-	// Gateway.
+	// Recheck returns an error if the proxy may no longer serve the Gateway. It returns no error
+	// for a deleted Gateway.
 	Recheck(p Proof, gateway string) error
 }
 

@@ -14,7 +14,7 @@ import (
 type gatewayKey struct{}
 
 // WithKey denies a call whose bearer token is not the key of a Gateway. It does so before a message
-// of the call is read. The func owner must not block. Services in exempt need no key.
+// of the call is read. The func `owner` must not block. Services in exempt need no key.
 func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {

@@ -25,7 +25,7 @@ type Reviewer interface {
 }
 
 const (
-	// trusted is how long a review is valid: a deleted pod can read for that time.
+	// trusted is how long a review is valid: a deleted pod can still read for that time.
 	trusted    = 5 * time.Minute
 	denied     = 10 * time.Second
 	remembered = 8192

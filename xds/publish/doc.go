@@ -11,9 +11,9 @@
 // In detail:
 //
 //   - Changes of endpoints alone are sent at once. Endpoints that name a new hop wait for that hop,
-//     at most for the watchdog (hops.go).
+//     at most for Config.Watchdog (hops.go).
 //   - Listeners and routes wait for the ACK of the clusters that they name: indefinitely for new
-//     clusters, and at most for the watchdog for changed clusters.
+//     clusters, and at most for Config.Watchdog for changed clusters.
 //   - A resource is removed when nothing else names it: no desired version, no version that the
 //     proxy may have, and no filter chain whose connections still drain.
 //   - After a NACK the rejected resources are withheld until they have a new version (nack.go), and

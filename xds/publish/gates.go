@@ -14,8 +14,8 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// Changes collapse, because clusterReady sends one response at a time. After the watchdog it sends
-// the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
+// Changes collapse, because clusterReady sends one response at a time. After Config.Watchdog it
+// sends the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	// At a proxy's start, clusters do not wait for hops: they would never become warm.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
@@ -67,8 +67,8 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// If a change only removes virtual hosts, and endpoints still name these, it waits for the ACK
-	// of the endpoints.
+	// If a change only removes virtual hosts that endpoints still name, the change waits for the
+	// ACK of the endpoints.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
@@ -82,7 +82,7 @@ type waiting struct {
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// Nearly always no item has to wait for another one. isCalm detects this without a search.
+// Usually no item has to wait for another item. isCalm detects this without a search.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
 		len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
@@ -175,7 +175,7 @@ func (w *waiting) hopBehind(e *cache.Slot) bool {
 
 func (w *waiting) hop(l *cache.Slot) bool {
 	if s := w.s; s.first[resource.Listener] {
-		// A resumed proxy will soon report its listeners. Another proxy has no listeners yet.
+		// A resumed proxy will soon report its listeners. A new proxy has no listeners yet.
 		until := s.resumedAt.Add(s.config.Settle)
 		if s.resumedAt.IsZero() || !w.now.Before(until) {
 			return false
@@ -241,7 +241,7 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 // A proxy may have resumed with unknown versions of resources. mayNameStale reports whether one of
-// these resources may name the slot, and until when to assume this. It ignores the item but.
+// these resources may name the slot, and until when to assume this. It ignores the item `but`.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -288,8 +288,8 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	}
 	// The wait is bounded, because there may be a cycle: endpoints wait for their cluster, the
 	// cluster for its routes, and these for the removal of the listener that the endpoints may
-	// name. If a rejected version starts that chain, the wait is unbounded, because the old version
-	// stays.
+	// name. If the item is to be removed while the proxy rejects some desired version, the wait is
+	// unbounded, because the old version stays.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}

@@ -168,7 +168,7 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	if len(used)+len(named) == 0 {
 		return nil
 	}
-	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading: virtual hosts that lead requests
+	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading: virtual hosts in use
 	for _, p := range last.Parts {
 		_, all := fields(p.Body, fieldInner[0])
 		for _, h := range all {

@@ -38,8 +38,8 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// Removals cause no NACK. They are sent again only together with upserts: a response of
-			// removals alone would get another NACK.
+			// A removal is not the cause of a NACK, so it is sent again if the response also had
+			// upserts. A response of removals alone would get the same NACK again.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
 		case it.quarantine != nil && it.quarantine.entry == p.entry:
 			s.continueQuarantine(it, false, shorten(message), now)

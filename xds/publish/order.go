@@ -67,8 +67,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A state-of-the-world response has all clusters. The response would revert a cluster
-			// that is due again after a NACK.
+			// A state-of-the-world response has all clusters, so it would revert a cluster that is
+			// due again after a NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
@@ -147,7 +147,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 			out[i].entry = s.marked(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
-			// The last endpoints warm a cluster; new endpoints wait for their hop.
+			// Until the hop is in force, the previous endpoints warm the cluster.
 			if hop, _ := s.awaitsHop(it, now); hop {
 				out[i].entry = it.lastSent()
 			}
@@ -159,8 +159,8 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// A modified cluster, and a new cluster that shares its service_name, wait for endpoints without
-// requesting them. A resumed proxy first reports the endpoints that it has.
+// A modified cluster waits for endpoints without requesting them. So does a new cluster whose
+// service_name another cluster has. A resumed proxy first reports the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

@@ -18,8 +18,8 @@ import (
 // first variant has only the parts that have not changed since the last accepted version. Further
 // variants have half of the changes, then a quarter, and so on down to a single virtual host and
 // its single routes. Accepted variants are in force at once; undecided parts stay as they were. In
-// the end a rejected part answers 500, or stays as it was if Envoy rejects that, too (an invalid
-// match).
+// the end a rejected part answers 500. If Envoy also rejects this answer (an invalid match), the
+// part stays as it was.
 type quarantine struct {
 	target *cache.Entry
 	names  []*cache.Slot

@@ -175,10 +175,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// If a secret of a resource is faulty, Envoy rejects the secret of the resource that arrives last,
-// even a valid one. So once the proxy accepts a secret, retryBeside resends rejected secrets of the
-// same resource. A resent last good version must not trigger this: two such secrets would resend
-// each other forever. A placeholder triggers it once for each version.
+// If one of a resource's secrets is faulty, Envoy rejects the secret that arrives last, even if it
+// is valid. So once the proxy accepts a secret, retryBeside resends rejected secrets of the same
+// resource. A resent last good version does not count: otherwise two rejected secrets would resend
+// each other forever. A placeholder counts once for each version.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -208,7 +208,7 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 
 // suspected reports whether to resend a rejected resource because the proxy has dropped a secret
 // that it may have rejected. suspected also resends secrets that the proxy stored on an earlier
-// stream; the resource follows then.
+// stream; the resource follows these secrets.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

@@ -16,8 +16,7 @@ type StateRequest struct {
 	Type resource.Type
 	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version is the last accepted version. Only a first request may have it from an earlier
-	// stream.
+	// Version is the last accepted version. In a first request it may be of an earlier stream.
 	Version string
 	Nonce   string
 	Error   string
@@ -143,7 +142,8 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// After a NACK Envoy may have applied a newer version of the cluster, and this response reverts it.
+// After a NACK Envoy may have applied a newer version of the cluster. Then this response reverts
+// the cluster to e.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version

@@ -13,8 +13,8 @@ import (
 // Config configures a Stream.
 type Config struct {
 	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force,
-	// delays other resources: Envoy withholds the ACK of clusters while any of them warms. New
-	// clusters have no such bound. Default: 300 ms.
+	// delays other resources: Envoy withholds the ACK of clusters while any of them warms. The wait
+	// for new clusters has no bound. Default: 300 ms.
 	Watchdog time.Duration
 	// Drain is the drain time of a removed filter chain, at least the proxy's --drain-time-s.
 	Drain time.Duration
@@ -57,7 +57,7 @@ type Stream struct {
 	unacked       []*Response
 	nonce         uint64
 	resumed       bool
-	resumedAt     time.Time // zero: the proxy did not resume with versions that may be unknown here
+	resumedAt     time.Time // when the proxy resumed with versions that may be unknown; or zero
 	nextFlush     time.Time
 	calm          bool
 	retrying      bool
@@ -222,7 +222,8 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	it.quarantine = nil
 	switch {
 	case want == nil:
-		// Without a wildcard, Envoy itself drops a resource once none of its resources names it.
+		// Without a wildcard subscription, Envoy itself drops a resource once no other resource
+		// names it.
 		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
@@ -308,7 +309,8 @@ type Rejection struct {
 	// Host and Route name the rejected virtual host and route, if the other parts of the route
 	// configuration are in force. Route is empty if the whole virtual host is rejected.
 	Host, Route string
-	// Member is a member of a cluster set: the secret is in force without its certificates.
+	// Member is a member of a cluster set: the secret is in force without the member's
+	// certificates.
 	Member  string
 	Message string // Envoy's error detail
 	Owners  []report.Ref
@@ -402,8 +404,8 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
-// Lag reports whether the proxy has not acknowledged some desired resource, and whether it rejects
-// some resource.
+// The result `behind` means that the proxy has not acknowledged some desired resource. The result
+// `rejecting` means that the proxy rejects some resource.
 func (s *Stream) Lag() (behind, rejecting bool) {
 	for t := range s.items {
 		for _, it := range s.items[t] {

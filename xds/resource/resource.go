@@ -154,8 +154,8 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners returns the objects from which the resource was made, on which a NACK is reported. The
-// NACK of a single route is reported only on owners whose KIND/NAMESPACE/NAME/ is a prefix of the
+// Owners returns the objects from which the resource was made. A NACK is reported on them. The NACK
+// of a single route is reported only on owners whose KIND/NAMESPACE/NAME/ is a prefix of the
 // route's name. The caller must not modify the result.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {

@@ -23,8 +23,8 @@ type Authenticate func(ctx context.Context) (Proxy, error)
 type Proxy interface {
 	// Gateway returns the gateway that a node may read. An error denies the connection.
 	Gateway(node *corev3.Node) (string, error)
-	// Permitted returns an error, which ends the stream, if the proxy may no longer read a gateway.
-	// It is called after Server.Recheck, and at the time that it returned, unless that is zero.
+	// If the proxy may no longer read a gateway, Permitted returns an error, and the stream ends.
+	// Permitted is called after Server.Recheck, and at the time `next` unless that time is zero.
 	Permitted(gateway string) (next time.Time, err error)
 }
 

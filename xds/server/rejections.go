@@ -17,7 +17,7 @@ type rejections struct {
 
 type proxyName struct{ gateway, node string }
 
-// Two streams of a proxy may overlap; stream made the valid report.
+// Two streams of a proxy may overlap. The field `stream` is the one with the valid report.
 type reporter struct {
 	stream *stream
 	list   []publish.Rejection

@@ -46,8 +46,8 @@ type Config struct {
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
-	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which
-	// ends the stream.
+	// OnPanic is called when the goroutine that receives a proxy's messages has panicked. The
+	// stream then ends.
 	OnPanic func(proxy string, value any, stack []byte)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time

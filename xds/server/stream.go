@@ -34,7 +34,7 @@ type stream struct {
 	closed    bool
 	inherited []publish.Rejection
 	reported  uint64
-	sent      map[string]sending // by nonce; their delay is measured
+	sent      map[string]sending // responses in flight, by nonce, to measure their delay
 	waits     []target
 	checkAt   time.Time
 }
@@ -56,7 +56,7 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	st.machine = publish.New(st.cursor, c)
 	s.add(st)
 	defer s.remove(st)
-	st.recheck() // before add, Recheck did not know the stream
+	st.recheck() // Recheck misses a stream that is not added yet
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
@@ -93,8 +93,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run selects from few channels, which no other stream uses: a change for a thousand streams mostly
-// costs the scheduling of their goroutines.
+// run selects from few channels, and shares none with another stream: a change for a thousand
+// streams mostly costs the scheduling of their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()

@@ -30,7 +30,7 @@ type target struct {
 	wait *wait
 	slot *cache.Slot
 	// after is a position in the log. A proxy that has accepted a later version will never accept
-	// the awaited one.
+	// the awaited version.
 	after uint64
 }
 

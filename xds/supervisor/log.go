@@ -39,7 +39,7 @@ type logWriter struct {
 	crashed     bool
 }
 
-// After a crash, Envoy writes headers and buffers of the requests in flight, which may have
+// After a crash, Envoy writes headers and buffers of the requests in flight. They may contain
 // credentials.
 const crashLogger = "backtrace"
 
@@ -81,8 +81,8 @@ func (w *logWriter) record(line string) {
 		w.lastError = text
 	}
 	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
-	// times. Warnings about work in progress are about fields that Penstock chooses, not the user
-	// (docs/envoy.md has the reasons).
+	// times. Envoy also warns of fields that are work in progress. Penstock, not the user, chooses
+	// these fields (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}

@@ -62,7 +62,7 @@ type Received struct {
 	Rejected string   // error detail of the fake's NACK; "" for an ACK
 }
 
-// StartFake connects a fake Envoy until the end of the test, which fails at a violation.
+// StartFake connects a fake Envoy until the end of the test. A violation fails the test.
 func StartFake(t testing.TB, c FakeConfig) *Fake {
 	t.Helper()
 	if c.Gateway == "" {

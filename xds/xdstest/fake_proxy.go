@@ -23,8 +23,8 @@ type proxy struct {
 	// its hops. Those hops are lost.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// Envoy stores the bytes of a secret even if it rejects them. It ignores bytes that it has
-	// stored, and uses the stored bytes for new versions of listeners.
+	// Envoy stores the bytes of a secret even if it rejects them. It ignores the same bytes when
+	// they arrive again, and uses them for new versions of listeners.
 	stored map[resource.Ref]storedSecret
 	// initialized means that the fake has received clusters. listening means that it has requested
 	// its listeners.
@@ -173,7 +173,7 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// The func broken ignores rejected resources. It also ignores missing route configurations, which
+// The func `broken` ignores rejected resources. It also ignores missing route configurations, which
 // only delay a listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {

@@ -95,7 +95,7 @@ func (l *listener) SetDeadline(t time.Time) error {
 }
 
 // Limit bounds the connections of a listener by the share of the Port that opened it. If no Port
-// opened it, p's share counts. The parameter with has further limits.
+// opened it, p's share counts. The parameter `with` has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port

@@ -68,7 +68,7 @@ func New(c Config) (*Cluster, error) {
 		pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
-// Run watches the objects until ctx ends. It calls synced once, after all have been listed.
+// Run watches the objects until ctx ends. It calls synced once, after all objects have been listed.
 func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var left sync.WaitGroup
@@ -136,8 +136,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply writes an object. The parameter applied is the object's hash. If known is set, Objects has
-// returned the object; otherwise Apply reads it first.
+// Apply writes an object. The parameter `applied` is the object's hash. If known is set, Objects
+// has returned the object; otherwise Apply reads it first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())

@@ -38,7 +38,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when nothing is in flight, or after Config.Timeout. The result left counts the
+// Drain returns when nothing is in flight, or after Config.Timeout. The result `left` counts the
 // requests and streams that are still in flight.
 func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()

@@ -49,10 +49,10 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway. The result own is the address to request from
-// the provider of the Service's type. The result external has the addresses that the nodes accept.
-// They are within the allowed ranges: otherwise a user who may write a Gateway could receive the
-// traffic of any address (CVE-2020-8554).
+// Assign divides the static addresses of a Gateway. The result `own` is the address to request from
+// the provider of the Service's type. The result `external` has the addresses that the nodes
+// accept. They are within the allowed ranges: otherwise a user who may write a Gateway could
+// receive the traffic of any address (CVE-2020-8554).
 func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
 	outside []string) {
 	static := StaticAddresses(gw)

@@ -14,8 +14,8 @@ const (
 	longest = 50 * time.Millisecond
 )
 
-// Until returns once the func holds returns true. After Limit it ends the test with the message
-// what. The func may call t.Fatal.
+// Until returns once holds() is true. After Limit it ends the test with the message `what`. The
+// func may call t.Fatal.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, Limit, holds)
@@ -29,8 +29,7 @@ func For(t testing.TB, what string, limit time.Duration, holds func() bool) {
 	}
 }
 
-// NoError returns once the func check returns nil. After limit it ends the test with the last error
-// of check.
+// NoError returns once check() is nil. After limit it ends the test with the last error of check().
 func NoError(t testing.TB, what string, limit time.Duration, check func() error) {
 	t.Helper()
 	err := errors.New("not checked")
@@ -39,8 +38,7 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
-// If the func happens returns true within the time window, Never ends the test with the message
-// what.
+// If happens() is true within the time `window`, Never ends the test with the message `what`.
 func Never(t testing.TB, what string, window time.Duration, happens func() bool) {
 	t.Helper()
 	start := time.Now()
@@ -49,7 +47,7 @@ func Never(t testing.TB, what string, window time.Duration, happens func() bool)
 	}
 }
 
-// Within reports whether the func holds returns true before limit has passed.
+// Within reports whether holds() becomes true before limit has passed.
 func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for wait := first; !holds(); wait = min(2*wait, longest) {
