@@ -35,9 +35,9 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks only endpoints that have the model. It returns false if all endpoints have it.
-// If no endpoint with the model can serve the request, it returns false unless the other endpoints
-// are known to answer 404.
+// amongHolders ranks only endpoints that have the model. It returns true if one of them can serve
+// the request. If all of them are full or suspect, it returns true only if the other endpoints are
+// known to answer 404. It returns false if all endpoints have the model.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

@@ -39,7 +39,7 @@ type ClusterPrompt struct {
 	Chain  prefix.Chain
 	// Stay is the cluster of the request's session, or "".
 	Stay string
-	// GRPC marks a gRPC request, which some clusters do not accept (Cluster.NoGRPC).
+	// GRPC marks a gRPC request. Some clusters do not accept gRPC (Cluster.NoGRPC).
 	GRPC bool
 }
 
@@ -55,11 +55,11 @@ type ClusterCost struct {
 	Prompt    float64 `json:"prompt"`
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
-	// Basis is the source of the wait: a report, own requests, responses, or a trial.
+	// Basis is the source of the wait: a report, this process's requests, responses, or a trial.
 	Basis  string `json:"basis"`
 	Barred string `json:"barred,omitempty"` // why the cluster comes last
 	// Session means that the request's session is at the cluster, so the cluster comes first unless
-	// barred.
+	// it is barred.
 	Session bool `json:"session,omitempty"`
 	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that the cluster got before
 }
@@ -163,7 +163,7 @@ func (k *pick) rankClusters(stay string) {
 	}
 }
 
-// As in Envoy, isGRPC excludes gRPC-Web.
+// isGRPC excludes gRPC-Web, as Envoy does.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -190,7 +190,7 @@ func (clusters) answer(k *pick) {
 		texts = append(texts, k.clusters[i].Hop)
 	}
 	texts = append(texts, further...)
-	// The route has one retry for each hop.
+	// A negative MaxRetries keeps the route's number: one retry for each hop.
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1}
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.follows == followsKept { // the other clusters lack the response
@@ -230,7 +230,8 @@ type chosen struct {
 	pool  *pool
 }
 
-// With session affinity, it sets the session's token, which names the cluster that serves.
+// Response returns the header with the session's token, if the import has session affinity. The
+// token names the cluster that serves.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}

@@ -217,7 +217,7 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether the picker with this Owner exists. If it does not, the picker that
+	// Alive reports whether the picker with this Owner exists. If it has ended, the picker that
 	// receives its access log entries counts its requests.
 	Alive(owner string) bool
 	// Order returns the number of other pickers, and whether this picker is the first by their
@@ -250,10 +250,10 @@ type Learner interface {
 	Isolated() bool
 }
 
-// Body is a pool's need of request bodies.
+// Body is how much of request bodies a pool needs.
 type Body string
 
-// A gateway that sends its mode, as Envoy does, keeps this mode whatever the Body.
+// The Body does not change the mode of a gateway that sends its mode, as Envoy does.
 const (
 	// BodyNone picks when the headers arrive.
 	BodyNone Body = ""
@@ -281,8 +281,8 @@ type Pool struct {
 	Strategy string
 	// Shadow is a strategy that evaluates picks without effect on them; "" means none.
 	Shadow string
-	// Plugins is the profile of the strategy "plugins". If it is nil, the pool keeps its last valid
-	// strategy; if there is none, it uses "load".
+	// Plugins is the profile of the strategy "plugins". If Plugins is nil, the pool keeps its last
+	// valid strategy, or uses "load" if it has none.
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
 	// Scorers are the processes for Plugins.External, in the same order.
@@ -305,7 +305,7 @@ type Pool struct {
 	// DefaultSessionTTL. SessionCookie "" means DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
-	// Responses sends requests that name a stored response to its server or cluster.
+	// Responses sends a request that names a stored response to the server or cluster that has it.
 	Responses bool
 	// Spills means that requests can be spilled when the pool is full. If a request's route still
 	// lacks spill targets, the pick ignores that endpoints are full.
@@ -349,7 +349,7 @@ type Clusters struct {
 	Latency bool
 	// Blind makes picks ignore prompts, even if bodies are read.
 	Blind bool
-	// Sessions sends a session's requests to one cluster, while it accepts requests.
+	// Sessions sends a session's requests to one cluster, as long as this cluster accepts requests.
 	Sessions bool
 }
 

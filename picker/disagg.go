@@ -91,8 +91,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses a request's further servers and opens their leases. The main server does the
-// work of a stage without a free server.
+// addFurther chooses a request's further servers and opens their leases. If a stage has no free
+// server, the main server does its work.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -202,8 +202,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only leaves one endpoint and the spill targets in an answer, because the answer's headers would
-// be wrong at another endpoint.
+// The method only reduces an answer to one endpoint and the spill targets, because the answer's
+// headers would be wrong at another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

@@ -48,8 +48,8 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns an endpoint's index among its pod's ports. Servers at one IP address with different
-// numbers belong to different pods.
+// rank returns an endpoint's index among the ports of its pod: the servers at the same IP address
+// that have the same worker number.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
 	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Endpoints at one IP address use consecutive ports. endpoints are sorted by address.
+// Servers at one IP address use consecutive ports. The parameter endpoints is sorted by address.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {

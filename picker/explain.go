@@ -18,10 +18,10 @@ import (
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
 	Pool     string `json:"pool"`
-	Known    bool   `json:"known"` // else no other field is set
+	Known    bool   `json:"known"` // if false, no other field is set
 	Strategy string `json:"strategy,omitempty"`
 	Choice   string `json:"choice,omitempty"`
-	Body     string `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
+	Body     string `json:"body,omitempty"` // which bodies the pool reads; "" for none
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Targets are the replacements of the request's model. The other fields are for the target with

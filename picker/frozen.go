@@ -15,8 +15,8 @@ import (
 // request at the server whose headers come later.
 //
 // An overloaded pool must not get requests twice. So the limit is endpoint.MaxHeadersLimit while
-// the next server is suspect or has a queue, and for stormTime after several servers that are not
-// suspect exceeded their limits.
+// the next server is suspect or has a queue. It is the same for stormTime after several servers
+// exceeded their limits without being suspect.
 const (
 	// In a storm, at least 1/stormShare of the pool's servers, and at least two, exceed their
 	// limits within stormWindow.

@@ -19,7 +19,8 @@ type SentTo struct {
 	Declined bool `json:"declined,omitempty"`
 	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
 	Details string `json:"details,omitempty"`
-	// There is the request's ID in the other cluster; "" if the IDs are equal, or it is unknown.
+	// The field There has the request's ID in the other cluster; it is "" if the IDs are equal, or
+	// it is unknown.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"` // a pool spilled the request
 }
@@ -45,16 +46,17 @@ type Record struct {
 	// Exceeded are the limits that prevented a pick, for each 429 and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
 	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images.
-	// They are empty if the servers in Endpoints do this. Missing are the stages without a free
-	// server.
+	// They are empty if the servers in Endpoints do this work. Missing are the stages without a
+	// free server.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
-	// OutOfRange lists a remote picker's addresses outside the declared ranges. Error is why it did
-	// not answer.
+	// OutOfRange lists a remote picker's addresses outside the declared ranges. Error is why the
+	// remote picker did not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is x-request-id, and Picker the process. Tokens may be an estimate by content-length.
+	// Request is x-request-id, and Picker names the process. Tokens may be an estimate by
+	// content-length.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
@@ -62,7 +64,7 @@ type Record struct {
 	// Bytes is the size of the read body. Served is the model that replaced Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are the stages that the request passed, in order. It is only set if Picks.Request
+	// Stages are the stages that the request passed, in order. They are set only if Picks.Request
 	// selects one request.
 	Stages    []Passed   `json:"stages,omitempty"`
 	Processor *Processed `json:"processor,omitempty"`
@@ -95,8 +97,8 @@ const (
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// A pool records at most one pick with verdicts for each historyEvery or, in a large pool, for
-	// each historyPerEndpoint times the number of its endpoints.
+	// A pool records at most one pick with verdicts in each historyEvery. In a large pool this time
+	// is historyPerEndpoint times the number of its endpoints.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
 	maxVerdicts        = 16

@@ -41,8 +41,8 @@ func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// keys returns the restricted API keys of a request that a gate of this cluster let in. Other
-// requests may have this header from the client.
+// keys returns the restricted API keys of a request that a gate of this cluster let in. In other
+// requests, the client may have set KeysHeader.
 func keys(r *extproc.Request) string {
 	if !r.Reported() || r.Member != "" {
 		return ""
@@ -52,8 +52,8 @@ func keys(r *extproc.Request) string {
 
 // listModels answers a request for the list of models with the models of all pools of its route.
 // For a restricted API key, the list has only permitted models, and the request never goes to a
-// server.
-// listModels returns false if it does not answer: for example, no server reports a model.
+// server. listModels returns false if it does not answer: for example because no server reports a
+// model.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	restricted := keys(r)

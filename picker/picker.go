@@ -228,7 +228,7 @@ func (p *Picker) Remove(id objectid.Target) {
 }
 
 // build keeps the strategy (with its round-robin position), the history and the counters of the old
-// pool where their configuration is the same.
+// pool if their configuration is the same.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -356,8 +356,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes next current, and releases the pools that were replaced or removed: changed has the
-// names of all changed pools. p.mu is held.
+// swap makes the pools in the parameter next current, and releases replaced and removed pools. The
+// parameter changed has the names of all changed pools. p.mu is held.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}

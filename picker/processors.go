@@ -21,7 +21,7 @@ type Processor struct {
 	Timeout   time.Duration  // 0 means processor.DefaultTimeout
 	// Headers are further headers that the processor receives, in lower case.
 	Headers []string
-	// Route makes the processor choose endpoints, unless a body decides otherwise.
+	// Route makes the processor choose endpoints. A body's member "route" takes precedence.
 	Route bool
 }
 
@@ -95,7 +95,7 @@ type Prepares struct {
 	Host      string `json:"host"`
 	Addresses int    `json:"addresses"`
 	Open      bool   `json:"breakerOpen,omitempty"`
-	Route     bool   `json:"route,omitempty"` // unless a request decides otherwise
+	Route     bool   `json:"route,omitempty"` // a body's member "route" takes precedence
 }
 
 func (pool *pool) prepares() *Prepares {

@@ -16,7 +16,7 @@ type Rate struct {
 	Server string              `json:"server"`
 	Rate   float64             `json:"rate"`
 	From   endpoint.RateSource `json:"from"`
-	// Inferred is the rate by first tokens, if a reported rate takes precedence; 0 if unknown.
+	// Inferred is the rate inferred from first tokens, if Rate is a reported rate; 0 if unknown.
 	Inferred float64 `json:"inferred,omitempty"`
 }
 

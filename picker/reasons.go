@@ -19,7 +19,7 @@ const (
 	resultPicked  = "picked"  // the picker chose an endpoint of the pool
 	resultSpilled = "spilled" // no pod can take the request; the pick has only the spill targets
 	resultRelayed = "relayed" // a remote picker chose the endpoint
-	// the remote picker named no endpoint, and the pool fails open: the pick has known endpoints
+	// the remote picker named no endpoint, and the pool fails open, so the pick has known endpoints
 	resultOpen   = "relay_open"
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )

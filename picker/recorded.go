@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// A hash in a trace is for recordedBlock tokens, as in Mooncake's traces.
+	// A hash in a trace covers recordedBlock tokens, as in Mooncake's traces.
 	recordedBlock          = 512
 	tokenBytes, eventBytes = 4, 200
 	maxRecordedTokens      = 1 << 20

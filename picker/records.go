@@ -13,14 +13,15 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every pick is noted in a ring of fixed size: its comparison, and its outcome once the access log
-// reports it. A sample of the picks also has verdicts (history.go).
+// A ring of fixed size has a note of every pick. The note has the pick's comparison and, once the
+// access log reports it, the outcome. A sample of the picks also has verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
 	maxNotes     = 8192
 	notesAtFirst = 64
 	maxChoices   = 8
-	// A note holds notedEndpoints endpoints without a copy. By default, a pick has three.
+	// A note has room for notedEndpoints endpoints; a longer list is joined into one text. By
+	// default, a pick has three.
 	notedEndpoints = 4
 	// maxNoted bounds a request's ID and model in a note, in bytes.
 	maxNoted = 64
@@ -89,7 +90,7 @@ type Choice struct {
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
 	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
-	Speed  bool     `json:"speed,omitempty"` // it measures the endpoint's speed
+	Speed  bool     `json:"speed,omitempty"` // the request measures the endpoint's speed
 	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
 	// Rate is the prefill rate, in tokens a second. RateFrom is its source. Both are zero if
 	// unknown.

@@ -127,8 +127,8 @@ func (remote) lease(k *pick) {
 	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
 }
 
-// spill sends a request without a pick to any endpoint if the pool fails open, otherwise to spill
-// targets. A remote picker's 429 or 503 does not make the pool fail open.
+// If a request has no pick, spill sends it to any endpoint of a pool that fails open, otherwise to
+// spill targets. A remote picker's 429 or 503 does not make the pool fail open.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return

@@ -15,8 +15,9 @@ import (
 
 const (
 	responseTTL = time.Hour
-	// maxResponses bounds a pool's responses, at some 250 bytes each. Then the oldest response is
-	// dropped, or the oldest response of a client that has clientShare responses.
+	// maxResponses bounds a pool's responses, at some 250 bytes each. At the bound, a new response
+	// replaces the oldest response, or the oldest response of its client if the client has
+	// clientShare responses.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
@@ -190,7 +191,7 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 }
 
 // namedResponse returns the stored response in the path, or the response that the request
-// continues. names is also true for a request that creates a response.
+// continues. The result names is also true for a request that creates a response.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
 	if id = request.ResponseInPath(path); id == (request.ResponseID{}) {
 		id = f.Previous

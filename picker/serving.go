@@ -22,15 +22,15 @@ import (
 // pages or responses show a working server. Once a probe fails, or takes longer than hedgeAfter,
 // all servers are probed.
 const (
-	// Used pools are looked at every lookUsed, idle pools every lookIdle. In each watchEvery, at
-	// most usedProbes looks at used pools begin, and idleProbes looks at idle pools.
+	// A used pool has a look every lookUsed, an idle pool every lookIdle. In each watchEvery, at
+	// most usedProbes looks begin for used pools, and at most idleProbes for idle pools.
 	watchEvery         = 250 * time.Millisecond
 	unwatchedEvery     = time.Second // the interval of looks while no pool is in the ring
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// A pool counts as used for usedFor after a pick. A page or response shows a working server for
-	// shownFor.
+	// A pool counts as used for usedFor after a pick. For shownFor, a page or response proves that
+	// a server works.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
 	// maxLooks bounds the pools in each watchEvery, maxLooked the servers in a look, and maxAtOnce
@@ -261,8 +261,8 @@ func (p *Picker) followPools() {
 	}
 }
 
-// unwatchUnused removes pools without picks from the ring: while there were few pools, all were
-// added. watch.mu is held.
+// unwatchUnused removes pools without picks from the ring. They were added while there were few
+// pools. watch.mu is held.
 func (p *Picker) unwatchUnused() {
 	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
 		if t.noteUse(); t.used {
@@ -291,8 +291,8 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a page or response shows a working server, no probe shows a dead server,
-// and the reachability of each server is known.
+// shown reports whether a pool needs no probe: a page or response shows a working server, no probe
+// shows a dead server, and the reachability of each server is known.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {

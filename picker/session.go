@@ -22,8 +22,8 @@ const (
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader is the ID of a route's session (sessionPersistence), whose requests stay at one
-// server of the pool. Gateways remove this header from clients' requests, and from requests to
+// SessionHeader is the ID of a route's session (sessionPersistence). The session's requests stay at
+// one server of the pool. Gateways remove this header from clients' requests, and from requests to
 // model servers.
 const SessionHeader = "penstock-peer-session"
 
@@ -174,8 +174,8 @@ func (k *pick) keep() {
 	}
 }
 
-// atSession returns false if the session has no endpoint, or the endpoint accepts no requests; the
-// session then moves.
+// atSession chooses the session's endpoint. It returns false if the session has no endpoint, or if
+// the endpoint accepts no requests. Then the session moves.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -267,8 +267,8 @@ func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that was made within ttl, or zero; by is then
-// the reason. Clocks may differ by up to ttl.
+// readSessionToken returns the endpoint of a token that was made within ttl, or zero and the
+// reason. Clocks may differ by up to ttl.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

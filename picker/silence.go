@@ -131,8 +131,8 @@ func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	return err
 }
 
-// probedAs returns the protocol of the first of the server's pools, and the model of a waiting
-// request, unless the server's list lacks the model.
+// probedAs returns how to probe a server: the protocol of the first of its pools, and the model of
+// a waiting request. The model is "" if the server's list lacks it.
 func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
 	var first *pool
 	for _, pool := range p.pools.now.Load().byName {

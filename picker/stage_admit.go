@@ -20,10 +20,10 @@ const (
 	maxPermitWaits = 256
 )
 
-// admit decides whether the caller may pick from the pool: a Gateway whose routes use the pool, or
-// a member of a cluster set to which the pool is exported. The caller's key or certificate was
-// verified before (xds/identity). admit sets Request.Imported, and ends a denied call. A call for
-// an unknown pool passes; the stage find rejects it.
+// admit decides whether the caller may pick from the pool. A Gateway may if its routes use the
+// pool. A member of a cluster set may if the pool is exported to it. The caller's key or
+// certificate was verified before (xds/identity). admit sets Request.Imported, and ends a denied
+// call. A call for an unknown pool passes; the stage find rejects it.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 func admitted(r *Record) string {
@@ -93,8 +93,9 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor calls has until ok is true: at once, and whenever changed closes or receives a value. It
-// waits at most permitTimeout. It returns false at once if maxPermitWaits calls already wait.
+// waitFor calls the function has until ok is true: at once, and whenever the channel changed closes
+// or receives a value. It waits at most permitTimeout. It returns false at once if maxPermitWaits
+// calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

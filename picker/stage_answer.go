@@ -25,9 +25,9 @@ func answer(k *pick) {
 	}
 }
 
-// From requests to servers, hideCaller removes the header in which a gate wrote the caller. The
-// edge's route keeps this header, because hops may be among the cluster's endpoints
-// (translator/envoy, toHops). A list that begins with a hop has only hops.
+// hideCaller removes CallerHeader, which a gate wrote, from requests to servers. The edge's route
+// keeps this header, because hops may be among the cluster's endpoints (translator/envoy, toHops).
+// A list that begins with a hop has only hops.
 func (k *pick) hideCaller() {
 	a := &k.answer
 	if len(a.Endpoints) > 0 && !k.request.Last && !strings.HasPrefix(a.Endpoints[0], "envoy://") &&
@@ -37,8 +37,7 @@ func (k *pick) hideCaller() {
 }
 
 // Spill targets follow the pods in every pick. If there is no pod, or all pods are full, a pick has
-// only the spill targets, whatever the failure mode is. If the cluster falls back to its spill
-// endpoints, it thus gets them one message earlier.
+// only the spill targets, whatever the failure mode is.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -137,9 +136,9 @@ func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	return max(user, leastTries-1)
 }
 
-// retries returns the number from the route's policy or the header of a trusted sender. A gateway
-// that Penstock does not configure may read only one address (Envoy's ORIGINAL_DST clusters), so
-// its lists never repeat.
+// retries returns the user's number of retries: from the route's policy or a trusted sender's
+// header, whichever is larger. A gateway that Penstock does not configure may read only one address
+// (Envoy's ORIGINAL_DST clusters), so its lists never repeat.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
 		return 0

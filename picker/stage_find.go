@@ -4,8 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// find sets the pool, the target and the span. It ends a request for the list of models if a server
-// reports any, and a request for an unknown pool.
+// find sets the pool, the target and the span. It ends a request for an unknown pool. It also ends
+// a request for the list of models, if a server reports a model.
 func find(k *pick) {
 	p, r := k.picker, k.request
 	k.pool = p.pool(r.Pool)

@@ -156,8 +156,8 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found, or nil. Other requests may have this
-// header from the client.
+// caller returns the caller that a gate of this cluster found, or nil. In other requests, the
+// client may have set CallerHeader.
 func caller(r *extproc.Request) []byte {
 	if !r.Reported() || r.Member != "" {
 		return nil

@@ -33,7 +33,8 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// An engine may serve a name that its list lacks, so retries may use endpoints that lack the model.
+// An engine may serve a model that its list lacks, so retries may use endpoints whose lists lack
+// the model.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {

@@ -29,8 +29,8 @@ func prompted(r *Record) string {
 	return several(r.Tokens, "token")
 }
 
-// The server also gets the processor's tokens. They are compared with servers' reports, except for
-// a prompt with images, whose blocks' hashes include the images.
+// The picked server also gets the processor's tokens. They are compared with servers' reports,
+// unless the prompt has images: the reported hashes then depend on the images, too.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -77,5 +77,5 @@ func (p *Picker) renderBase(pool *pool) string {
 }
 
 // modelHeader is a request's model on Gateways that route by the model (translator/envoy,
-// scan.lua). On other Gateways a client may set it, which only affects the choice of an endpoint.
+// scan.lua). On other Gateways a client may set it; this affects only the choice of an endpoint.
 const modelHeader = "x-gateway-model-name"

@@ -6,8 +6,8 @@ import (
 )
 
 // rank chooses the request's destinations, best first. It opens no lease, but it charges an
-// import's first cluster or calls a remote picker; settle ends both. It ends the pick of an import
-// without a cluster.
+// import's first cluster or calls a remote picker; settle ends the charge or the call. It ends the
+// pick of an import without a cluster.
 func rank(k *pick) { k.target.rank(k) }
 
 // lease and spill may repeat rank, if other picks take the chosen endpoint.

@@ -10,11 +10,11 @@ import (
 )
 
 // recall sets k.keeper to the place of the stored response that a request names, in pools with
-// Pool.Responses. It waits at most 100 ms for an unknown response, which the server may have just
-// sent. It ends no pick.
+// Pool.Responses. It waits at most 100 ms for an unknown response, because the server may have just
+// sent it. It ends no pick.
 //
-// Any other server answers the request with 404. So this server takes precedence over sessions,
-// processors, strategies, flow control and limits, but not over the gateway's subset.
+// Any other server answers the request with 404. So the response's server takes precedence over
+// sessions, processors, strategies, flow control and limits, but not over the gateway's subset.
 func recall(k *pick) {
 	if k.pool.responses == nil {
 		return

@@ -31,7 +31,7 @@ type moment uint8
 const (
 	atCall moment = iota // the call's metadata, before any message
 	atHeaders
-	atModel   // a model in the body; in STREAMED it comes alone, after the answer
+	atModel   // a model in the body; in STREAMED, this moment comes alone, after the answer
 	atRequest // all parts of the request that the pick needs
 )
 
@@ -122,7 +122,7 @@ type pick struct {
 	charge    *charged             // set by rank, for an import
 	remote    extproc.RemoteAnswer // set by rank, for a remote picker
 	names     []string
-	otherwise extproc.Answer // if nothing accepts the request
+	otherwise extproc.Answer // answer if no destination accepts the request
 
 	result     string
 	held       flow.Outcome

@@ -51,8 +51,8 @@ const tokenSeparator = "."
 const maxTokenBehind = 1 << 10
 
 // stayToken returns a session's token: 8 bytes for the cluster and 8 for the Unix time in seconds,
-// then the token of that cluster's picker. It is not secret, because a forged token reaches only
-// clusters of the import. It does not reveal a cluster's name.
+// then the token of that cluster's picker. The token is not secret, because a forged token reaches
+// only clusters of the import. The token does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)
 	if name == "" || len(behind) > maxTokenBehind {
@@ -102,7 +102,7 @@ func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	}
 }
 
-// The peer's text may be long, so this process's text of the cluster's name is kept.
+// learnStay keeps the pool's text of the cluster's name, not the peer's text.
 func (pool *pool) learnStay(session uint64, cluster string, on, now time.Time) {
 	if pool.stays == nil {
 		return

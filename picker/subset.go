@@ -17,15 +17,14 @@ const (
 	maxSelector = 16 << 10
 )
 
-// subsets caches the endpoints that label selectors match. A pool with other endpoints has other
-// subsets.
+// subsets caches which endpoints match label selectors. It is valid for one list of endpoints.
 type subsets struct {
 	known sync.Map
 	count atomic.Int32
 }
 
-// selected returns a filter for the endpoints that match a selector and pass the filter within,
-// which may be nil. An invalid selector matches no endpoint.
+// selected returns a filter for the endpoints that match a selector and pass the filter within. If
+// within is nil, it passes all endpoints. An invalid selector matches no endpoint.
 func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	var match map[netip.AddrPort]bool
 	if found, ok := pool.subsets.known.Load(selector); ok {

@@ -26,8 +26,8 @@ type tracker struct {
 	session  uint64 // schedule.Session.ID
 	texts    [maxEndpoints]string
 
-	// sent, served and entry are set with untilEnd: when the gateway was answered, the counters of
-	// the serving endpoint, and the entry that an access log would have.
+	// These fields are set with untilEnd: sent is when the gateway was answered, served has the
+	// counters of the serving endpoint, and entry is the entry that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -58,7 +58,7 @@ func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// A response that is not streamed sends its headers at its end.
+// The headers of a response that is not streamed arrive only at the response's end.
 func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
 	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}

@@ -7,11 +7,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A prompt counts as cached at a server from the pick on. If the server denies the request, or
-// never gets it, this is reverted, in other processes too. Evictions and reports to other clusters
-// (Config.Observer) stay.
+// A prompt counts as cached at a server from the pick on. If the server denies the request or never
+// gets it, all processes revert this. Evictions and reports to other clusters (Config.Observer)
+// stay.
 
-// sentTo returns false if the server's cache is too small: the server then denies the prompt.
+// sentTo records that the prompt was sent to a server. It returns false if the server's cache is
+// too small, because the server then denies the prompt.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
 	if !server.Fits(k.query.Tokens) {
@@ -29,9 +30,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports whether the server has not read the prompt, by the last access log entry. A
-// response that is not streamed has its headers only at its end. If such a request ends before the
-// headers, denied assumes that the server has read the prompt.
+// denied reports whether the server has not read the prompt, by the last access log entry. If a
+// response is not streamed, its headers come only at its end. If the request is canceled or times
+// out earlier, denied assumes that the server has read the prompt.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:

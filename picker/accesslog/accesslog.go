@@ -29,7 +29,7 @@ type Entry struct {
 	// Open marks a periodic entry, of a request in flight.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
-	Status int    // that the client received; 0 without a response
+	Status int    // status that the client received; 0 without a response
 	// Sent is the time from the request's start until its last byte was sent; 0 before.
 	Sent time.Duration `json:",omitempty"`
 	// Headers and FirstByte are the times from the request's start to the response's headers, and
@@ -73,7 +73,7 @@ type Config struct {
 	Gateway func(context.Context) string
 	// Attempts and Usage are called concurrently. Each may be nil.
 	Attempts func(Attempt)
-	// Usage receives the requests of UsageLog, one message's at a time, concurrently; may be nil.
+	// Usage receives the requests of UsageLog. One call has all requests of one message.
 	Usage func([]Used)
 }
 
@@ -182,7 +182,7 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 }
 
 // If a request had two concurrent attempts, named is the endpoint of the later attempt, and from is
-// the endpoint that sent headers first. At a hop, from is no valid address.
+// the endpoint that sent headers first. For a hop, the address from is invalid.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {

@@ -53,7 +53,7 @@ type Attempt struct {
 	// the request.
 	Leased bool
 	// At is the address of the server or gateway that responded; zero if unknown. Reached means
-	// that it responded, and not this gateway.
+	// that At responded, not this gateway.
 	At      netip.AddrPort
 	Host    string
 	Reached bool

@@ -27,8 +27,8 @@ type Used struct {
 	// prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
-	Status                     int // of the response; 0 without one
-	// Cut means that the response ended before its end.
+	Status                     int // of the response; 0 without a response
+	// Cut means that the response is incomplete.
 	Cut            bool
 	Stream         bool  // the response is a stream of events
 	Received, Sent int64 // bytes of the bodies of the request and of the response
@@ -55,7 +55,7 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	u.Caller = text(common.GetMetadata(), gateNamespace, gateCaller)
 	u.Status = int(response.GetResponseCode().GetValue())
 	if common.GetResponseFlags().GetUnauthorizedDetails() != nil {
-		// A user's own authorization service may also set the flag.
+		// A user's own authorization service may also set the flag UnauthorizedDetails.
 		if u.Caller == "" && response.GetResponseHeaders()[reasonHeader] == "" || u.Status >= 500 {
 			return u, false
 		}

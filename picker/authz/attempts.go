@@ -10,8 +10,8 @@ import (
 
 // An address may make attemptBurst failed attempts at once, and one more each attemptEvery. Only
 // keys that are not WellFormed (imported keys) are limited, because a well-formed key has 256
-// random bits, and a token has a signature. A key that was valid from the address within goodTime
-// passes, because many clients may share an address.
+// random bits, and a token has a signature. A key that was valid in a request from the address
+// passes for goodTime, because many clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second

@@ -26,8 +26,8 @@ type Request struct {
 	Policies []string
 	// Early is set before the model is known. The route may still change.
 	Early bool
-	// Any is set if Policies are above several possible routes. One policy that lets the key in
-	// then suffices.
+	// Any is set if Policies are above several possible routes. Then it suffices if one policy lets
+	// the key in.
 	Any bool
 	// Pools are the pools that the route may reach (model.Route.Reaches), if Known.
 	Pools []string

@@ -131,7 +131,7 @@ func (c *call) denied(d Decision) *authv3.CheckResponse {
 	response := &authv3.DeniedHttpResponse{
 		Status:  &typev3.HttpStatus{Code: how.status},
 		Headers: []*corev3.HeaderValueOption{overwrite(reasonHeader, d.Reason)},
-		Body:    how.text, // in a gRPC call, Envoy sends it as the message
+		Body:    how.text, // in a gRPC call, Envoy sends the text as the message
 	}
 	if how.status == http.StatusUnauthorized {
 		response.Headers = append(response.Headers, overwrite("www-authenticate", "Bearer"))

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Authorized adds an Authorization header to a connection's calls, which fail without TLS.
+// Authorized adds an Authorization header to a connection's calls. The calls fail without TLS.
 func Authorized(header string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(authorization(header))
 }

@@ -24,7 +24,7 @@ type Share struct {
 	// Unread counts the uncached prompt tokens of requests whose first token is not reported.
 	// Confirmed counts the tokens of those requests that are known to wait.
 	Unread, Confirmed int64
-	// Sent is the estimated time in which the server reads all prompts sent to it so far.
+	// Sent is the estimated time that the server takes to read all prompts sent to it so far.
 	Sent time.Duration
 	// Reading is the estimated time until the server has read all processes' prompts.
 	Reading time.Duration
@@ -35,8 +35,8 @@ type Share struct {
 // Elsewhere sums the Shares of peers at an address.
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
-	Sent                        time.Duration // sent since the last call
-	Reading                     time.Duration // lower bound, by peers whose earlier Sent is unknown
+	Sent                        time.Duration // since the last call of SetElsewhere
+	Reading                     time.Duration // lower bound, from peers whose earlier Sent is unknown
 	Rate                        float64       // learned by a peer; 0 if unknown
 }
 

@@ -14,9 +14,9 @@ import (
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
 // If a server reads prompts first, the times to first bytes grow in proportion to the prompts.
-// Times that grow by less than the share constantBelow of this proportion are constant, until they
-// grow by more than constantAbove. earlyFrom samples are required. earlyWithin is in seconds:
-// longer times that look constant are due to a queue.
+// Times count as constant once they grow by less than the share constantBelow of this proportion,
+// and until they grow by more than the share constantAbove. At least earlyFrom samples are
+// required. If times of more than earlyWithin seconds look constant, a queue causes them.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1

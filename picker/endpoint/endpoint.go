@@ -151,8 +151,8 @@ type State struct {
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is the number of samples, divided by
-	// the number that Rate requires.
+	// Hint is the rate that the first samples show, or 0. HintWeight is the number of samples,
+	// divided by the number that Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency is nil until it is learned.

@@ -25,8 +25,9 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many past requests are comparable with a prompt of this many tokens. most is
-// their longest time to the first token, scaled up from their tokens to the number all.
+// slowest returns the number n of past requests that are comparable with a prompt of this many
+// tokens. The result most is their longest time to the first token, each scaled up from the
+// request's tokens to the number all.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

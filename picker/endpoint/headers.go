@@ -25,8 +25,8 @@ const (
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
-	// Prompt classes are powers of two of the prompts' tokens. Each class keeps its last
-	// headersKept samples.
+	// A prompt's class is the binary logarithm of its tokens. Each class keeps its last headersKept
+	// samples.
 	lengths      = 21
 	headersKept  = 128
 	headersSteps = 128

@@ -26,7 +26,8 @@ const (
 	maxLatency = 120
 )
 
-// Priors, in seconds for each term; a step takes 20 ms. scales are the usual sizes of the terms.
+// priorFirst and priorRest are in seconds for each term; a step takes 20 ms. scales has the usual
+// sizes of the terms.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
@@ -38,7 +39,7 @@ var (
 
 // Features are the figures at a pick that predict a server's latency.
 type Features struct {
-	Prefill  float64 // seconds to read the prompts before this one, and this prompt
+	Prefill  float64 // seconds to read the earlier prompts and this one
 	Queue    float64 // waiting requests
 	InFlight float64
 }
@@ -78,9 +79,9 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// One linear regression fits the time to the first byte, another the time after the first byte.
-// Older samples count less. If a server sends early events, the terms of the second regression that
-// do not depend on further tokens count for the time to the first token.
+// One linear regression fits the time to the first byte, another fits the time after the first
+// byte. Older samples count less. If a server sends early events, the terms of the second
+// regression that do not depend on further tokens count for the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64

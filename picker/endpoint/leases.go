@@ -19,7 +19,7 @@ const (
 	// maxID bounds the ID of an adopted lease, in bytes: another process wrote the ID.
 	maxID = 64
 	// A lease can expire although its request continues, for example when its Envoy had no CPU for
-	// seconds. The next renewal resumes the lease within resumable.
+	// seconds. A renewal within resumable resumes the lease.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
 	// MaxOpen bounds a Gateway's open leases: a client with the Gateway's key may open any number.
@@ -181,7 +181,7 @@ func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease 
 }
 
 // Resume reopens an expired lease that this process issued to gateway, or returns nil. The
-// parameter at returns the address that serves the pool's request, or nil.
+// parameter at returns the counters of the address that serves the pool's request, or nil.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {

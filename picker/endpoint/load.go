@@ -62,8 +62,8 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 // Total returns all processes' number of requests in flight, as far as known.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start returns false if limit requests are in flight, including peers'. A limit of 0 or less means
-// no limit.
+// start returns false if limit requests are in flight, including peers' requests. A limit of 0 or
+// less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -96,7 +96,8 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts a served request. firstByte is the time to its body's first byte, or 0.
+// Record counts a served request. firstByte is the time to the first byte of the response's body,
+// or 0.
 func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
@@ -109,8 +110,8 @@ func (l *Load) RecordFailed(why string, now time.Time) {
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response, which shows nothing
-// about the server.
+// RecordCanceled counts a request that its client canceled before a response. This does not affect
+// the server's health.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server began a successful response.

@@ -42,7 +42,8 @@ func (lease *Lease) Behind(front *Load) {
 	lease.front = front
 }
 
-// Served returns at, or the picked endpoint's counters if at is an address in front of it.
+// Served returns the parameter at. But if at is an address in front of the picked endpoint, it
+// returns the picked endpoint's counters.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -54,10 +54,10 @@ type Work struct {
 	// TokenBytes is the size of a token in a streamed response, and MaxTokens the maximum number of
 	// tokens; 0 if unknown.
 	TokenBytes, MaxTokens int
-	// Trial marks a request to a server that is suspect, or that relearns its speed. A server has
-	// at most one such request in flight.
+	// Trial marks a request that tests a suspect server, or that measures a server's speed again. A
+	// server has at most one trial in flight.
 	Trial bool
-	// Relearn means that the request relearns the server's speed (Endpoint.Outdated).
+	// Relearn means that the request measures the server's speed again (Endpoint.Outdated).
 	Relearn bool
 }
 
@@ -66,7 +66,7 @@ type Work struct {
 // so it needs no timer.
 type prefill struct {
 	unread    atomic.Int64 // this process's part of Q
-	confirmed atomic.Int64 // part of unread: by a report, these prompts still wait
+	confirmed atomic.Int64 // part of unread: a report showed that these prompts still wait
 	elsewhere struct{ unread, confirmed atomic.Int64 }
 	// readBy is when W is 0, since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
@@ -100,7 +100,8 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// The server probably denies a prompt of millions of tokens, which would dominate the mean.
+	// A prompt of millions of tokens would dominate the mean, although the server probably denies
+	// it.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
@@ -111,9 +112,9 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend moves readBy later by took, the server's time for further prompts, and then to at least
-// now+reading. Both times are in nanoseconds. before is the number of unread tokens so far. from is
-// when the server begins to read the further prompts.
+// extend moves readBy later by took, the server's time for further prompts. If now+reading is
+// later, it moves readBy there. Times are in nanoseconds. before is the number of unread tokens so
+// far. The result from is when the server begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()

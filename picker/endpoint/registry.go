@@ -227,7 +227,7 @@ func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
-		if src.refs > 0 { // else its Snapshot was released
+		if src.refs > 0 { // otherwise its Snapshot was released
 			r.scraperOf(src)
 		}
 	}

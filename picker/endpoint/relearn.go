@@ -6,9 +6,9 @@ import "time"
 // server that was slow once would get no requests and stay slow forever.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request may measure the speed of e, whose state is s. e must be idle,
-// have no trial in flight, and have learned nothing for relearnAfter times the number of processes,
-// because each process learns by itself.
+// Outdated reports whether a request may measure the speed of e, whose state is s. e must be idle
+// and have no trial in flight. Its speed must not have been measured for relearnAfter times the
+// number of processes, because each process measures by itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	if !s.Trial || s.InFlight > 0 || s.Fresh && s.Queue+s.Running > 0 {
 		return false
@@ -32,8 +32,8 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// The response is not streamed: its first token came before its end. So the time counts only if it
-// is below the prediction.
+// sentWhole learns from a response that is not streamed. The first token came before the response's
+// end, so the time counts only if it is below the prediction.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

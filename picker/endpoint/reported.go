@@ -36,15 +36,15 @@ const (
 type RateSource string
 
 const (
-	Reported RateSource = "reported" // by the metrics page
+	Reported RateSource = "reported" // from the metrics page
 	Inferred RateSource = "inferred" // from first tokens
 )
 
 // from and to are in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress sums up the requests to a server whose first token came. unread is the time with unread
-// prompts, in nanoseconds; tokens counts prompt tokens. hidden counts the requests without a
+// progress sums up a server's requests whose first token has arrived. unread is the time with
+// unread prompts, in nanoseconds; tokens counts prompt tokens. hidden counts the requests without a
 // visible first token. answered counts all requests, even with fully cached prompts.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 

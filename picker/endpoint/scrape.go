@@ -80,7 +80,7 @@ func (src *source) scrapeSoon() {
 type sample struct {
 	Reading
 	at                         int64
-	sentBefore                 uint64 // picks before the scrape began; elsewhere is of that time, too
+	sentBefore                 uint64 // picks before the scrape began; elsewhere is also from that moment
 	elsewhere                  int64
 	othersQueue, othersRunning float64
 }

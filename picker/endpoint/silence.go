@@ -12,8 +12,8 @@ import (
 // tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
 // their first token while the server shows no progress: no body byte of any request, and no change
 // of the token counters on its page. Without counters, a response that is not streamed shows no
-// progress until its end. Then only the predicted total time of such a response counts; streams
-// that wait at the same server show nothing.
+// progress until its end. Then only the predicted total time of this response counts; streams that
+// wait at the same server show nothing.
 const (
 	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
@@ -150,7 +150,8 @@ func (lease *Lease) waits(p Progress, at int64) {
 	}
 }
 
-// movePlain counts the response at another server. nil removes the count. lease.mu is held.
+// movePlain moves the count of a response that is not streamed to another server. If the parameter
+// to is nil, it removes the count. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -171,8 +172,8 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest is how long a request may wait for a token before the server is silent; 0 means forever.
-// first is the limit for the first token, whole the predicted time to the request's end. own means
-// that the server also generates the response.
+// first is the limit for the first token; whole is the predicted time to the request's end. own
+// means that the server also generates the response.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -419,7 +420,7 @@ func (r *Registry) watch(l *Load) {
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
 // Silent judges the servers with waiting requests, and returns the silent servers that must be
-// probed. more means that the caller must call it again soon.
+// probed. more means that the caller must call Silent again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched

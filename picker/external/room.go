@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// bodyPart is how much room a body takes first, in bytes.
+// bodyPart is the room that a body takes at first, in bytes.
 const bodyPart = 64 << 10
 
 // A body takes room as its bytes arrive, so a body that is only announced takes no room. Bodies

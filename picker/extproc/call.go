@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Initial metadata of the ext_proc call, which the gateway's configuration sets.
+// The gateway's configuration sets this initial metadata of an ext_proc call.
 const (
 	MetadataKeyPool = "x-penstock-pool"
 	// MetadataKeyRetries is the number of retries in the route's policy.
@@ -25,17 +25,17 @@ const (
 	MetadataKeyOpen = "x-penstock-open"
 	// MetadataKeySubset is a label selector for endpoints.
 	MetadataKeySubset = "x-penstock-subset"
-	// MetadataKeyImport is "true" in calls from another cluster, which imports the pool.
+	// MetadataKeyImport is "true" in calls from a cluster that imports the pool.
 	MetadataKeyImport = "x-penstock-import"
 	// MetadataKeyTries is "fixed" if the route, not the picker, limits the time of an attempt.
 	MetadataKeyTries = "x-penstock-tries"
 	// MetadataKeyUsage is "exact" if streams must report their tokens (BodyPolicy.Usage).
 	MetadataKeyUsage = "x-penstock-usage"
-	// MetadataKeyUpload marks a call about an upload, which picks nothing. Its value is the limit,
-	// in bytes, of all bodies in the Envoy.
+	// MetadataKeyUpload marks a call about an upload; the call picks nothing. Its value is the
+	// limit, in bytes, of all bodies in the Envoy.
 	MetadataKeyUpload = "x-penstock-upload"
-	// MetadataKeyFailed marks a call about a failed response, which picks nothing. Its value is the
-	// address of a server of the pool.
+	// MetadataKeyFailed marks a call about a failed response; the call picks nothing. Its value is
+	// the address of a server of the pool.
 	MetadataKeyFailed = "x-penstock-failed"
 )
 
@@ -90,7 +90,7 @@ func (c *callContext) Value(key any) any {
 }
 
 // ReadCall is a tap.ServerInHandle that parses a call's metadata. A handler would have to copy the
-// metadata, which takes 1.2 us of a pick's 50 us.
+// metadata. The copy takes 1.2 us of a pick's 50 us.
 func ReadCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if info.FullMethodName != processMethod {
 		return ctx, nil

@@ -79,7 +79,7 @@ func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 			return err
 		}
 		own := &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: name, RawValue: value}, // Envoy drops value
+			Header:       &corev3.HeaderValue{Key: name, RawValue: value}, // Envoy ignores the field Value
 			AppendAction: option.GetAppendAction(), KeepEmptyValue: option.GetKeepEmptyValue(),
 		}
 		//lint:ignore SA1019 Envoy still reads the field that append_action replaces

@@ -10,7 +10,7 @@ import (
 // Kind is the phase of a Message: the member of ProcessingRequest's oneof.
 type Kind uint8
 
-// The kinds, numbered as the fields of ProcessingRequest.
+// The kinds are numbered as the fields of ProcessingRequest.
 const (
 	NoKind           Kind = 0 // no phase, as in a flow control update
 	RequestHeaders   Kind = 2
@@ -24,8 +24,8 @@ const (
 // Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
 type Mode int8
 
-// The modes, numbered as in ProcessingMode. ModeUnknown is for gateways that do not send their mode
-// (Envoy before 1.33, other data planes).
+// The modes are numbered as in ProcessingMode. ModeUnknown is for gateways that do not send their
+// mode (Envoy before 1.33, other data planes).
 const (
 	ModeUnknown            Mode = -1
 	ModeNone               Mode = 0
@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body without freeing m, which must have no headers.
+// DropBody frees the body but not m. m must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()
@@ -128,7 +128,7 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads a member of the oneof. It merges with an earlier value of the same member, and
+// phase reads a member of the oneof. The value merges with an earlier value of the same member, and
 // replaces an earlier value of another member, as in all protobuf readers.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()

@@ -129,7 +129,8 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message backwards: a nested message's length is known when its tag is written.
+// writer encodes a message backwards, so that a nested message's length is known when its tag is
+// written.
 type writer struct {
 	buf []byte
 	at  int
@@ -210,7 +211,7 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace makes a Struct in dynamic_metadata of the fields written since mark. name is its key.
+// namespace makes the fields written since mark a Struct in dynamic_metadata. name is its key.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)

@@ -20,7 +20,7 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string   // "namespace/name" whose key the call has; "" if calls need no key
+	Gateway     string   // "namespace/name" of the Gateway whose key the call has; "" if calls need no key
 	Member      string   // other cluster that the connection proves; "" if none
 	Pool        string   // "" if the gateway named none
 	Open        bool     // see MetadataKeyOpen
@@ -197,8 +197,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// gRPC would receive the whole body before it is counted. Process cannot remove members
-			// without the body, so the request gets a 503.
+			// gRPC would receive the whole body before it is counted. With Process, the request
+			// gets a 503, because members cannot be removed from an unread body.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}

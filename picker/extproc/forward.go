@@ -222,7 +222,7 @@ func (t *remoteTracker) Response(r Response) Header {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		_ = t.stream.Send(m) // fails if the remote picker has ended, which then needs no report
+		_ = t.stream.Send(m) // fails if the remote picker has ended and needs no report
 	}
 	return Header{}
 }

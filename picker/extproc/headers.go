@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// name is the index of a header that picks look up. One pass finds all of them, which saves a pick
+// name is the index of a header that picks look up. One pass finds all of them. This saves a pick
 // 1.2 to 3.3 us.
 type name uint8
 
@@ -30,7 +30,7 @@ const (
 	namePlainTPOT
 	names
 
-	// routing is the index of all of endpointpicker.RoutingHeaders. Their values are not kept.
+	// routing is the common index of all endpointpicker.RoutingHeaders. Their values are not kept.
 	routing
 )
 

@@ -251,8 +251,8 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-// ask calls one remote picker. After success, the end of the call calls cancel and releases r;
-// after an error the caller of ask does both.
+// ask calls one remote picker. After a success, cancel is called and r is released when the call
+// ends. After an error, the caller of ask does both.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

@@ -23,16 +23,17 @@ type Pick interface {
 	// Replacement returns the replacement of a model in the body, or nil. It needs
 	// BodyPolicy.Rewrite. In STREAMED it may also be called after Answer.
 	Replacement(model string) *request.Target
-	// Answer answers the request, once. After the End of Answer.Track it must not keep any part of
-	// the request.
+	// Answer answers the request, once. After the End of Answer.Track, the Pick must not keep any
+	// part of the request.
 	Answer() Answer
 	End()
 }
 
 // BodyPolicy describes how a pool uses request bodies.
 type BodyPolicy struct {
-	// Wait delays the pick until the body has been read, except in NONE and STREAMED and for
-	// streams. Prompts does so only for APIs whose prompts are known.
+	// Wait delays the pick until the body has been read, except in NONE and STREAMED, and except
+	// for upgrades and gRPC. Prompts has the same effect, but only for APIs whose prompts are
+	// known.
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
@@ -43,7 +44,7 @@ type BodyPolicy struct {
 	Valid bool
 	// Rewrite replaces models by Pick.Replacement. A request whose body cannot be held gets a 503.
 	Rewrite bool
-	// TrustHeaders: in STREAMED, a pick that comes before the body uses x-gateway-model-name.
+	// In STREAMED, TrustHeaders lets a pick that precedes the body use x-gateway-model-name.
 	TrustHeaders bool
 	// OwnWorkers removes the workers and token IDs in a body's nvext, except in STREAMED. A request
 	// whose body cannot be held gets a 503.
@@ -202,7 +203,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 // Number parses up to four decimal digits. It returns 0 for other text.
 func Number[T string | []byte](text T) int { return Digits(text, 4) }
 
-// Digits parses up to most decimal digits. It returns 0 for other text.
+// Digits parses decimal digits, at most as many as the parameter most. It returns 0 for other text.
 func Digits[T string | []byte](text T, most int) (n int) {
 	if len(text) > most {
 		return 0

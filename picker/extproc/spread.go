@@ -2,8 +2,8 @@ package extproc
 
 import "github.com/penstock-project/penstock/picker/request"
 
-// ReasonInvalidBody is the reason of a 400: the pool needs the body, which is not JSON or is nested
-// too deeply.
+// ReasonInvalidBody is the reason of a 400: the pool needs the body, but the body is not JSON or is
+// nested too deeply.
 const ReasonInvalidBody = "invalid_body"
 
 func (x *exchange) readFacts() *Answer {
@@ -35,7 +35,8 @@ func invalidBody(err error) *Answer {
 		MaxRetries: -1}
 }
 
-// check lets the request pass if too many bodies are held to copy this one.
+// check returns why the body is not JSON, or nil. It also returns nil if Bodies has no room for a
+// copy of the body.
 func (x *exchange) check() error {
 	if len(x.request.Body) == 1 {
 		return request.Check(x.request.Body[0].ReadOnlyData())

@@ -148,7 +148,7 @@ type Queue struct {
 	emptyAt time.Time
 	granted mix
 	usual   mix   // admissions of the last seconds
-	counted int64 // placed requests that are in lately
+	counted int64 // placed requests in the field lately
 	lately  [2]struct {
 		window int64 // number of the time window, of length lag
 		placed int
@@ -317,7 +317,7 @@ type Ahead struct {
 	Oldest   time.Duration
 }
 
-// Ahead returns the waiting requests of this priority and of higher ones.
+// Ahead returns the waiting requests of this priority and of higher priorities.
 func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
 	if q.waiting.Load() == 0 {
 		return a

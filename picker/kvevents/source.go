@@ -19,7 +19,7 @@ type Source struct {
 	Server    netip.AddrPort // as in picks
 	Pod       string         // a topic may have it instead of an address
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket, which sends lost messages again, or zero.
+	// Replay is the server's ROUTER socket for lost messages, or zero.
 	Replay netip.AddrPort
 	// Topic is the prefix of the topics to read.
 	Topic string
@@ -50,7 +50,7 @@ const (
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is how long a connection must last to be no failure.
+	// tried is how long a connection must last so that its end is no failure.
 	tried = 10 * time.Second
 )
 

@@ -13,8 +13,8 @@ var errMessage = errors.New("KV events: a message is not a topic, a sequence num
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that every message since the publisher's start, or since its cache was last
-	// cleared, was read.
+	// complete means that all messages were read since the publisher's start, or since its cache
+	// was last cleared.
 	complete bool
 	next     uint64
 	replayed uint64 // messages below the end of a replay may arrive again

@@ -45,7 +45,7 @@ type Checker struct {
 
 type server struct {
 	waiting int
-	running chan struct{} // closes at the end of the current probe; nil without one
+	running chan struct{} // closes at the end of the current probe; nil without a probe
 	ended   time.Time
 	last    result
 }

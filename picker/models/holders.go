@@ -40,7 +40,7 @@ type Holders struct {
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
 	marks    []mark
-	answers  []mark // successes with models not in the server's list, or that another server answered with 404
+	answers  []mark // successes with models that the server's list lacks, or for which another server sent a 404
 	unlisted map[string]awaited
 	began    time.Time
 	reading  chan struct{} // nil without a reading
@@ -100,8 +100,8 @@ func (h *Holders) List(server netip.AddrPort) []string {
 	return nil
 }
 
-// Lacking returns the servers that lack a model; nil if no server lacks it, or no other server has
-// it. It waits for a reading if no list has the name.
+// Lacking returns the servers that lack a model; nil if no server lacks it, or if no server has it.
+// It waits for a reading if no list has the name.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -175,8 +175,8 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted name waits for: first until open is closed; then,
-// if pause is not 0, for the pause and another reading. At the end the request closes done.
+// awaiting returns what a request for an unlisted name waits for: first for the closing of open;
+// then, if pause is not 0, for the pause and another reading. At the end the request closes done.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()

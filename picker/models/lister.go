@@ -29,8 +29,8 @@ const (
 	// maxAsked bounds the servers that are queried for one list; maxCalls bounds the concurrent
 	// calls for all pools.
 	maxAsked, maxCalls = 8, 64
-	// A pool keeps the answers of maxParts parts. A further part replaces a part that was not
-	// queried for refreshAfter, if there is one.
+	// A pool keeps the answers of maxParts parts. A further part may replace only a part that was
+	// not queried for refreshAfter.
 	maxParts = 16
 	// via marks calls of other clusters' gateways (translator/envoy).
 	via = "1.1 penstock"

@@ -131,7 +131,7 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// Of the first n requests, n times FailRate fail, rounded down.
+// Of the first n requests, n * FailRate (rounded down) fail.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }

@@ -104,7 +104,7 @@ func (e *engine) reading() bool {
 
 // admit skips a sequence whose adapter has no slot. A sequence that lacks a slot or blocks stops
 // all later sequences, because otherwise large sequences might never run. With steps, the started
-// sequences read at most budget prompt tokens; admit returns their number.
+// sequences read prompt tokens up to the budget; admit returns the number of these tokens.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]

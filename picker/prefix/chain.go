@@ -12,7 +12,7 @@ import (
 type Chain []uint64
 
 const (
-	// MaxBlocks is the maximum length of a Chain, which then covers MaxTokens.
+	// MaxBlocks is the maximum length of a Chain. A Chain of this length covers MaxTokens.
 	MaxBlocks = 512
 	MaxTokens = 131072
 
@@ -28,7 +28,8 @@ const (
 // stay short.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
-// End returns the number of tokens through block i, which is below MaxBlocks; 0 for negative i.
+// End returns the number of tokens up to the end of block i, or 0 if i is negative. i must be below
+// MaxBlocks.
 func End(i int) int {
 	pieces := 0
 	for n, left := 0, i+1; left > 0 && n < len(spans); n++ {

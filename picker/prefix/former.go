@@ -51,9 +51,9 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former returns which server last had the blocks after the prompt's cached part, as an index into
-// servers, and up to which token it had them. tokens is the length of the cached part: the longest
-// part that a server has now.
+// Former finds the server that last had the blocks after the prompt's cached part. It returns the
+// server's index in servers, and the token up to which the server had the blocks. tokens is the
+// length of the cached part: the longest part that a server has now.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {

@@ -19,8 +19,8 @@ type shard struct {
 
 type table struct {
 	slots []slot
-	// arrays holds the sets that do not fit into a slot. Such a set is an array of groups; its size
-	// is a power of two.
+	// arrays holds the sets that do not fit into a slot. Each of these sets is an array of groups;
+	// the array's size is a power of two.
 	arrays []atomic.Uint64
 
 	entries int
@@ -58,14 +58,14 @@ const (
 // put all blocks into one run of slots, which every look-up would read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home is a block's place before it is reduced to a table's size. With one multiplication, an
-// arithmetic progression of keys formed one run over most slots, for some secrets.
+// home is a block's place before it is reduced to a table's size. With only one multiplication,
+// some secrets let an arithmetic progression of keys form one run over most slots.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect writes to the set out which servers of the set in have a block. Bit k of word i stands
-// for the server with ID 32 x (first + i) + k.
+// intersect reads the set in, keeps the servers that have a block, and writes them to the set out.
+// Bit k of word i of a set stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {

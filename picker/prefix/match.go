@@ -58,7 +58,7 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 	}
 }
 
-// search finds the depths of the servers in sets[set], which all have block low and lack block
+// search finds the depths of the servers in sets[set]. All of them have block low and lack block
 // high. It halves the range only where servers differ. It reads only the words [from, to) of a set:
 // servers that were added together often have the same depth.
 func (m *match) search(low, high, set, from, to int) {

@@ -25,7 +25,7 @@ type reuse struct {
 const maxEvicted = 8
 
 // Evicts returns how many tokens the server must later read again for each token read into its
-// cache, 0 (the cache has room) to maxEvicted.
+// cache: from 0 (the cache has room) to maxEvicted.
 func (s *Server) Evicts() float64 { return math.Float64frombits(s.reuse.evicted.Load()) }
 
 var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens

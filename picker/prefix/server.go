@@ -24,8 +24,8 @@ type Server struct {
 	capacity int
 	tokens   int
 
-	// Node 0 is no block: its next node is the most recently used block, its previous node the
-	// block to evict next.
+	// Node 0 is no block: its next node is the most recently used block, and its previous node is
+	// the block to evict next.
 	nodes  []node
 	pieces []uint8 // size of each node's block, in pieces of 64 tokens
 	// uses counts, for each node, the picks that sent its block and were not denied, up to

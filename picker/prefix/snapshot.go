@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A snapshot lists a server's blocks, the most recently used first: 8 bytes of hash, and one byte
-// of size. So the blocks at the beginning of a snapshot are closed under prefixes, however many are
-// read.
+// A snapshot lists a server's blocks, the most recently used first. A block has 8 bytes of hash,
+// and one byte of size. So the blocks at the beginning of a snapshot are closed under prefixes,
+// however many are read.
 const (
 	snapshotBlock = 9
 	// maxPending bounds, in bytes, the snapshots that wait for their server to be added to the
@@ -21,7 +21,7 @@ const (
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
 // Snapshot calls the function each for every server that has blocks. All snapshots together take at
-// most limit bytes. If that is too little, each server gets an equal share.
+// most limit bytes. If this limit is too low, each server gets an equal share.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))

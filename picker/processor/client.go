@@ -288,7 +288,7 @@ func (s *sent) Read(p []byte) (int, error) {
 	return s.parts.Read(p)
 }
 
-// It ends the use of the request's body.
+// Close ends the use of the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 type Line struct {
 	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
 	InputLength  int     `json:"input_length"`  // tokens of the prompt
-	OutputLength int     `json:"output_length"` // estimated by bytes
+	OutputLength int     `json:"output_length"` // estimated from bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`

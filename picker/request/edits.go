@@ -29,10 +29,10 @@ const (
 type topMember struct {
 	name    Member
 	ordinal int
-	comma   int // offset before the member; 0 for the first
+	comma   int // offset of the comma before the member; 0 for the first
 	key     int
 	end     int
-	next    int  // offset after the following comma; end if no comma follows
+	next    int  // offset after the following comma; the value of end if no comma follows
 	passed  bool // a part was passed on, so the member stays
 }
 
@@ -161,7 +161,7 @@ type Edit struct {
 	// TokenData is a JSON array of token IDs for nvext.token_data. It is added if the body has no
 	// nvext, or has an nvext that is an object without token_data.
 	TokenData []byte
-	// TokenIDs replaces the member "token_ids", after FindMembers.
+	// TokenIDs replaces the member "token_ids". It needs FindMembers.
 	TokenIDs []byte
 }
 

@@ -17,7 +17,7 @@ func nvextUse(key []byte) use {
 
 type nvext struct {
 	removed spans
-	tokens  bool // token_data is in the list removed
+	tokens  bool // token_data is in the field removed
 	seen    bool
 	members int  // offset of the first member of the last nvext object; 0 for none
 	body    int  // offset of the first member of the body; 0 if the body is not an object

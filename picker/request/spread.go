@@ -16,7 +16,7 @@ var errBroken = errors.New("it is not JSON, or nests deeper than 512 levels; sen
 
 const maxNesting = 512 // levels of objects and arrays
 
-// Spread hashes a body that arrives in chunks for the strategy "chwbl".
+// Spread hashes a body for the strategy "chwbl". The body arrives in chunks.
 type Spread struct {
 	kind      Kind
 	users     int

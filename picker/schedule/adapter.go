@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// loadAdapter is the time to load a LoRA adapter, awaitSlot the time until a slot becomes free,
-	// in seconds.
+	// loadAdapter is the time to load a LoRA adapter, and awaitSlot is the time until a slot
+	// becomes free. Both are in seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
 	// assumedSlots is the number of adapter slots of a server whose page was not read.

@@ -112,8 +112,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c: those that fit, then others, each group in ring
-// order from key. On entry, c must have the order of the ring's list.
+// first moves up to n candidates to the front of c: fitting candidates, then others, each group in
+// ring order from key. On entry, c must have the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0

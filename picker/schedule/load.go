@@ -16,20 +16,20 @@ import (
 //	((1.5 + r/10 + E) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
 // The factor on u is above 1, because reading a prompt twice also delays all later requests. Q
-// counts the uncached tokens of all requests at the server whose first token has not come. W is Q
-// minus the tokens that the server, at its rate, has read by now. C is the part of Q that is known
-// to wait. r counts the server's requests, of all clients, up to 30, because each running response
+// counts the uncached tokens of the server's requests that wait for their first token. W is Q minus
+// the tokens that the server, at its rate, has read by now. C is the part of Q that is known to
+// wait. r counts the server's requests, of all clients, up to 30, because each running response
 // waits while the server reads a prompt.
 //
-// E is how many tokens later requests read again for each token read into a full cache: the mean of
-// prefix.Server.Evicts over the servers with full caches, and 0 at a server with room. If E were
+// E is the number of tokens to read again later for each token read into a full cache: the mean of
+// prefix.Server.Evicts over the servers with full caches. At a server with room, E is 0. If E were
 // each server's Evicts, a server that lost its documents would look cheap. A prompt that no server
 // holds any more pays no E at its former home, the last server that held it (prefix.Index.Former),
 // because its eviction made room there. If the home's Evicts is above the mean, the prompt pays E
 // for the part 1 - mean / Evicts of its tokens.
 //
-// Others is the cost of those requests on the page that other clients sent. Pressure is the cost of
-// the part of the prompt that would be preempted and read again. Adapter is the time to load the
+// Others is the cost of other clients' requests on the server's page. Pressure is the cost of the
+// part of the prompt that would be preempted and read again. Adapter is the time to load the
 // adapter (homes.go).
 const (
 	uncachedWeight = 1.5

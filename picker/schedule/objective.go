@@ -31,7 +31,7 @@ func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scra
 }
 
 // foresee sheds a sheddable request that would wait too long at the first candidate. If the
-// strategy compares costs, the first candidate misses the objective only if all do.
+// strategy compares costs, the first candidate misses the objective only if all candidates do.
 func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) []Candidate {
 	if s.foresees == nil || len(ranked) == 0 {
 		return ranked
@@ -90,8 +90,8 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 const inReach = 0.1
 
 // outdated reports whether a request that would be shed goes to this candidate to measure its speed
-// again. The server must be able to meet the objective: with the times initially assumed for an
-// empty prompt, or, if its times were learned, with the part inReach of these.
+// again. The server must be able to meet the objective with the times initially assumed for an
+// empty prompt or, if its times were learned, with the learned times multiplied by inReach.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false

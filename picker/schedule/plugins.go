@@ -62,7 +62,7 @@ var choices = map[string]choice{
 
 // pluginScorer scores the candidates of a pick with the formulas of llm-d's router.
 type pluginScorer interface {
-	// add adds weight times each candidate's score, 0 to 1, to its Score.
+	// add multiplies each candidate's score (0 to 1) by weight, and adds the product to its Score.
 	add(v view, weight float64)
 }
 

@@ -8,8 +8,8 @@ import (
 
 // latency is latency-scorer. Headroom is the request's objective minus the prediction. Only the
 // endpoints of the best group (meetsBoth first) score. The endpoint closest to the objective scores
-// 1. With "most", if the group meets the objective, the endpoint with the most headroom scores 1
-// instead.
+// 1. If HeadroomSelectionStrategy is "most" and the group meets the objective, the endpoint with
+// the most headroom scores 1 instead.
 type latency struct {
 	*endpointpicker.Latency
 }

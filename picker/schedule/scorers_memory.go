@@ -14,7 +14,7 @@ type noter interface {
 }
 
 // noHitLRU is no-hit-lru-scorer. A prompt without a cached part goes to the endpoint whose last
-// such prompt is the oldest. Other requests score 0.5.
+// uncached prompt is the oldest. Other requests score 0.5.
 type noHitLRU struct {
 	size int
 

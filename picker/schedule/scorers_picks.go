@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
-// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight. With n requests
-// above it, the score is MaxBusyScore x (most - n) / most, where most is the candidates' maximum.
+// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight. For a larger
+// number n, the score is MaxBusyScore x (most - n) / most, where most is the candidates' maximum.
 type activeRequest struct{ *endpointpicker.ActiveRequest }
 
 func (a activeRequest) add(v view, weight float64) {

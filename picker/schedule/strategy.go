@@ -98,8 +98,8 @@ type Candidate struct {
 	// 0 if unknown. They are set for the first candidate, and for all candidates if the request has
 	// an Objective.
 	TTFT, TPOT float64
-	// Trial means that the request tests a suspect endpoint; Relearn, that it measures the
-	// endpoint's speed again.
+	// Trial means that the request tests a suspect endpoint; Relearn means that the request
+	// measures the endpoint's speed again.
 	Trial   bool
 	Relearn bool
 	// Rate is the assumed prefill rate, in tokens a second; 0 if the strategy does not compare
@@ -262,7 +262,7 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes, before the first pick, the data for picks from list.
+// Prepare computes the data that picks from list need. Call it before the first pick.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)

@@ -19,8 +19,8 @@ const (
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
 	maxAddresses  = 4
-	// maxHeader bounds an answer's header and trailer, window the data that is not read yet, in
-	// bytes.
+	// maxHeader bounds an answer's header and trailer; window bounds the data that is not read yet.
+	// Both are in bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
 	// An address gets no request for leftOut after maxFailures failures in a row: each failure

@@ -93,8 +93,8 @@ func (c *kvCache) allocate(n int) bool {
 	return true
 }
 
-// computed gives a request's allocated block the content of block b, which is cached from then on.
-// If b is already cached, the allocated block becomes free.
+// computed fills a request's allocated block with block b, so that block b is cached from then on.
+// If block b is already cached, the allocated block becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)

@@ -123,7 +123,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 	}
 	work := c[0].Work(&d.request)
 	wait := time.Duration(c[0].TTFT * float64(time.Second))
-	if work.Relearn { // a request that learns again is sent even if the predicted time is too long
+	if work.Relearn { // a request that measures the speed again is sent even if the predicted time is too long
 		wait = 0
 	}
 	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}

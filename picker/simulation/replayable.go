@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// failed is the lowest status of a failed response, whose tokens the server has not computed.
+// failed is the lowest status of a failed response. The server has not computed its tokens.
 const failed = 400
 
 // Replayable returns the requests of a trace that servers with this configuration can serve. left

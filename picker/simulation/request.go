@@ -78,7 +78,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// At returns the workload with its arrivals faster by the factor speed.
+// At returns the workload with all arrival times divided by speed.
 func (w *Workload) At(speed float64) *Workload {
 	faster := *w
 	faster.Requests = make([]Request, len(w.Requests))
@@ -89,8 +89,8 @@ func (w *Workload) At(speed float64) *Workload {
 	return &faster
 }
 
-// Label returns the workload with each request changed by label, which receives the request's
-// number. Requests for which label returns false are omitted.
+// Label returns the workload with each request changed by the function label, which receives the
+// request's number. Requests for which the function returns false are omitted.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))

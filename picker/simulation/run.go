@@ -37,7 +37,8 @@ type Pages struct {
 	Bare  bool          // pages lack the prefill series
 }
 
-// The intervals of Envoy's periodic entries and of its access log, as in translator/envoy.
+// These are Envoy's intervals of periodic entries and of access log messages, as in
+// translator/envoy.
 const (
 	renewalInterval  = 2 * time.Second
 	feedbackInterval = 5 * time.Millisecond
@@ -197,7 +198,8 @@ func (r *run) choose(i int, request *Request) {
 	r.servers[choice.Server].add(i, request, &r.outcomes[i])
 }
 
-// learn passes a fact about a pick to its picker, and after Publish to the other pickers.
+// learn passes a fact about a pick to its picker, and, after the time Publish, to the other
+// pickers.
 func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}
 	if first := r.outcomes[i].FirstByte; first != 0 {

@@ -11,8 +11,8 @@ const BlockTokens = 512
 // ServerConfig describes a model server. A zero value means the default.
 type ServerConfig struct {
 	// The time of a step is a sum: Base, plus Step or (if longer) the time to read its prompt
-	// tokens, plus PerSequence for each running request. A GPU computes while it reads its weights,
-	// which takes Step, so Base is 0 by default.
+	// tokens, plus PerSequence for each running request. A GPU computes while it reads its weights
+	// in the time Step, so Base is 0 by default.
 	Base        time.Duration
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
@@ -21,7 +21,7 @@ type ServerConfig struct {
 	Sequences   int           // maximum of running requests; default 128
 	Blocks      int           // size of the KV cache; default 1,500
 	// AdapterSlots is the maximum of loaded adapters; default 4. Loading an adapter takes
-	// AdapterLoad, default 300 ms, in which the server does nothing else.
+	// AdapterLoad, default 300 ms. The server does nothing else meanwhile.
 	AdapterSlots int
 	AdapterLoad  time.Duration
 	// TokenizerRate is in prompt tokens a second; default 250,000. The server tokenizes one prompt
@@ -59,8 +59,8 @@ type server struct {
 	began    time.Duration
 	each     time.Duration
 	steps    int // equal steps; more than one only without prompt tokens
-	// Sums over ended requests, as in vLLM's series: the time from the first step to the first
-	// token, and the computed tokens.
+	// These are sums over ended requests, as in vLLM's series: the time from the first step to the
+	// first token, and the computed tokens.
 	prefillSeconds, prefillTokens float64
 
 	batch uint64 // changes when the steps change, so that the event of their earlier end is ignored
@@ -72,7 +72,7 @@ type sequence struct {
 	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // tokens to compute: of the prompt, and generated before a preemption
+	left      int // tokens to compute: the prompt, and tokens generated before a preemption
 	generated int
 	allocated int // blocks, including shared blocks
 	computed  int
@@ -271,8 +271,8 @@ func (s *server) begin(q *sequence) {
 	s.first(q)
 }
 
-// preempt returns the last admitted request to the queue. The server computes its blocks again
-// later.
+// preempt returns the last admitted request to the queue. The server computes the request's blocks
+// again later.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -301,7 +301,8 @@ type Page struct {
 	// the number of adapter slots.
 	Active, Awaited []int
 	Slots           int
-	// Sums over ended requests: the time to read their prompts, and the prompt tokens computed.
+	// These are sums over ended requests: the time to read their prompts, and the prompt tokens
+	// computed.
 	PrefillSeconds, PrefillTokens float64
 }
 

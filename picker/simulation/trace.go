@@ -32,7 +32,7 @@ type line struct {
 	Pool      string   `json:"pool"`
 	Status    int      `json:"status"` // 0 without a response
 	Stream    bool     `json:"stream"`
-	Took      *float64 `json:"took"` // nil if --record did not write the line, which then counts as a stream
+	Took      *float64 `json:"took"` // nil if --record did not write the line; the response then counts as a stream
 
 	number int
 }
@@ -162,8 +162,8 @@ func (w *Workload) add(l line, models map[string]int) {
 	w.Requests = append(w.Requests, r)
 }
 
-// Window returns n requests of a workload. from is the place of the first, as a fraction of all
-// requests.
+// Window returns n requests of a workload. The parameter from is the place of the first request, as
+// a fraction of all requests.
 func (w *Workload) Window(from float64, n int) *Workload {
 	part := *w
 	first := min(int(from*float64(len(w.Requests))), max(0, len(w.Requests)-n))

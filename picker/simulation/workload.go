@@ -44,8 +44,8 @@ func made(n int, stream uint64, name, about string, warm time.Duration, draw fun
 	}}
 }
 
-// begin keeps the requests in [from, until), and sets the time to 0 at from. At that time, sessions
-// are at all stages.
+// begin keeps the requests that arrive in [from, until), and makes their times relative to from. At
+// the new time 0, sessions are at all stages.
 func (w *Workload) begin(from, until time.Duration) {
 	slices.SortStableFunc(w.Requests, byArrival)
 	kept := w.Requests[:0]

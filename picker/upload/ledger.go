@@ -18,7 +18,7 @@ type Ledger struct {
 // body.
 const least = 64 << 10
 
-// Upload is the share of one request. It is not safe for concurrent use.
+// Upload is the share of one request in its proxy's memory. It is not safe for concurrent use.
 type Upload struct {
 	ledger *Ledger
 	proxy  Proxy

@@ -12,7 +12,7 @@ const (
 	maxHeader = 64 << 10
 	idleFor   = time.Minute
 	// An HTTP/2 connection is pinged if it receives no data for pingAfter, and closed if the ping
-	// has no answer within pingFor. A call's timeout does not close it.
+	// has no answer within pingFor. A call's timeout does not close the connection.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 

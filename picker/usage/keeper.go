@@ -182,7 +182,8 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// Unless always is true, a segment below fullSegment stays open while earlier segments wait.
+// Unless the parameter always is true, a segment below fullSegment stays open while earlier
+// segments wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()

@@ -51,7 +51,7 @@ func problemOf(err error) *Problem {
 	return &Problem{text, "see that the server answers, and that the URL is right"}
 }
 
-// fetch returns the set of a source, as its server sends it.
+// fetch returns the text of a source's set.
 func (f *Fetcher) fetch(ctx context.Context, s Source) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()

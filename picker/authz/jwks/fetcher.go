@@ -24,8 +24,8 @@ type Config struct {
 	AnyHost bool
 	// Never returns the kind of an address that is never dialled, or "".
 	Never func(netip.Addr) string
-	// Forms returns an address and the ones to which a network may translate it, such as with
-	// NAT64; nil stands for the address alone.
+	// Forms returns an address, and the addresses to which a network may translate it, as NAT64
+	// does. If Forms is nil, no address is translated.
 	Forms func(netip.Addr) []netip.Addr
 	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
 	// there.
@@ -44,7 +44,7 @@ type Fetcher struct {
 	load func(context.Context, Source) ([]byte, error) // fetch, or a test's function
 	// timeout is fetchTimeout, except in tests.
 	timeout time.Duration
-	wake    chan struct{} // has room for one
+	wake    chan struct{} // has room for one value
 
 	mu      sync.Mutex
 	sources map[Source]*state

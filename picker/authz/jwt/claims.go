@@ -46,7 +46,7 @@ func parseClaims(payload []byte) (claims, error) {
 	return c, nil
 }
 
-// find returns a claim by its name, or else by its path; nil for "", which names none.
+// find returns the claim with a name, or else the claim at a path. It returns nil for "".
 func (c claims) find(name string) any {
 	if name == "" {
 		return nil
