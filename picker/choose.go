@@ -35,9 +35,10 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks only endpoints that have the model. It returns true if one of them can serve
-// the request. If all of them are full or suspect, it returns true only if the other endpoints are
-// known to answer 404. It returns false if all endpoints have the model.
+// amongHolders ranks only endpoints that have the model, and returns whether that rank decides. It
+// returns false if no endpoint lacks the model. It returns true if one of the ranked endpoints can
+// serve the request. If all of them are full or suspect, it returns true only if the endpoints that
+// lack the model are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

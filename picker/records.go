@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A ring of fixed size has a note of every pick. The note has the pick's comparison and, once the
-// access log reports it, the outcome. A sample of the picks also has verdicts (history.go).
+// Each pick writes a note into a ring of fixed size, over the oldest note. A note has how the
+// endpoints compared and, once the access log reports it, the outcome. A sample of the picks also
+// has verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
 	maxNotes     = 8192

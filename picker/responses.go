@@ -149,8 +149,9 @@ func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	}
 }
 
-// place returns the pool's text for a server's address or a hop, or "". Envoys and peers may send
-// texts of any length, so their texts are not kept.
+// place returns the pool's own copy of `served` if that is the address of a server or a hop of the
+// pool, and "" otherwise. `served` itself is not kept, because Envoys and peers may send strings of
+// any length.
 func (pool *pool) place(served string) string {
 	if addr, err := netip.ParseAddrPort(served); err == nil {
 		if pool.snapshot.Find(addr) == nil {

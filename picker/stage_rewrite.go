@@ -1,7 +1,7 @@
 package picker
 
-// rewrite draws the replacement of the body's model. extproc writes it into the body. rewrite ends
-// no pick.
+// rewrite draws, by weight, the model that replaces the body's model. extproc writes it into the
+// body. This stage never rejects a request.
 func rewrite(k *pick) {
 	if k.rules != nil {
 		k.drawn = k.rules.target(k.asked)

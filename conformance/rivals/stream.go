@@ -58,8 +58,8 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// These bytes mark members of events. The first content begins an answer; one of the last events
-// has the usage.
+// These bytes begin JSON fields of events. The answer begins with the first event that has content.
+// One of the last events has the usage.
 var (
 	content = []byte(`"content":"`)
 	empty   = []byte(`"content":""`)

@@ -131,8 +131,8 @@ func (r *Request) takeBody(bytes int) bool {
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent returns the client's body with the replaced model, for BodyPolicy.Process. It is valid
-// during Pick.Answer.
+// Sent returns the client's body, in which the new model replaces the client's, for
+// BodyPolicy.Process. It is valid during Pick.Answer.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
 	case x != nil && x.renamed != nil:

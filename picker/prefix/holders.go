@@ -64,8 +64,8 @@ func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect reads the set in, keeps the servers that have a block, and writes them to the set out.
-// Bit k of word i of a set stands for the server with ID 32 x (first + i) + k.
+// intersect writes to `out` those servers of the set `in` that have the block, and reports whether
+// there are any. Bit k of word i of a set stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {

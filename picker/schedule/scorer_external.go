@@ -21,8 +21,9 @@ func (e external) add(v view, weight float64) {
 	}
 }
 
-// Candidates calls f with the endpoints among which Rank would choose, with their cached tokens
-// set, and with their states. Both arguments are valid during the call only.
+// Candidates calls f with the endpoints among which Rank would choose, and with a function that
+// returns an endpoint's state. Each candidate has its number of cached tokens. Both arguments are
+// valid during the call only.
 func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
 	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {

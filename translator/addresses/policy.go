@@ -120,8 +120,8 @@ type Slice struct {
 	occupants map[string]*store.Occupant
 }
 
-// One read for each address took 17 MiB for 5,000 slices of 10 endpoints, so Slice reads all
-// occupants through one key.
+// Slice reads the occupants of all addresses under one key of the store. A key for each address took
+// 17 MiB for 5,000 slices of 10 endpoints.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {

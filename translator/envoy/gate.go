@@ -111,9 +111,9 @@ func (b *builder) asks(extensions map[string]string) *anypb.Any {
 	}})
 }
 
-// gated enables the gate and its lock. Without the lock, an empty answer, or a list of filters
-// without the gate, would let requests pass. The lock requires an answer in which each policy of g
-// let the request in.
+// gated enables the gate and its lock. The lock requires an answer in which each policy of g let
+// the request in. If there were no lock, requests would pass after an empty answer, and in a
+// listener that has no gate.
 func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	if len(g.policies) == 0 {
 		return

@@ -43,8 +43,8 @@ const (
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster of the request's session. Other clusters do
-	// not receive it.
+	// peerCluster is a header with the hop to the cluster that serves the request's session. It is
+	// sent to no other cluster.
 	peerCluster = "penstock-peer-cluster"
 )
 

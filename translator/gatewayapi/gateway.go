@@ -160,8 +160,9 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 	out.Conditions = []report.Condition{accepted, programmed, resolved}
 }
 
-// Ports lists a Gateway's ports by number. Each HTTPS listener has a filter chain, and all
-// cleartext listeners have one. Streams come from routes.
+// Ports lists a Gateway's ports by number. On a port, each HTTPS listener has its own filter chain,
+// and the cleartext listeners share one. The chains of TCP and TLS are not in the list: they are
+// made from routes.
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {

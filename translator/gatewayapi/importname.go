@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
-// Imported returns an import. Its clusters are from the object and from members' Offers, without
-// clusters that the PoolPolicy excludes.
+// Imported returns the import with the given key. Its clusters are the clusters that the
+// InferencePoolImport lists or members offer (store.Offer), except those that its PoolPolicy
+// excludes.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok

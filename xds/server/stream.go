@@ -93,8 +93,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run selects from few channels, and shares none with another stream: a change for a thousand
-// streams mostly costs the scheduling of their goroutines.
+// run selects from few channels and shares none with another stream, because the main cost of a
+// change for a thousand streams is the scheduling of their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()

@@ -98,8 +98,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves the handler all if only this machine reaches the address of l. Otherwise it
-// serves the handler open.
+// ServePages serves `all` to a listener that only this machine can reach, and `open` to any other
+// listener.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
