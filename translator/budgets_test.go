@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -74,7 +75,7 @@ func (r *tenants) hosts() map[string]string {
 	out := map[string]string{}
 	for _, res := range r.tr.Resources("default/gw") {
 		var rc routev3.RouteConfiguration
-		if res.Type != resource.RouteConfiguration || res.Name != "http/80" {
+		if res.Type != resource.RouteConfiguration || res.Name != model.RoutesName("http/80") {
 			continue
 		}
 		if err := proto.Unmarshal(res.Body(), &rc); err != nil {

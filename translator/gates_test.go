@@ -128,7 +128,7 @@ func (w *gateWorld) effective(gateway string) map[string]string {
 			for _, route := range vh.GetRoutes() {
 				name := route.GetName()
 				name = hash.ReplaceAllString(name, "")
-				out[fmt.Sprint(rc.GetName(), " ", name)] = w.policies(vh.GetTypedPerFilterConfig(),
+				out[fmt.Sprint(model.ChainOfRoutes(rc.GetName()), " ", name)] = w.policies(vh.GetTypedPerFilterConfig(),
 					route.GetTypedPerFilterConfig())
 			}
 		}

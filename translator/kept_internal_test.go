@@ -45,7 +45,7 @@ func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 		return out.Deltas[0]
 	}
 	routes := func(port uint16) resource.Ref {
-		return resource.Ref{Type: resource.RouteConfiguration, Name: model.ChainName(false, port, "")}
+		return resource.Ref{Type: resource.RouteConfiguration, Name: model.RoutesName(model.ChainName(false, port, ""))}
 	}
 	has := func(d Delta, port uint16) bool {
 		return slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return r.Ref == routes(port) })

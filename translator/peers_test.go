@@ -94,7 +94,7 @@ func resourceOf(t *testing.T, tr *translator.Translator, kind resource.Type, nam
 // another pool. So no loop can be configured.
 func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	_, tr := exporting(t)
-	routes := resourceOf(t, tr, resource.RouteConfiguration, model.PeerChain(15443))
+	routes := resourceOf(t, tr, resource.RouteConfiguration, model.RoutesName(model.PeerChain(15443)))
 	for _, ref := range routes.Refs {
 		if ref.Name != "last/pool/default/first" && ref.Name != model.OurPicker.String() {
 			t.Errorf("requests of members may reach %s", ref)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -93,7 +94,8 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 			}
 			want := []string{}
 			if external {
-				want = []string{resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"}.String()}
+				want = []string{
+					resource.Ref{Type: resource.RouteConfiguration, Name: model.RoutesName("http/80")}.String()}
 			}
 			if !slices.Equal(changed, want) && len(changed)+len(want) > 0 {
 				t.Errorf("another label of an endpoint changes %v, want %v", changed, want)

@@ -54,7 +54,7 @@ func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (to
 		return 0, 0, err
 	}
 	took = at.Sub(start)
-	err = c.acked(ctx, resource.Ref{Type: resource.RouteConfiguration, Name: c.world.Chain(i)})
+	err = c.acked(ctx, resource.Ref{Type: resource.RouteConfiguration, Name: c.world.Routes(i)})
 	return took, cpuTime() - used, err
 }
 

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"sync"
@@ -115,5 +116,61 @@ func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 			s.run("up", append([]string{"--concurrency", "1"}, s.flags...)...)
 			s.answers("/far", http.StatusOK)
 		})
+	}
+}
+
+// An upgrade leaves connections on the earlier release's filter chain, which has no gates, until
+// they drain. A policy that is created meanwhile denies them.
+func TestUpgrade_PolicyDeniesConnectionsThatDrain(t *testing.T) {
+	s := newSite(t)
+	s.server("a")
+	s.binary = earlier(t)
+	s.write("access.yaml")
+	s.serve()
+	s.attach(s.ads())
+	s.answers("/", http.StatusOK)
+	type connection struct {
+		client *http.Client
+		reused bool
+	}
+	connections := make([]*connection, 50)
+	ask := func(c *connection) int {
+		ctx := httptrace.WithClientTrace(s.Context(), &httptrace.ClientTrace{
+			GotConn: func(got httptrace.GotConnInfo) { c.reused = got.Reused },
+		})
+		req, err := request(ctx, s.url("/"), question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(c.client, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.status
+	}
+	for i := range connections {
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		connections[i] = &connection{client: &http.Client{Transport: transport}}
+		if got := ask(connections[i]); got != http.StatusOK {
+			t.Fatalf("before the upgrade: %d, want %d", got, http.StatusOK)
+		}
+	}
+	s.stop()
+	s.binary = binary
+	s.serve()
+	s.write("access.yaml", with("gate"))
+	s.answers("/", http.StatusUnauthorized)
+	drain := 0
+	for _, c := range connections {
+		switch got := ask(c); {
+		case got == http.StatusOK:
+			t.Errorf("a request without a key passes; its connection is an earlier one: %t", c.reused)
+		case c.reused:
+			drain++
+		}
+	}
+	if drain == 0 {
+		t.Error("no connection of the earlier release is left, so the test proves nothing")
 	}
 }

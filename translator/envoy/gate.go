@@ -59,8 +59,9 @@ var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-typ
 // gate asks our authorization service, which answers from headers alone, and fails closed. Every
 // route configuration switches it off (ungated), and gated routes switch it on: if a switch is
 // forgotten, the gate denies. HttpFilter.disabled cannot replace ungated: after a script's
-// clearRouteCache, requests would pass a gated route. The early gate precedes all filters that wait
-// for a body.
+// clearRouteCache, requests would pass a gated route. Routes of a release without gates would not
+// switch it off, so route configurations have other names since (model.RoutesName). The early gate
+// precedes all filters that wait for a body.
 func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 	stage, prefix := "late", "gate"
 	if early {

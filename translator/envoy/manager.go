@@ -47,10 +47,14 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 
 func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
+	routes := name
+	if name != model.HopListener { // hops have no gates
+		routes = model.RoutesName(name)
+	}
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
-			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
+			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(routes)},
 		},
 		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
 		HttpProtocolOptions: http1(),

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -36,5 +37,20 @@ func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	l, err := Listener(Config{},
 		model.Port{Gateway: "default/gw", Number: 80, Addresses: []string{"127.0.0.1"},
 			Chains: []model.Chain{{Name: "http/80"}}})
-	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"})
+	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: model.RoutesName("http/80")})
+}
+
+// Routes of an earlier release switch no new filter off, so a filter that acts unless routes switch
+// it off needs another generation.
+func TestHTTPFilters_NewOneMayNeedAnotherGeneration(t *testing.T) {
+	const want = "gate-early uploads scripts stay cors gate ext-authz rbac local-rate-limit stateful-session " +
+		"header-mutation metadata picker picker-spill token-usage router"
+	var got []string
+	for _, f := range (&builder{}).httpFilters(0, 0, nil) {
+		got = append(got, f.GetName())
+	}
+	if all := strings.Join(got, " "); all != want || model.RoutesName("") != "~2" {
+		t.Errorf("the filters of %s are %s; want %s. If a new filter acts unless routes switch it off, change "+
+			"model.filterGeneration; then change this test", model.RoutesName(""), all, want)
+	}
 }

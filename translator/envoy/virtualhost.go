@@ -141,11 +141,12 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 	return b, nil
 }
 
-// RouteConfiguration joins blocks of virtual hosts. Unknown hosts get Envoy's 404.
+// RouteConfiguration joins blocks of virtual hosts of the chain called name. Unknown hosts get
+// Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	b := &builder{}
 	rc := &routev3.RouteConfiguration{
-		Name:                     name,
+		Name:                     model.RoutesName(name),
 		IgnorePortInHostMatching: true,
 		TypedPerFilterConfig:     b.ungated(),
 		RequestHeadersToRemove:   stageHeaders,

@@ -24,14 +24,26 @@ const (
 	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
 )
 
-// ChainName names a filter chain for requests and its route configuration: "http/80",
-// "https/443/*.example.com".
+// ChainName names a filter chain for requests: "http/80", "https/443/*.example.com".
 func ChainName(tls bool, port uint16, hostname string) string {
 	if !tls {
 		return fmt.Sprintf("http/%d", port)
 	}
 	return fmt.Sprintf("https/%d/%s", port, hostname)
 }
+
+// filterGeneration ends the names of route configurations. It changes when the filter list gets a
+// filter that acts on requests unless routes switch it off. Routes of an earlier release do not
+// switch it off. After a rollback, a filter chain of this release then keeps its last routes until
+// it has drained, because the earlier release has none of that name. Names before generation 2 have
+// no suffix.
+const filterGeneration = "~2"
+
+// RoutesName names the route configuration of a filter chain: "http/80~2".
+func RoutesName(chain string) string { return chain + filterGeneration }
+
+// ChainOfRoutes returns the filter chain of a route configuration.
+func ChainOfRoutes(name string) string { return strings.TrimSuffix(name, filterGeneration) }
 
 // StreamName names a filter chain for connections: "tcp/5432", "tls/443/db.example.com".
 func StreamName(tls bool, port uint16, host string) string {

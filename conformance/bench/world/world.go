@@ -75,12 +75,12 @@ func meta(format string, args ...any) metav1.ObjectMeta {
 // Host returns the hostname of route i.
 func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
 
-// Chain returns the name of route i's filter chain and route configuration.
-func (w *World) Chain(i int) string {
+// Routes returns the name of route i's route configuration.
+func (w *World) Routes(i int) string {
 	if w.Listeners == 0 {
-		return model.ChainName(false, uint16(w.Port), "")
+		return model.RoutesName(model.ChainName(false, uint16(w.Port), ""))
 	}
-	return model.ChainName(true, uint16(w.Port), "*"+domain(i%w.Listeners))
+	return model.RoutesName(model.ChainName(true, uint16(w.Port), "*"+domain(i%w.Listeners)))
 }
 
 // GatewayObject returns the Gateway.

@@ -92,7 +92,7 @@ func TestHTTPRoute_ChangeAffectsOneRouteConfiguration(t *testing.T) {
 	if len(out.Deltas) != 1 || len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
 		t.Fatalf("one route changed: %+v", out.Deltas)
 	}
-	want := resource.Ref{Type: resource.RouteConfiguration, Name: w.Chain(7)}
+	want := resource.Ref{Type: resource.RouteConfiguration, Name: w.Routes(7)}
 	if got := out.Deltas[0].Upserts[0].Ref; got != want {
 		t.Errorf("%s changed, want %s", got, want)
 	}

@@ -132,7 +132,7 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	p := withFleets(t, api)
 	poll.Until(t, "the proxies listen", func() bool {
 		return p.cache.Resource("default/gw", resource.Ref{
-			Type: resource.RouteConfiguration, Name: model.PeerChain(15443),
+			Type: resource.RouteConfiguration, Name: model.RoutesName(model.PeerChain(15443)),
 		}) != nil
 	})
 	has(t, api, "networking.k8s.io", "networkpolicies", "default/gw-penstock", `"port":8080`, `"port":15443`)
@@ -195,7 +195,7 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 		Address: first.address, Gateway: "default/gw", Timeout: time.Minute,
 	})
 	certificate, routes := resource.Ref{Type: resource.Secret, Name: model.MemberCertificate},
-		resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}
+		resource.Ref{Type: resource.RouteConfiguration, Name: model.RoutesName(model.PeerChain(15443))}
 	proxy.Wait("the peer listener leads to the pool", func() bool {
 		r := first.cache.Resource("default/gw", routes)
 		_, certified := proxy.Has(certificate)

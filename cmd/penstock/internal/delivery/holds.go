@@ -137,6 +137,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	defer h.mu.Unlock()
 	var batches []cache.Batch
 	for _, d := range c.Output.Deltas {
+		d = d.WithEarlier()
 		b := cache.Batch{Gateway: d.Gateway, Revision: c.Revision, Upserts: d.Upserts, Removes: d.Removes,
 			Trace: c.Trace}
 		if len(h.pools) > 0 {

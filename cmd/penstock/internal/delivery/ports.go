@@ -141,7 +141,7 @@ func (c *Ports) Has(listener, gateway string) bool {
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {
-		_, socket.Port, ok = model.ParseChain(ref.Name)
+		_, socket.Port, ok = model.ParseChain(model.ChainOfRoutes(ref.Name))
 	}
 	return !ok || c.Has(socket.Listener(), gateway)
 }

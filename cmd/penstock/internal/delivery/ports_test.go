@@ -105,7 +105,8 @@ func TestGateway_RoutesOfAnothersPortAreNotAwaited(t *testing.T) {
 		{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(443, "b"), listenerOn(80, "b")}},
 	})
 	for name, want := range map[string]bool{
-		model.ChainName(true, 443, "x.example.com"): false, model.ChainName(false, 80, ""): true, "hops": true,
+		model.RoutesName(model.ChainName(true, 443, "x.example.com")): false,
+		model.RoutesName(model.ChainName(false, 80, "")):              true, "hops": true,
 	} {
 		if got := c.Served(resource.Ref{Type: resource.RouteConfiguration, Name: name}, "default/b"); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)

@@ -1,0 +1,39 @@
+package translator
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// WithEarlier returns d with each route configuration also under the name that filter chains of
+// releases before model.RoutesName read. After an upgrade, their connections then get current
+// routes until they drain. They reach no gated route: its lock denies them, as no gate decides
+// there. No listener of this release names a copy, so a proxy requests it only while it has an
+// earlier filter chain. The copy sorts first: proxies have it once they ACK the original.
+func (d Delta) WithEarlier() Delta {
+	upserts, removes := slices.Clip(d.Upserts), slices.Clip(d.Removes)
+	for _, r := range d.Upserts {
+		if name, ok := earlierName(r.Ref); ok {
+			// The last value of a field counts, so this one replaces RouteConfiguration.name.
+			last := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+			upserts = append(upserts, resource.FromParts(r.Type, name,
+				append(slices.Clip(r.Parts), resource.NewPart(last, nil, nil))...))
+		}
+	}
+	for _, ref := range d.Removes {
+		if name, ok := earlierName(ref); ok {
+			removes = append(removes, resource.Ref{Type: ref.Type, Name: name})
+		}
+	}
+	d.Upserts, d.Removes = upserts, removes
+	return d
+}
+
+func earlierName(r resource.Ref) (string, bool) {
+	name := model.ChainOfRoutes(r.Name)
+	return name, r.Type == resource.RouteConfiguration && name != r.Name
+}
