@@ -85,6 +85,40 @@ func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
 	check("InferencePool", "first", nil)
 }
 
+// Members dial the servers of an exported pool: no policy of this cluster decides about them.
+func TestAccessPolicy_WarnsOfGatedPoolsThatAreExported(t *testing.T) {
+	w := newGateWorld(t)
+	export := func(mode string) store.Op {
+		old, _ := store.InferencePools.Get(w.store.View(), "default/zebra")
+		pool := old.DeepCopy()
+		pool.Annotations = map[string]string{"inference.networking.x-k8s.io/export": "ClusterSet",
+			"inference.networking.x-k8s.io/export-mode": mode}
+		return store.InferencePools.Put(pool)
+	}
+	check := func(step, want string) {
+		t.Helper()
+		got := ""
+		for _, f := range w.report("InferencePool", "zebra").Findings {
+			if strings.Contains(f.Problem, "other clusters reach the pool's servers directly") {
+				got += f.Problem
+			}
+		}
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", step, got, want)
+		}
+	}
+	w.apply(export("EndpointMode"))
+	check("without policies", "")
+	w.apply(store.AccessPolicies.Put(gate("p", "HTTPRoute r")))
+	check("a gated route that spills to it", "AccessPolicy default/p gates HTTPRoute default/r of Gateway default/gw")
+	w.apply(export("ParentMode"))
+	check("ParentMode", "")
+	w.apply(export(""), store.AccessPolicies.Put(gate("z", "InferencePool zebra")))
+	check("its own policy", "AccessPolicy default/z gates it in this cluster alone")
+	w.apply(store.AccessPolicies.Delete("default/z"), store.AccessPolicies.Delete("default/p"))
+	check("without policies again", "")
+}
+
 func (w *gateWorld) exposures(kind, name string) (found []string) {
 	for _, f := range w.report(kind, name).Findings {
 		if strings.Contains(f.Problem, "clients without a key reach its servers") {

@@ -30,6 +30,7 @@ type Query struct {
 	Header  http.Header
 	Model   string // in the request's body; "" for none
 	Key     string // APIKey, "namespace/name"
+	Token   string // JSON Web Token; no page or error shows it
 	Gateway string // "" for all Gateways
 }
 

@@ -167,6 +167,7 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	routesSpill, _ := t.attachmentsByHop.Each(r, p.OwnHop())
 	rep := inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members)
 	rep.Findings = append(rep.Findings, t.exposedPool(r, p.Ref, p.Name)...)
+	rep.Findings = append(rep.Findings, t.gatedExport(r, p)...)
 	return access.AffectParents(rep, t.effectsAt(r, p.Ref)), true
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/authz/jwt"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -57,7 +58,7 @@ each if the strategy compares by one.`
 func newExplain() *cobra.Command {
 	var s target
 	var why whyOptions
-	var method, gateway, model, key, output string
+	var method, gateway, model, key, tokenFile, output string
 	var headers []string
 	cmd := &cobra.Command{
 		Use: "explain URL | --last N | --why REQUEST_ID",
@@ -68,6 +69,7 @@ func newExplain() *cobra.Command {
   penstock explain -f ./config http://localhost:8080/v1/chat/completions --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
   penstock explain -f ./config tls://db.example.com:5432
+  penstock explain -f ./config http://localhost:8080/v1/chat/completions --token-file token
   penstock explain -f ./config --last 10
   penstock explain -f ./config --why 0b6a3f4e-8a60-4b1f-9d0e-4b1a7c1f3f55
   penstock explain http://llm.example.com/v1/models     # in the cluster that kubectl uses`,
@@ -84,8 +86,12 @@ func newExplain() *cobra.Command {
 			if why.asked(cmd) {
 				return why.run(cmd, &s, output)
 			}
+			token, err := tokenIn(cmd.InOrStdin(), tokenFile)
+			if err != nil {
+				return err
+			}
 			e, err := s.explain(cmd, args[0], url.Values{"method": {method}, "gateway": {gateway}, "header": headers,
-				"model": {model}, "key": {keyNamed(key)}})
+				"model": {model}, "key": {keyNamed(key)}}, token)
 			if err != nil {
 				return err
 			}
@@ -112,6 +118,10 @@ func newExplain() *cobra.Command {
 	f.StringVar(&key, "key", "",
 		"APIKey of the request, as NAME or NAMESPACE/NAME: what the AccessPolicies above the route decide "+
 			"(default: none)")
+	f.StringVar(&tokenFile, "token-file", "",
+		"file with the JSON Web Token of the request, or - for standard input: what the AccessPolicies decide, and "+
+			"why; the token is not printed (default: none)")
+	exclusive(cmd, "key", "token-file")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	outputFlag(cmd, &output, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("gateway", first(store.Gateways.Kind())(&s))
@@ -119,7 +129,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (app.Explained, error) {
+func (s *target) explain(cmd *cobra.Command, text string, values url.Values, token string) (app.Explained, error) {
 	var e app.Explained
 	address := text
 	if !strings.Contains(address, "://") {
@@ -129,12 +139,15 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	if err != nil {
 		return e, fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", text, err)
 	}
-	q.Model, q.Gateway, q.Key = values.Get("model"), values.Get("gateway"), values.Get("key")
+	q.Model, q.Gateway, q.Key, q.Token = values.Get("model"), values.Get("gateway"), values.Get("key"), token
 	values.Set("url", address)
 	page := "/explain?" + values.Encode()
 	if s.http != "" || s.inCluster() {
 		at, err := s.running(cmd.Context())
 		if err != nil {
+			return e, err
+		}
+		if at, err = at.withToken(token); err != nil {
 			return e, err
 		}
 		return e, at.get(cmd.Context(), page, &e)
@@ -143,7 +156,11 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	if err != nil {
 		return e, err
 	}
-	if err = runningFor(dir).get(cmd.Context(), page, &e); err == nil || cmd.Context().Err() != nil {
+	at, err := runningFor(dir).withToken(token)
+	if err != nil {
+		return e, err
+	}
+	if err = at.get(cmd.Context(), page, &e); err == nil || cmd.Context().Err() != nil {
 		return e, err
 	}
 	if len(s.paths) == 0 {
@@ -169,6 +186,23 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 		return e, err
 	}
 	return p.Explain(q), nil
+}
+
+// tokenIn reads a token. Its errors never contain the token.
+func tokenIn(stdin io.Reader, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, name, err := readKeys(stdin, path)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if !jwt.Formed(token) {
+		return "", fmt.Errorf("--token-file: %s has no JSON Web Token, which has three parts with dots between, and "+
+			"begins with eyJ", name)
+	}
+	return token, nil
 }
 
 func keyNamed(text string) string {

@@ -38,12 +38,28 @@ which routes need one. Only hashes of keys are stored: a key is printed once. A 
 }
 
 type keyPlace interface {
-	list(ctx context.Context) ([]v1alpha1.APIKey, error)
+	list(ctx context.Context) ([]storedKey, error)
 	// create stores new keys, and returns a text about their place. It fails if an existing key has
 	// one of their names.
 	create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error)
 	// change changes a key, which must exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
+}
+
+// storedKey is an APIKey in a folder or cluster. If problem is not nil, the APIKey cannot be
+// decoded. Then it has only its namespace and name, and its hashes if these can be decoded.
+type storedKey struct {
+	v1alpha1.APIKey
+	problem error
+}
+
+// warnOfBroken names each APIKey that cannot be decoded.
+func warnOfBroken(w io.Writer, all []storedKey) {
+	for i := range all {
+		if all[i].problem != nil {
+			fmt.Fprintln(w, "warning:", all[i].problem)
+		}
+	}
 }
 
 type keyFlags struct {
@@ -218,6 +234,8 @@ func newKeysList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List API keys: their owners, and whether they are valid",
+		Long: `List API keys: their owners, and whether they are valid. The state of an APIKey that cannot be decoded is invalid,
+and a warning has the reason.`,
 		Example: `  penstock keys list -f config
   penstock keys list --kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
@@ -232,8 +250,9 @@ func newKeysList() *cobra.Command {
 				return err
 			}
 			if only != "" {
-				all = slices.DeleteFunc(all, func(o v1alpha1.APIKey) bool { return o.Namespace != only })
+				all = slices.DeleteFunc(all, func(o storedKey) bool { return o.Namespace != only })
 			}
+			warnOfBroken(cmd.ErrOrStderr(), all)
 			return printKeys(cmd.OutOrStdout(), all, time.Now())
 		},
 	}
@@ -241,14 +260,18 @@ func newKeysList() *cobra.Command {
 	return cmd
 }
 
-func printKeys(out io.Writer, all []v1alpha1.APIKey, now time.Time) error {
-	slices.SortFunc(all, func(a, b v1alpha1.APIKey) int {
+func printKeys(out io.Writer, all []storedKey, now time.Time) error {
+	slices.SortFunc(all, func(a, b storedKey) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tOWNER\tSTATE\tKEYS\tEXPIRES")
 	for i := range all {
 		o := &all[i]
+		if o.problem != nil {
+			fmt.Fprintf(w, "%s/%s\t-\tinvalid\t-\t-\n", o.Namespace, o.Name)
+			continue
+		}
 		state, expires := "valid", "never"
 		if e := o.Spec.Expires; e != nil {
 			if expires = e.UTC().Format(time.RFC3339); !now.Before(e.Time) {

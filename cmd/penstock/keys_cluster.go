@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -46,18 +47,35 @@ func (k *keyCluster) failed(verb string, err error) error {
 	return fmt.Errorf("%s APIKeys at %s: %w", verb, k.host, err)
 }
 
-func (k *keyCluster) list(ctx context.Context) ([]v1alpha1.APIKey, error) {
+func (k *keyCluster) list(ctx context.Context) ([]storedKey, error) {
 	list, err := k.client.Namespace(k.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, k.failed("list", err)
 	}
-	out := make([]v1alpha1.APIKey, len(list.Items))
+	out := make([]storedKey, len(list.Items))
 	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &out[i]); err != nil {
-			return nil, fmt.Errorf("APIKey %s: %w", list.Items[i].GetName(), err)
+		o := &list.Items[i]
+		out[i] = storedOf(o)
+		if err := out[i].problem; err != nil {
+			out[i].problem = undecodableKey(o.GetNamespace(), o.GetName(), err)
 		}
 	}
 	return out, nil
+}
+
+// storedOf decodes an object. Its result has the plain cause as problem.
+func storedOf(o *unstructured.Unstructured) (out storedKey) {
+	if out.problem = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out.APIKey); out.problem == nil {
+		return out
+	}
+	out.APIKey = v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
+	// With an error, the hashes stay unknown.
+	out.Spec.Hashes, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "hashes")
+	return out
+}
+
+func undecodableKey(namespace, name string, err error) error {
+	return fmt.Errorf("APIKey %s cannot be decoded, and lets nothing in: %w", objectid.Join(namespace, name), err)
 }
 
 func (k *keyCluster) create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error) {
@@ -91,7 +109,7 @@ func (k *keyCluster) change(ctx context.Context, namespace, name string,
 		}
 		var key v1alpha1.APIKey
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(now.Object, &key); err != nil {
-			return fmt.Errorf("APIKey %s/%s: %w", namespace, name, err)
+			return undecodableKey(namespace, name, err)
 		}
 		if err := change(&key.Spec); err != nil {
 			return err

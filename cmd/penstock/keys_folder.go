@@ -26,7 +26,7 @@ type keyFolder struct{ paths []string }
 
 type writtenKey struct {
 	*file.Written
-	object v1alpha1.APIKey
+	object storedKey
 }
 
 func (k keyFolder) find() ([]writtenKey, error) {
@@ -36,25 +36,36 @@ func (k keyFolder) find() ([]writtenKey, error) {
 	}
 	out := make([]writtenKey, len(found))
 	for i, w := range found {
-		out[i].Written = w
-		raw, err := yaml.Marshal(w.Node)
-		if err == nil {
-			err = kyaml.Unmarshal(raw, &out[i].object)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: APIKey %s cannot be read: %w", w.Path, w.Line, w.Name, err)
-		}
-		out[i].object.Namespace = cmp.Or(out[i].object.Namespace, metav1.NamespaceDefault)
+		out[i] = writtenKey{w, writtenObject(w)}
 	}
 	return out, nil
 }
 
-func (k keyFolder) list(context.Context) ([]v1alpha1.APIKey, error) {
+func writtenObject(w *file.Written) (out storedKey) {
+	raw, err := yaml.Marshal(w.Node)
+	if err == nil {
+		err = kyaml.Unmarshal(raw, &out.APIKey)
+	}
+	if err != nil {
+		out = storedKey{problem: fmt.Errorf("%s:%d: APIKey %s cannot be decoded: %w", w.Path, w.Line, w.Name, err)}
+		out.Name = w.Name
+		if namespace := file.Field(file.Field(w.Node, "metadata"), "namespace"); namespace != nil {
+			out.Namespace = namespace.Value
+		}
+		if hashes := file.Field(file.Field(w.Node, "spec"), "hashes"); hashes != nil {
+			_ = hashes.Decode(&out.Spec.Hashes) // with an error, the hashes stay unknown
+		}
+	}
+	out.Namespace = cmp.Or(out.Namespace, metav1.NamespaceDefault)
+	return out
+}
+
+func (k keyFolder) list(context.Context) ([]storedKey, error) {
 	found, err := k.find()
 	if err != nil {
 		return nil, err
 	}
-	out := make([]v1alpha1.APIKey, len(found))
+	out := make([]storedKey, len(found))
 	for i := range found {
 		out[i] = found[i].object
 	}
@@ -68,7 +79,7 @@ func (k keyFolder) named(namespace, name string) (*writtenKey, error) {
 	}
 	for i := range found {
 		if o := &found[i].object; o.Namespace == namespace && o.Name == name {
-			return &found[i], nil
+			return &found[i], o.problem
 		}
 	}
 	return nil, nil

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,9 +76,17 @@ func readKeys(stdin io.Reader, path string) (text []byte, name string, err error
 
 func importKeys(cmd *cobra.Command, place keyPlace, found []foundKey, namespace string,
 	labels map[string]string) error {
-	has, err := hashesAt(cmd.Context(), place, namespace)
+	all, err := place.list(cmd.Context())
 	if err != nil {
 		return err
+	}
+	all = slices.DeleteFunc(all, func(o storedKey) bool { return o.Namespace != namespace })
+	warnOfBroken(cmd.ErrOrStderr(), all)
+	has := map[string]bool{}
+	for i := range all {
+		for _, hash := range all[i].Spec.Hashes {
+			has[hash] = true
+		}
 	}
 	var objects []*v1alpha1.APIKey
 	for i := range found {
@@ -102,22 +109,6 @@ func importKeys(cmd *cobra.Command, place keyPlace, found []foundKey, namespace 
 	fmt.Fprintf(cmd.ErrOrStderr(), "New APIKeys: %d%s. Keys that were there already: %d.\n", len(objects), where,
 		len(found)-len(objects))
 	return nil
-}
-
-func hashesAt(ctx context.Context, place keyPlace, namespace string) (map[string]bool, error) {
-	all, err := place.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	has := map[string]bool{}
-	for i := range all {
-		if all[i].Namespace == namespace {
-			for _, hash := range all[i].Spec.Hashes {
-				has[hash] = true
-			}
-		}
-	}
-	return has, nil
 }
 
 // foundKey is a key in a file. Its texts never contain the key.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -38,6 +40,7 @@ func (a *target) flags(cmd *cobra.Command) {
 type running struct {
 	network, address string
 	dial             func(context.Context) (net.Conn, error)
+	header           http.Header // of requests
 }
 
 func runningAt(address string) running {
@@ -49,6 +52,23 @@ func runningAt(address string) running {
 
 func runningFor(stateDir string) running {
 	return running{network: "unix", address: app.Socket(stateDir)}
+}
+
+// withToken adds the token of an explained request. It fails if the token would cross a network in
+// plain text.
+func (r running) withToken(token string) (running, error) {
+	if token == "" {
+		return r, nil
+	}
+	if r.network == "tcp" && r.dial == nil {
+		host, _, _ := net.SplitHostPort(r.address)
+		if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) {
+			return r, fmt.Errorf("--token-file: the token would go to %s in plain text: run the command on that "+
+				"machine", r.address)
+		}
+	}
+	r.header = http.Header{app.TokenHeader: {token}}
+	return r, nil
 }
 
 func get(ctx context.Context, stateDir, path string, into any) error {
@@ -85,6 +105,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(req.Header, r.header)
 	resp, err := client.Do(req)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, fmt.Errorf("interrupted before the process at %s answered: %w", r.address, context.Cause(ctx))

@@ -172,9 +172,33 @@ func TestJWT_TokensOfTheIssuerPassAsTheirCaller(t *testing.T) {
 		log, err := os.ReadFile(filepath.Join(s.state, "access.log"))
 		return errors.Join(err, because(strings.Contains(string(log), `"caller":"default/alice"`), string(log)))
 	})
+	s.explainsTokens(alice, forged)
 	s.keysOfTheIssuerChange(r, alice)
 	if strings.Contains(s.output(), forged[2]) {
 		t.Error("penstock logs the token")
+	}
+}
+
+// explainsTokens compares what explain reports about tokens with the gate's decisions.
+func (s *site) explainsTokens(alice string, forged []string) {
+	s.Helper()
+	url := s.base() + "/v1/chat/completions"
+	for _, c := range []struct{ what, token, model, want string }{
+		{"as the issuer signed it", alice, "llama", "passes AccessPolicy default/clients as default/alice"},
+		{"for another model", alice, "sql", `403 model_not_permitted: it does not name model "sql"`},
+		{"with other claims", forged[0] + "." + part(s, map[string]any{"sub": "root"}) + "." + forged[2], "llama",
+			"401 invalid_api_key: AccessPolicy default/clients: no key of its issuer has signed it"},
+		{"in another form", "sk-" + forged[2], "llama", "has no JSON Web Token"},
+	} {
+		file := filepath.Join(s.state, "token")
+		if err := os.WriteFile(file, []byte(c.token+"\n"), 0o600); err != nil {
+			s.Fatal(err)
+		}
+		got, err := s.command("explain", url, "--token-file", file, "--model", c.model)
+		got += errorText(err)
+		if !strings.Contains(got, c.want) || strings.Contains(got, forged[2]) {
+			s.Errorf("explain of a token %s: got %s, want %s and no token", c.what, got, c.want)
+		}
 	}
 }
 

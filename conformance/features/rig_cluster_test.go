@@ -36,10 +36,12 @@ type cluster struct {
 	delay         time.Duration     // delay of the server's answers
 	marks         bool              // the server's answers have the mark of a hop
 	asked, served int
-	host          string // host of the last request to the server
-	sender        string // penstock-peer-sender of a request to the server
-	token         string // x-session-token of the last request
-	size          int    // body size of the last request
+	host          string        // host of the last request to the server
+	sender        string        // penstock-peer-sender of a request to the server
+	token         string        // x-session-token of the last request
+	size          int           // body size of the last request
+	headers       []http.Header // of requests to the server
+	pickHeaders   []string      // of requests to the picker, as text
 }
 
 func (s *site) cluster(name string) *cluster {
@@ -71,6 +73,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served, c.host, c.size = c.served+1, r.Host, len(body)
+	c.headers = append(c.headers, r.Header)
 	c.sender += r.Header.Get("penstock-peer-sender")
 	w.Header().Set("x-served-by", c.name)
 	c.token = r.Header.Get("x-session-token")
@@ -95,6 +98,7 @@ func (c *cluster) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 			return nil
 		}
 		body = append(body, m.GetRequestBody().GetBody()...)
+		c.note(m.GetRequestHeaders().GetHeaders().GetHeaders())
 		if m.GetResponseHeaders() != nil {
 			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
 				ResponseHeaders: &extprocv3.HeadersResponse{},
@@ -118,6 +122,14 @@ func (c *cluster) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 				return err
 			}
 		}
+	}
+}
+
+func (c *cluster) note(headers []*corev3.HeaderValue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range headers {
+		c.pickHeaders = append(c.pickHeaders, h.GetKey()+": "+h.GetValue()+string(h.GetRawValue()))
 	}
 }
 

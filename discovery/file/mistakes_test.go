@@ -168,6 +168,14 @@ var mistakes = map[string]struct {
 				"remove pools for all",
 		},
 	},
+	"null for the end of a key": {
+		"apiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {name: k}\nspec:\n  hashes: [" +
+			strings.Repeat("ab", 32) + "]\n  expires:\n",
+		[]string{
+			"error: x.yaml:1: APIKey default/k cannot be decoded: spec.expires: null is no time: write one, or " +
+				"remove expires if the key never expires",
+		},
+	},
 	"duplicate key": {
 		strings.Replace(chatRoute, "spec:", "spec: {}\nspec:", 1),
 		[]string{

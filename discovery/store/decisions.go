@@ -75,7 +75,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
 	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
-	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage ByModel Except")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage ByModel Except"), omit("Nulls")),
 	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),

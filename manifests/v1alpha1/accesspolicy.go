@@ -104,6 +104,10 @@ type AccessPolicySpec struct {
 	// +kubebuilder:validation:Enum=Exact;Estimate
 	// +kubebuilder:default=Estimate
 	Usage UsageOfStreams `json:"usage,omitempty"`
+
+	// Nulls are the fields that are null although the policy would let in more without them, such
+	// as apiKeys.selector. UnmarshalJSON sets it (accesspolicy_null.go).
+	Nulls []string `json:"-"`
 }
 
 // UsageOfStreams is the source of the token counts of streams.
@@ -177,14 +181,16 @@ type AccessException struct {
 // AccessKeys selects APIKeys.
 type AccessKeys struct {
 	// Selector selects APIKeys by their labels. By default all APIKeys of the namespaces are
-	// selected.
+	// selected. If it is null, no APIKey is selected.
 	//
 	// +optional
+	// +nullable
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Namespaces of the APIKeys. A user who may write APIKeys in these namespaces decides which
-	// clients are let in. Defaults to the policy's namespace.
+	// clients are let in. Defaults to the policy's namespace. If it is null, no APIKey is selected.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63

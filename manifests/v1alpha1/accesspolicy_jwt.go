@@ -2,7 +2,8 @@ package v1alpha1
 
 // AccessJWT lets in requests with a JSON Web Token (RFC 7519) of an issuer. The client sends the
 // token as it would send an API key. A token counts until its exp, if an asymmetric key of the
-// issuer has signed it, and its iss and aud fit. A token without exp never counts.
+// issuer has signed it, and its iss and aud fit. A token without exp never counts. No token counts
+// while jwks, caCertificateRefs, claims or claims.models is null.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.jwks) || self.issuer.startsWith('https://') || self.issuer.startsWith('http://')",message="without jwks the issuer is asked for its keys, and must be a URL: write its URL, or jwks"
 type AccessJWT struct {
@@ -25,11 +26,13 @@ type AccessJWT struct {
 	// JWKS is the issuer's set of keys. By default discovery finds it.
 	//
 	// +optional
+	// +nullable
 	JWKS *AccessJWKS `json:"jwks,omitempty"`
 	// CACertificateRefs name ConfigMaps of the policy's namespace whose ca.crt has the CAs of the
 	// issuer's servers, in PEM. By default the system's CAs count.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	CACertificateRefs []AccessObject `json:"caCertificateRefs,omitempty"`
@@ -41,6 +44,7 @@ type AccessJWT struct {
 	// Claims name the claims of a token that describe the caller.
 	//
 	// +optional
+	// +nullable
 	Claims AccessClaims `json:"claims,omitzero"`
 }
 
@@ -98,6 +102,7 @@ type AccessClaims struct {
 	// model. By default all models may be used. The route needs a policy with byModel.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Models string `json:"models,omitempty"`

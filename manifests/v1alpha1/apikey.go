@@ -85,27 +85,38 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	Objective string `json:"objective,omitempty"`
-	// Expires is the time from which the key is denied. By default the key never expires.
+	// Expires is the time from which the key is denied. By default the key never expires; null is
+	// an error.
 	//
 	// +optional
+	// +nullable
 	Expires *metav1.Time `json:"expires,omitempty"`
-	// Disabled denies the key, like an unknown key.
+	// Disabled denies the key, like an unknown key. Defaults to false; null is an error.
 	//
 	// +optional
+	// +nullable
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// UnmarshalJSON rejects null for models and pools: a template without a value would otherwise
-// permit everything. The schema allows null, because an API server drops null from other fields.
+// UnmarshalJSON rejects null for fields without which the key may do more: a template without a
+// value would otherwise permit everything. The schema allows null, because an API server drops null
+// from other fields.
 func (s *APIKeySpec) UnmarshalJSON(raw []byte) error {
-	var lists struct{ Models, Pools json.RawMessage }
-	if err := json.Unmarshal(raw, &lists); err != nil {
+	var fields struct{ Models, Pools, Expires, Disabled json.RawMessage }
+	if err := json.Unmarshal(raw, &fields); err != nil {
 		return err
 	}
-	for i, list := range []json.RawMessage{lists.Models, lists.Pools} {
-		if string(list) == "null" {
-			name := []string{"models", "pools"}[i]
-			return fmt.Errorf("spec.%s: null is no list: write [] for none, or remove %s for all", name, name)
+	for _, f := range []struct {
+		value     json.RawMessage
+		name, fix string
+	}{
+		{fields.Models, "models", "list: write [] for none, or remove models for all"},
+		{fields.Pools, "pools", "list: write [] for none, or remove pools for all"},
+		{fields.Expires, "expires", "time: write one, or remove expires if the key never expires"},
+		{fields.Disabled, "disabled", "choice: write true or false"},
+	} {
+		if string(f.value) == "null" {
+			return fmt.Errorf("spec.%s: null is no %s", f.name, f.fix)
 		}
 	}
 	type plain APIKeySpec

@@ -41,17 +41,17 @@ func TestAPIKey_EmptyListsStayEmpty(t *testing.T) {
 	}
 }
 
-// A template that leaves a list out must not permit everything.
-func TestAPIKey_NullIsNoList(t *testing.T) {
-	for _, name := range []string{"models", "pools"} {
+// A template without a value must not permit everything.
+func TestAPIKey_NullPermitsNothing(t *testing.T) {
+	for _, name := range []string{"models", "pools", "expires", "disabled"} {
 		var key v1alpha1.APIKey
 		err := json.Unmarshal([]byte(`{"spec": {"hashes": [], "`+name+`": null}}`), &key)
-		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no list") {
+		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no ") {
 			t.Errorf("%s in JSON: %v", name, err)
 		}
 		object := map[string]any{"spec": map[string]any{"hashes": []any{}, name: nil}}
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object, &key)
-		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no list") {
+		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no ") {
 			t.Errorf("%s of a cluster: %v", name, err)
 		}
 	}

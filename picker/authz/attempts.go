@@ -8,21 +8,27 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// An address may make attemptBurst failed attempts at once, and one more each attemptEvery. Only
-// keys that are not WellFormed (imported keys) are limited, because a well-formed key has 256
-// random bits, and a token has a signature. A key that was valid in a request from the address
-// passes for goodTime, because many clients may share an address.
+// An address may make attemptBurst failed attempts at once, and one more each attemptEvery. Failed
+// keys and failed tokens count apart: keys because they may be guessed, tokens because their
+// signatures cost CPU time. WellFormed keys are not limited, because they have 256 random bits. A
+// key or token that was valid from the address within goodTime passes, because many clients may
+// share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
 	goodTime     = time.Hour
-	maxAttempts  = 1 << 16
+	maxAttempts  = 1 << 15
 )
 
 type attempts struct {
 	mu     sync.Mutex
-	failed map[netip.Prefix]failures
-	good   map[goodKey]time.Time
+	failed generations[failing, failures]
+	good   generations[goodKey, time.Time]
+}
+
+type failing struct {
+	from  netip.Prefix
+	token bool
 }
 
 type failures struct {
@@ -54,53 +60,50 @@ func networkOf(address string) netip.Prefix {
 }
 
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
-	if !from.IsValid() || credential == "" || WellFormed(credential) || jwt.Formed(credential) {
+	if !from.IsValid() || credential == "" || WellFormed(credential) {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f, known := a.failed[from]
+	f, known := a.failed.get(failing{from, jwt.Formed(credential)})
 	if !known || f.left(now) < attemptBurst {
 		return false
 	}
-	since, good := a.good[goodKey{from, HashOf(credential)}]
+	since, good := a.good.get(goodKey{from, HashOf(credential)})
 	return !good || now.Sub(since) > goodTime
 }
 
 func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.Time) {
-	if !from.IsValid() || credential == "" || ok && WellFormed(credential) || jwt.Formed(credential) {
+	if !from.IsValid() || credential == "" || ok && WellFormed(credential) {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if ok {
-		if a.good == nil {
-			a.good = map[goodKey]time.Time{}
-		}
-		makeRoom(a.good, func(since time.Time) bool { return now.Sub(since) > goodTime })
-		a.good[goodKey{from, HashOf(credential)}] = now
+		a.good.put(goodKey{from, HashOf(credential)}, now)
 		return
 	}
-	if a.failed == nil {
-		a.failed = map[netip.Prefix]failures{}
-	}
-	makeRoom(a.failed, func(f failures) bool { return f.left(now) == 0 })
-	a.failed[from] = failures{min(attemptBurst, a.failed[from].left(now)+1), now}
+	at := failing{from, jwt.Formed(credential)}
+	before, _ := a.failed.get(at)
+	a.failed.put(at, failures{min(attemptBurst, before.left(now)+1), now})
 }
 
-func makeRoom[K comparable, V any](m map[K]V, outdated func(V) bool) {
-	if len(m) < maxAttempts {
-		return
+// generations is a map with at most 2*maxAttempts entries. When recent is full, it replaces former.
+type generations[K comparable, V any] struct{ recent, former map[K]V }
+
+func (g *generations[K, V]) get(k K) (v V, ok bool) {
+	if v, ok = g.recent[k]; !ok {
+		v, ok = g.former[k]
 	}
-	for k, v := range m {
-		if outdated(v) {
-			delete(m, k)
-		}
+	return v, ok
+}
+
+func (g *generations[K, V]) put(k K, v V) {
+	if _, has := g.recent[k]; !has && len(g.recent) >= maxAttempts {
+		g.former, g.recent = g.recent, nil
 	}
-	for k := range m {
-		if len(m) < maxAttempts {
-			return
-		}
-		delete(m, k)
+	if g.recent == nil {
+		g.recent = map[K]V{}
 	}
+	g.recent[k] = v
 }

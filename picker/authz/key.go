@@ -50,7 +50,8 @@ func NewKey(random io.Reader) (string, error) {
 // in imported keys.
 func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, KeyPrefix)
-	if !ok {
+	// The decoder would skip newlines.
+	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(secretBytes+checksumBytes) {
 		return false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)

@@ -74,18 +74,24 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	call := callOf(ctx, a)
 	call.Policies = policies
 	now := s.cfg.Now()
-	pending := s.identify(ctx, &call, now)
+	credential, _ := presented(call.Headers)
+	from := networkOf(a.GetSource().GetAddress().GetSocketAddress().GetAddress())
+	limited := s.attempts.limited(from, credential, now)
+	var token verdict
+	if !limited {
+		token = s.identify(ctx, &call, credential, now)
+	}
 	d, err := s.cfg.Table.Decide(call.Request, now)
-	if err == nil && d.Reason != "" && pending {
+	if err == nil && d.Reason != "" && token == pending {
 		err = jwt.ErrPending
 	}
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	from := networkOf(a.GetSource().GetAddress().GetSocketAddress().GetAddress())
-	if credential, _ := presented(call.Headers); s.attempts.limited(from, credential, now) {
+	switch {
+	case limited:
 		d = Decision{Reason: ReasonAttempts}
-	} else {
+	case d.Key != nil || token == failed || !jwt.Formed(credential):
 		s.attempts.note(from, credential, d.Key != nil, now)
 	}
 	return call.reply(d), nil

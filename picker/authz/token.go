@@ -22,27 +22,72 @@ type Tokens interface {
 // (translator/envoy, gate.go).
 const tokenWait = 35 * time.Millisecond
 
-// identify verifies a call's token by each of its policies. The result pending means that this
-// process does not have an issuer's keys yet; another process may have them.
-func (s *Server) identify(ctx context.Context, c *call, now time.Time) (pending bool) {
-	credential, _ := presented(c.Headers)
+// verdict is the outcome of the verification of a token.
+type verdict string
+
+const (
+	unverified verdict = ""        // there is no token, or no policy verifies tokens
+	passed     verdict = "passed"  // a policy lets it in
+	pending    verdict = "pending" // another process may have the issuer's keys
+	former     verdict = "former"  // it has expired, or the issuer's keys are not known
+	failed     verdict = "failed"
+)
+
+// identify verifies a call's token by each of its policies.
+func (s *Server) identify(ctx context.Context, c *call, credential string, now time.Time) (v verdict) {
 	if s.cfg.Tokens == nil || !jwt.Formed(credential) {
-		return false
+		return unverified
 	}
+	var errs []error
+	c.Tokens, errs = s.cfg.Table.verify(ctx, s.cfg.Tokens, c.Policies, credential, now)
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, errNoToken):
+		case errors.Is(err, jwt.ErrPending):
+			return pending
+		case c.Tokens[i] != nil:
+			v = passed
+		case v == passed:
+		case errors.Is(err, jwt.ErrExpired), errors.Is(err, jwt.ErrNoKeys):
+			v = former
+		case v == unverified:
+			v = failed
+		}
+	}
+	return v
+}
+
+// errNoToken is the error of every token at a policy without a usable rule for tokens.
+var errNoToken = errors.New("it lets no token in")
+
+// verify verifies a token by the rules of policies. For each policy it returns the caller, or an
+// error.
+func (t *Table) verify(ctx context.Context, tokens Tokens, policies []string, token string,
+	now time.Time) (callers []*Key, errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenWait)
 	defer cancel()
-	c.Tokens = make([]*Key, len(c.Policies))
-	for i, rule := range s.cfg.Table.Rules(c.Policies) {
+	callers, errs = make([]*Key, len(policies)), make([]error, len(policies))
+	for i, rule := range t.Rules(policies) {
 		if rule == nil {
+			errs[i] = errNoToken
 			continue
 		}
-		id, err := s.cfg.Tokens.Verify(ctx, rule, credential, now)
-		if err == nil {
-			c.Tokens[i] = keyOf(rule.Namespace, id)
+		id, err := tokens.Verify(ctx, rule, token, now)
+		if errs[i] = err; err == nil {
+			callers[i] = keyOf(rule.Namespace, id)
 		}
-		pending = pending || errors.Is(err, jwt.ErrPending)
 	}
-	return pending
+	return callers, errs
+}
+
+// DecideToken decides like Decide, for a request with a token. Why has, for each policy, the reason
+// for which it does not let the token in, or nil.
+func (t *Table) DecideToken(ctx context.Context, r Request, tokens Tokens, token string,
+	now time.Time) (d Decision, why []error, err error) {
+	r.Headers = []Header{{"authorization", "Bearer " + token}}
+	r.Tokens, why = t.verify(ctx, tokens, r.Policies, token, now)
+	d, err = t.Decide(r, now)
+	return d, why, err
 }
 
 // keyOf returns the caller of a token as a key without a name.

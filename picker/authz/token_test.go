@@ -176,30 +176,72 @@ func TestToken_ModelsRestrictItsCaller(t *testing.T) {
 	}
 }
 
-// Wrong tokens cannot be guesses, so they do not lock out the keys of their address.
-func TestToken_FailuresDoNotLimitTheAddress(t *testing.T) {
-	s := authz.New(authz.Config{Table: federated(), Tokens: verified(), Now: func() time.Time { return noon },
+// countingTokens counts calls. The token expiredToken has expired.
+type countingTokens struct {
+	tokens
+	calls int
+}
+
+const expiredToken = "eyJhbGciOiJFZERTQSJ9.e30.expired"
+
+func (c *countingTokens) Verify(ctx context.Context, r *jwt.Rule, token string, now time.Time) (*jwt.Identity, error) {
+	if c.calls++; token == expiredToken {
+		return nil, jwt.ErrExpired
+	}
+	return c.tokens.Verify(ctx, r, token, now)
+}
+
+// An address that sends wrong tokens is answered with 429, and its tokens are not verified. Keys,
+// tokens that were valid before, and other addresses are not limited.
+func TestToken_LimitsFailedTokensByAddress(t *testing.T) {
+	now, counting := noon, &countingTokens{tokens: verified()}
+	s := authz.New(authz.Config{Table: federated(), Tokens: counting, Now: func() time.Time { return now },
 		Gateway: func(context.Context) string { return "" }})
-	send := func(credential string) string {
-		c := call{policies: "infra/both", address: "192.0.2.1", headers: []string{"x-api-key", credential}}
+	send := func(policies, from, credential string) string {
+		t.Helper()
+		c := call{policies: policies, address: from,
+			headers: []string{"x-api-key", credential, authz.ModelHeader, "llama"}}
 		got, err := s.Check(context.Background(), c.request())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return codes.Code(got.GetStatus().GetCode()).String()
 	}
+	const here, there, denied, limited = "192.0.2.1", "192.0.2.2", "Unauthenticated", "ResourceExhausted"
+	send("infra/both", here, aliceToken)
 	for range 100 {
-		if got := send(aliceToken + "x"); got != "Unauthenticated" {
-			t.Fatal(got)
+		send("infra/both", there, expiredToken)     // its issuer has signed it
+		send("infra/keys", there, aliceToken+"x")   // no policy verifies it
+		send("infra/both", "", aliceToken+"x")      // of no known address
+		send("infra/both", here, aliceToken+"x")    // at most 30 are verified
+		send("infra/both", "192.0.2.3", "sk-wrong") // a key
+	}
+	before := counting.calls
+	for _, c := range []struct{ from, credential, want string }{
+		{here, aliceToken + "x", limited}, {here, bobToken, limited}, {here, aliceToken, "OK"}, {here, "k", "OK"},
+		{there, bobToken, "OK"}, {there, aliceToken + "x", denied}, {"", aliceToken + "x", denied},
+		{"192.0.2.3", bobToken, "OK"}, {"192.0.2.3", "k", limited},
+	} {
+		if got := send("infra/both", c.from, c.credential); got != c.want {
+			t.Errorf("%s from %q: got %s, want %s", c.credential, c.from, got, c.want)
 		}
 	}
-	if got := send("k"); got != "OK" {
-		t.Error("a key of the same address:", got)
+	if got := counting.calls - before; got != 5 {
+		t.Errorf("%d tokens were verified, want 5: none that is limited", got)
 	}
-	for range 100 {
-		send("wrong")
+	if now = now.Add(2 * time.Second); send("infra/both", here, bobToken) != "OK" {
+		t.Error("2 s later a further token is limited")
 	}
-	if got := send(aliceToken); got != "OK" {
-		t.Error("a token, after wrong keys of the same address:", got)
+}
+
+// A gate's decision about a token has, for each policy, the reason against it, and never the token.
+func TestToken_DecisionNamesEachPolicysReason(t *testing.T) {
+	d, why, err := federated().DecideToken(t.Context(), authz.Request{Policies: []string{"infra/sso", "infra/hr",
+		"infra/keys"}, Known: true}, verified(), bobToken, noon)
+	if err != nil || d.Reason != authz.ReasonNotPermitted || d.Policy != "infra/hr" || d.Key.Caller != "infra/bob" {
+		t.Errorf("%+v %v", d, err)
+	}
+	if len(why) != 3 || why[0] != nil || why[1] == nil || why[2] == nil || why[2].Error() != "it lets no token in" {
+		t.Error(why)
 	}
 }

@@ -35,6 +35,9 @@ func IssuerOf(r store.Reader, p *v1alpha1.AccessPolicy) (out Issuer, findings []
 		findings = append(findings, report.Finding{Severity: report.Error, Owner: owner, Field: field,
 			Problem: problem + ": no token is let in", Fix: fix})
 	}
+	for _, field := range nulls(p, "jwt") {
+		wrong(field, errNull.Error(), nullFix)
+	}
 	for i, ref := range p.Spec.JWT.CACertificateRefs {
 		at := report.Ref{Kind: store.ConfigMaps.Kind(), Namespace: p.Namespace, Name: ref.Name}
 		ca, problem, fix := caOf(r, owner, at)

@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -110,6 +111,9 @@ func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []
 	if p.Spec.APIKeys == nil {
 		return labels.Nothing(), nil, nil
 	}
+	if len(nulls(p, "apiKeys")) > 0 {
+		return labels.Nothing(), nil, errNull
+	}
 	namespaces = p.Spec.APIKeys.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{p.Namespace}
@@ -123,3 +127,19 @@ func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []
 	}
 	return selector, namespaces, nil
 }
+
+// nulls returns the fields in a part of a policy that are null, although their absence would let in
+// more. The part lets nothing in.
+func nulls(p *v1alpha1.AccessPolicy, part string) (fields []string) {
+	for _, field := range p.Spec.Nulls {
+		if strings.HasPrefix(field, part+".") {
+			fields = append(fields, "spec."+field)
+		}
+	}
+	return fields
+}
+
+var errNull = errors.New("it is null")
+
+// nullFix is the repair of a field in nulls.
+const nullFix = "write its value, or remove the field"

@@ -53,10 +53,14 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		accepted = lost[0]
 	}
 	if _, _, err := Selector(p); err != nil {
+		problem := err.Error() + ": the targets are closed to all"
+		field, fix := "spec.apiKeys.selector", "write matchLabels or matchExpressions as in a Deployment's selector"
+		if fields := nulls(p, "apiKeys"); len(fields) > 0 {
+			field, fix = fields[0], nullFix
+		}
 		accepted.Status, accepted.Reason = report.False, string(reasonInvalid)
-		accepted.Message = err.Error() + ": the targets are closed to all"
-		wrong("spec.apiKeys.selector", accepted.Message,
-			"write matchLabels or matchExpressions as in a Deployment's selector")
+		accepted.Message = field + ": " + problem
+		wrong(field, problem, fix)
 	}
 	if _, problems := IssuerOf(r, p); len(problems) > 0 {
 		accepted.Status, accepted.Reason = report.False, string(reasonInvalid)

@@ -17,7 +17,6 @@ type Schema struct {
 	unsupported   bool
 	unknownFields bool // fields that are not in the schema are kept
 	intOrString   bool
-	nullable      bool
 	typ           string
 	properties    map[string]*Schema
 	required      []string
@@ -34,8 +33,7 @@ func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	if s == nil {
 		return nil
 	}
-	out := &Schema{typ: s.Type, nullable: s.Nullable, intOrString: s.XIntOrString,
-		unknownFields: s.XPreserveUnknownFields}
+	out := &Schema{typ: s.Type, intOrString: s.XIntOrString, unknownFields: s.XPreserveUnknownFields}
 	out.unsupported = s.XEmbeddedResource || s.Type == "" && !s.XIntOrString && !s.XPreserveUnknownFields
 	if v := s.ValueValidation; v != nil && !reflect.DeepEqual(*v, structural.ValueValidation{}) {
 		out.limits = v
@@ -89,7 +87,7 @@ func (sc *Schema) Valid(v any) bool {
 		return false
 	}
 	if v == nil {
-		return sc.nullable
+		return false // CEL has special rules for null: leave it to the libraries
 	}
 	if sc.unknownFields {
 		_, object := v.(map[string]any)

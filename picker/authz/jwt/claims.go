@@ -18,6 +18,10 @@ const (
 	maxObjective                  = 253
 )
 
+// ErrExpired is the error of a token of the rule's issuer and audience that has no exp, or whose
+// exp has passed.
+var ErrExpired = errors.New("it has expired, or never does")
+
 // skew is how far the issuer's clock may be ahead of ours when nbf is compared. exp is compared
 // exactly.
 const skew = time.Minute
@@ -29,7 +33,6 @@ var (
 	errClaims   = errors.New("its claims are no JSON object")
 	errIssuer   = errors.New("it is of another issuer")
 	errAudience = errors.New("it is for another audience")
-	errExpired  = errors.New("it has expired, or never does")
 	errEarly    = errors.New("it does not count yet")
 	errOwner    = errors.New("it does not name its owner")
 )
@@ -125,7 +128,7 @@ func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	}
 	expires, ok := c.when("exp")
 	if !ok || !now.Before(expires) {
-		return nil, errExpired
+		return nil, ErrExpired
 	}
 	if _, limited := c["nbf"]; limited {
 		if from, ok := c.when("nbf"); !ok || now.Add(skew).Before(from) {

@@ -29,6 +29,9 @@ type Keys interface {
 // ErrPending is the error of a token whose issuer's keys are fetched for the first time.
 var ErrPending = errors.New("the keys of the token's issuer are not known here yet")
 
+// ErrNoKeys is the error of a token whose issuer's keys could not be fetched.
+var ErrNoKeys = errors.New("the keys of its issuer are not known")
+
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
 	keys Keys
@@ -77,12 +80,12 @@ func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now tim
 // key.
 func (v *Verifier) check(set *jwks.Set, rule *Rule, token string, now time.Time) (id *Identity, known bool, err error) {
 	if set == nil {
-		return nil, false, errKey
+		return nil, false, ErrNoKeys
 	}
 	at := verified{rule, sha256.Sum256([]byte(token))}
 	if id := v.remembered(at, set); id != nil {
 		if !now.Before(id.Expires) {
-			return nil, true, errExpired
+			return nil, true, ErrExpired
 		}
 		return id, true, nil
 	}

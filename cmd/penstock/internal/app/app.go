@@ -153,6 +153,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime,
 		Fetch: cfg.fetch(w.apiServers)})
+	a.gate = &gate{a.gates.Table(), a.gates.Tokens()}
 	a.usage = newUsage(cfg, a.board, a.store)
 	if err := errors.Join(a.share(), register(a.registry, a.usage)); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type core struct {
 	translation *pipeline.Translation
 	panics      *panics
 	files       *file.Reader
+	gate        *gate // nil if nothing runs
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/gates"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -41,7 +42,13 @@ func (c *core) Explain(q translator.Query) Explained {
 		fault(q)
 		out.Explanation = t.Explain(q)
 	})
-	out.explainAccess(c.store.View(), q, time.Now())
+	view := c.store.View()
+	out.explainAccess(view, q, time.Now(), func() gate {
+		if c.gate != nil {
+			return *c.gate
+		}
+		return gate{gates.TableOf(view), gates.InlineTokens()}
+	})
 	doc := status.NewDocument(c.board.List(nil), Controller, nil, time.Now())
 	for _, o := range doc.Objects {
 		if out.concerns(o) {
@@ -88,6 +95,9 @@ func (a *App) picks(into map[string]json.RawMessage, backends []translator.Backe
 	}
 }
 
+// TokenHeader has the token of the explained request: URLs are often logged.
+const TokenHeader = "X-Penstock-Explain-Token"
+
 func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	q, err := ParseQuery(args.Get("url"), args.Get("method"), args["header"])
@@ -96,6 +106,7 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.Model, q.Gateway, q.Key = args.Get("model"), args.Get("gateway"), args.Get("key")
+	q.Token = r.Header.Get(TokenHeader)
 	debug.WriteJSON(w, a.Explain(q))
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -11,40 +12,79 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-func (e *Explained) explainAccess(view *store.View, q translator.Query, now time.Time) {
+// gate decides about tokens.
+type gate struct {
+	table  *authz.Table
+	tokens authz.Tokens
+}
+
+func (e *Explained) explainAccess(view *store.View, q translator.Query, now time.Time, gate func() gate) {
 	if len(e.Gates) == 0 {
-		if q.Key != "" && e.Route != nil {
+		if (q.Key != "" || q.Token != "") && e.Route != nil {
 			e.Access = "no AccessPolicy is above the route: it is open"
 		}
 		return
 	}
 	policies := strings.Join(e.Gates, ", ")
-	if q.Key == "" {
-		what := "an API key"
-		for _, id := range e.Gates {
-			if p, ok := store.AccessPolicies.Get(view, id); ok && p.Spec.JWT != nil {
-				what = "an API key or a token"
-			}
-		}
-		e.Access = "AccessPolicy " + policies + " requires " + what + ": add --key NAME"
-		return
-	}
 	r := authz.Request{Policies: e.Gates, Pools: e.Reaches, Known: true}
 	if e.ByModel {
 		r.Model = q.Model
 	}
-	d, err := gates.TableOf(view).DecideFor(r, q.Key, now)
+	var d authz.Decision
+	var err error
+	unknown, unselected := "it does not exist, it has ended, or it is selected by none of "+policies, "select it"
+	switch {
+	case q.Token != "":
+		var why []error
+		at := gate()
+		d, why, err = at.table.DecideToken(context.Background(), r, at.tokens, q.Token, now)
+		unknown, unselected = reasonsOf(e.Gates, why, d)
+	case q.Key != "":
+		d, err = gates.TableOf(view).DecideFor(r, q.Key, now)
+	default:
+		e.Access = "AccessPolicy " + policies + " requires " + required(view, e.Gates)
+		return
+	}
+	e.decided(d, err, q.Model, unknown, unselected)
+}
+
+// required returns what policies require of a request, and the flags of explain for it.
+func required(view *store.View, policies []string) string {
+	for _, id := range policies {
+		if p, ok := store.AccessPolicies.Get(view, id); ok && p.Spec.JWT != nil {
+			return "an API key or a token: add --key NAME, or --token-file FILE"
+		}
+	}
+	return "an API key: add --key NAME"
+}
+
+// reasonsOf returns why no policy lets a token in, and why the policy of the decision does not.
+func reasonsOf(policies []string, why []error, d authz.Decision) (all, one string) {
+	var texts []string
+	for i, err := range why {
+		if err != nil {
+			texts = append(texts, fmt.Sprintf("AccessPolicy %s: %v", policies[i], err))
+		}
+		if policies[i] == d.Policy && err != nil {
+			one = "let it in: " + err.Error()
+		}
+	}
+	return strings.Join(texts, "; "), one
+}
+
+func (e *Explained) decided(d authz.Decision, err error, model, unknown, unselected string) {
+	policies := strings.Join(e.Gates, ", ")
 	switch {
 	case err != nil:
 		e.deny(503, "authorization_unavailable", err.Error())
 	case d.Reason == authz.ReasonInvalidKey:
-		e.deny(401, d.Reason, "it does not exist, it has ended, or it is selected by none of "+policies)
+		e.deny(401, d.Reason, unknown)
 	case d.Reason == authz.ReasonNotPermitted:
-		e.deny(403, d.Reason, "AccessPolicy "+d.Policy+" does not select it")
+		e.deny(403, d.Reason, "AccessPolicy "+d.Policy+" does not "+unselected)
 	case d.Reason == authz.ReasonModel && !e.ByModel:
 		e.deny(403, d.Reason, "it has models, and no AccessPolicy above the route has byModel: "+policies)
 	case d.Reason == authz.ReasonModel:
-		e.deny(403, d.Reason, fmt.Sprintf("it does not name model %q", q.Model))
+		e.deny(403, d.Reason, fmt.Sprintf("it does not name model %q", model))
 	case d.Reason == authz.ReasonPool:
 		e.deny(403, d.Reason, "the route may reach "+strings.Join(e.Reaches, ", ")+", and it does not name all")
 	default:

@@ -2,6 +2,7 @@ package gates
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,6 +64,26 @@ func newIssuers(cfg Config) *issuers {
 
 // Tokens verifies the tokens of clients.
 func (k *Keeper) Tokens() *jwt.Verifier { return k.issuers.verifier }
+
+// InlineTokens verifies tokens with the keys that policies have inline. It fetches no keys.
+func InlineTokens() *jwt.Verifier { return jwt.New(inlineKeys{}) }
+
+type inlineKeys struct{}
+
+// Get implements jwt.Keys.
+func (inlineKeys) Get(s jwks.Source) *jwks.Set {
+	set, err := jwks.Parse([]byte(s.Inline))
+	if err != nil {
+		return nil
+	}
+	return set
+}
+
+// Refresh implements jwt.Keys.
+func (inlineKeys) Refresh(context.Context, jwks.Source) bool { return false }
+
+// Pending implements jwt.Keys.
+func (inlineKeys) Pending(jwks.Source) bool { return false }
 
 func objectKey(kind, id string) string { return kind + " " + id }
 
