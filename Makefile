@@ -55,7 +55,6 @@ demo-multicluster: build envoy ## three clusters on this machine: annotate a poo
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo --cluster-set $(if $(KEEP),--keep)
 
 build: go ## compile bin/penstock and bin/penstock-external
-	@[ -e bin/penstock ] || echo 'compiling Penstock and its modules: some minutes the first time' >&2
 	@CGO_ENABLED=0 conformance/tools/build.sh -trimpath -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
 
 test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included (RERUN=1 runs a failed one once more, and names it)

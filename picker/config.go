@@ -144,6 +144,9 @@ type Troubles interface {
 	// Unserved receives a pool without a serving server, and the zero value when a server serves
 	// again or the pool is removed.
 	Unserved(pool objectid.Target, u Unserved)
+	// Changed receives the servers of a pool that stopped serving or serve again, unless the pool
+	// is unserved.
+	Changed(pool objectid.Target, c Change)
 }
 
 // Addresses excludes some addresses.
@@ -170,6 +173,7 @@ func (discarded) Used([]accesslog.Used)                     {}
 func (discarded) Panicked(string, any, []byte)              {}
 func (discarded) RelayFailed(objectid.Target, RelayFailure) {}
 func (discarded) Unserved(objectid.Target, Unserved)        {}
+func (discarded) Changed(objectid.Target, Change)           {}
 
 // Protocol configures gateways that Penstock does not configure.
 type Protocol struct {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,19 +34,32 @@ const (
 	// a server works.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
+	// So many unanswered probes in a row show a dead server. In a used pool the second one follows
+	// at once, so that a Warning takes less than 2 s.
+	usedProof, idleProof = 2, 3
+	// A server serves again once it has served for steady.
+	steady = 3 * time.Second
 	// maxLooks bounds the pools in each watchEvery, maxLooked the servers in a look, and maxAtOnce
 	// the concurrent probes of a look.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
 	// Pools without picks are probed if there are at most maxUnused pools.
 	maxUnused = 64
 	maxOut    = 32
+	maxNamed  = 3
 )
 
 // Unserved is a pool that no server serves.
 type Unserved struct {
 	Servers int
-	Server  string
-	Why     string
+	Out     []Out // the first maxOut servers
+}
+
+// Change has the servers of a pool that serves, which stopped serving or serve again. Draining
+// servers are no Change.
+type Change struct {
+	Servers, Serving int
+	Stopped          []Out
+	Again            []string
 }
 
 // Serving describes how many of a pool's servers serve.
@@ -81,6 +95,9 @@ type turn struct {
 	used   bool // the pool had a pick with this or an earlier snapshot
 	open   bool
 	found  Unserved
+	// stopped has each server that does not serve. The time is zero, or when it began to serve
+	// again.
+	stopped map[netip.AddrPort]time.Time
 }
 
 type watched struct {
@@ -89,6 +106,7 @@ type watched struct {
 	by   upstream.Protocol
 	// A probe of a gateway only connects.
 	gateway bool
+	used    bool
 }
 
 func (pool *pool) watchedServers() (n int, at func(int) watched) {
@@ -271,13 +289,14 @@ func (p *Picker) unwatchUnused() {
 		t.inRing = false
 		t.report(p, Unserved{})
 		clear(t.sights)
+		clear(t.stopped)
 		return true
 	})
 }
 
 func (t *turn) forget() {
 	n, at := t.pool.watchedServers()
-	if len(t.sights) == 0 {
+	if len(t.sights)+len(t.stopped) == 0 {
 		return
 	}
 	stay := make(map[netip.AddrPort]bool, n)
@@ -287,6 +306,11 @@ func (t *turn) forget() {
 	for addr := range t.sights {
 		if !stay[addr] {
 			delete(t.sights, addr)
+		}
+	}
+	for addr := range t.stopped {
+		if !stay[addr] {
+			delete(t.stopped, addr)
 		}
 	}
 }
@@ -308,20 +332,49 @@ func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 
 // watch.mu is held.
 func (p *Picker) judge(t *turn, n int, server func(int) watched) {
-	at := endpoint.At(time.Now())
-	next := Unserved{Servers: n}
+	now := time.Now()
+	at := endpoint.At(now)
+	next, change := Unserved{Servers: n}, Change{Servers: n}
 	for i := range n {
 		s := server(i)
 		o := s.out(t.sights[s.addr], at)
-		if o.Why == "" {
-			next = Unserved{}
-			break
+		o.Server = s.addr.String()
+		switch {
+		case o.Why == "":
+			change.Serving++
+		case len(next.Out) < maxOut:
+			next.Out = append(next.Out, o)
 		}
-		if next.Why == "" {
-			next.Server, next.Why = s.addr.String(), o.Why
+		t.noteChange(&change, s, o, now)
+	}
+	if change.Serving > 0 {
+		next = Unserved{}
+		if len(change.Stopped)+len(change.Again) > 0 {
+			p.config.Troubles.Changed(t.pool.ID, change)
 		}
 	}
 	t.report(p, next)
+}
+
+func (t *turn) noteChange(c *Change, s watched, o Out, now time.Time) {
+	served, stopped := t.stopped[s.addr]
+	switch {
+	case s.end != nil && s.end.Draining:
+		delete(t.stopped, s.addr)
+	case o.Why != "":
+		if t.stopped == nil {
+			t.stopped = map[netip.AddrPort]time.Time{}
+		}
+		if t.stopped[s.addr] = (time.Time{}); !stopped {
+			c.Stopped = append(c.Stopped, o)
+		}
+	case !stopped:
+	case served.IsZero():
+		t.stopped[s.addr] = now
+	case now.Sub(served) >= steady:
+		delete(t.stopped, s.addr)
+		c.Again = append(c.Again, o.Server)
+	}
 }
 
 func (t *turn) report(p *Picker, next Unserved) {
@@ -337,8 +390,10 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	n, at := t.pool.watchedServers()
 	var first watched
 	var others []watched
+	used := time.Since(t.noteUse()) < usedFor
 	for i := range min(n, maxLooked) {
 		s := at((t.server + i) % n)
+		s.used = used
 		if i == 0 {
 			first = s
 		} else {
@@ -400,6 +455,14 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 			p.config.Troubles.Panicked("probe of "+s.addr.String(), v, debug.Stack())
 		}
 	}()
+	up, doubted := p.probeOnce(ctx, t, s)
+	if doubted && s.used {
+		up, _ = p.probeOnce(ctx, t, s)
+	}
+	return up
+}
+
+func (p *Picker) probeOnce(ctx context.Context, t *turn, s watched) (up, doubted bool) {
 	var take func(*liveness.Sight, liveness.Shown) (up, again bool)
 	if s.gateway {
 		take = p.asks.liveness.Reach(ctx, s.addr)
@@ -407,7 +470,7 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 		take = p.asks.liveness.Look(ctx, s.addr, s.by)
 	}
 	if ctx.Err() != nil {
-		return true
+		return true, false
 	}
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -416,11 +479,15 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 		sight = new(liveness.Sight)
 		t.sights[s.addr] = sight
 	}
-	up, again := take(sight, liveness.Shown{Good: s.good(), Read: s.read()})
+	shown := liveness.Shown{Good: s.good(), Read: s.read(), Enough: idleProof}
+	if s.used {
+		shown.Enough = usedProof
+	}
+	up, again := take(sight, shown)
 	if again && s.end != nil {
 		s.end.Load().Revived()
 	}
-	return up
+	return up, sight.Doubted()
 }
 
 func (t *turn) serving(at endpoint.Moment) Serving {
@@ -480,6 +547,42 @@ func (s *Serving) String() string {
 		text += o.Server + " " + o.Reason()
 	}
 	return text
+}
+
+// Named names the first maxNamed servers with their causes, and counts the others of n.
+func Named(all []Out, n int) string {
+	var text strings.Builder
+	for i, o := range all[:min(len(all), maxNamed)] {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		fmt.Fprintf(&text, "%s (%s)", o.Server, o.Why)
+	}
+	if more := n - min(len(all), maxNamed); more > 0 {
+		fmt.Fprintf(&text, " and %d more", more)
+	}
+	return text.String()
+}
+
+// String describes the change in one line.
+func (c Change) String() string {
+	var parts []string
+	switch n := len(c.Stopped); {
+	case n == 1:
+		parts = append(parts, c.Stopped[0].Server+" does not serve: "+c.Stopped[0].Why)
+	case n > 1:
+		parts = append(parts, Named(c.Stopped, n)+" do not serve")
+	}
+	switch n := len(c.Again); {
+	case n == 1:
+		parts = append(parts, c.Again[0]+" serves again")
+	case n > maxNamed:
+		parts = append(parts, fmt.Sprintf("%s and %d more serve again", strings.Join(c.Again[:maxNamed], ", "),
+			n-maxNamed))
+	case n > 1:
+		parts = append(parts, strings.Join(c.Again, ", ")+" serve again")
+	}
+	return fmt.Sprintf("%s; %d of %d servers serve", strings.Join(parts, "; "), c.Serving, c.Servers)
 }
 
 // Reason describes why the server does not serve, and since when.

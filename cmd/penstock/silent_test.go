@@ -31,16 +31,17 @@ func TestSilent_ReasonIsShown(t *testing.T) {
 			Why: silence.String()}
 	}
 	var out strings.Builder
-	printSuspects(&out, all)
-	printOut(&out, []picker.Serving{{Pool: pool, Out: []picker.Out{
-		{Server: "server-0", Why: "twice"}, {Server: "server-x", Why: "it is down"},
-	}}}, all)
-	if strings.Contains(out.String(), "twice") || !strings.Contains(out.String(),
-		"Server server-x of pool ns/pool does not serve: it is down") {
-		t.Error(out.String())
+	serving := []picker.Serving{{Pool: pool, Out: []picker.Out{
+		{Server: "server-0", Why: "connection refused"}, {Server: "server-x", Why: "it is down"},
+	}}}
+	printOut(&out, serving)
+	printSuspects(&out, all, serving)
+	if strings.Contains(out.String(), "server-0 of pool ns/pool is suspect") {
+		t.Error("a server that does not serve is suspect:\n", out.String())
 	}
-	for _, want := range []string{"Server server-0 of pool ns/pool is " + reason + "\n",
-		"\n2 more servers are suspect: "} {
+	for _, want := range []string{"Server server-0 of pool ns/pool does not serve: connection refused\n",
+		"Server server-x of pool ns/pool does not serve: it is down\n",
+		"Server server-1 of pool ns/pool is " + reason + "\n", "\n1 more servers are suspect: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

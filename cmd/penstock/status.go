@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -158,8 +157,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 		return err
 	}
 	printRates(cmd.OutOrStdout(), out.Rates)
-	printSuspects(cmd.OutOrStdout(), out.Suspect)
-	printOut(cmd.OutOrStdout(), out.Serving, out.Suspect)
+	printOut(cmd.OutOrStdout(), out.Serving)
+	printSuspects(cmd.OutOrStdout(), out.Suspect, out.Serving)
 	if out.ClusterSet != nil {
 		fmt.Fprintln(cmd.OutOrStdout())
 		if err := printClusters(cmd.OutOrStdout(), out.ClusterSet, time.Now()); err != nil {
@@ -239,24 +238,33 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 }
 
 // Suspect model servers get no requests or only single trials.
-func printSuspects(w io.Writer, all []picker.Suspect) {
+// For a server that does not serve, printOut prints the cause.
+func printSuspects(w io.Writer, all []picker.Suspect, serving []picker.Serving) {
+	type server struct {
+		pool    objectid.Target
+		address string
+	}
+	out := map[server]bool{}
+	for i := range serving {
+		for _, o := range serving[i].Out {
+			out[server{serving[i].Pool, o.Server}] = true
+		}
+	}
 	var lines []string
 	for _, s := range all {
-		lines = append(lines, fmt.Sprintf("%s of pool %s is suspect: %s", s.Server, s.Pool, s.Why))
+		if !out[server{s.Pool, s.Server}] {
+			lines = append(lines, fmt.Sprintf("%s of pool %s is suspect: %s", s.Server, s.Pool, s.Why))
+		}
 	}
 	printServers(w, lines, "are suspect")
 }
 
-func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
+func printOut(w io.Writer, serving []picker.Serving) {
 	var lines []string
 	for i := range serving {
 		for _, o := range serving[i].Out {
-			if !slices.ContainsFunc(suspects, func(s picker.Suspect) bool {
-				return s.Pool == serving[i].Pool && s.Server == o.Server
-			}) {
-				lines = append(lines,
-					fmt.Sprintf("%s of pool %s does not serve: %s", o.Server, serving[i].Pool, o.Reason()))
-			}
+			lines = append(lines,
+				fmt.Sprintf("%s of pool %s does not serve: %s", o.Server, serving[i].Pool, o.Reason()))
 		}
 	}
 	printServers(w, lines, "do not serve")

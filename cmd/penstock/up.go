@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -26,7 +27,9 @@ func newUp() *cobra.Command {
 		Long: `Run everything for a folder of Gateway API YAML on this machine: the control plane, the endpoint
 picker, and a supervised Envoy for each Gateway. A saved file is live in milliseconds. A mistake is reported with
 file, line, object and field. An invalid object keeps its last good version, also after a restart, and all other
-objects take effect.`,
+objects take effect. A reference to an object that does not exist takes effect at once: its rule answers 500.
+
+A server that stops serving is one line with the cause, and one more line when it serves again.`,
 		Example: `  # Serve ./config, and print the addresses. Stop with Ctrl-C.
   penstock up -f ./config
 
@@ -54,7 +57,14 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	}
 	out := cmd.OutOrStdout()
 	var f *supervisor.Supervisor
+	lines := make(chan string, maxLines)
 	p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
+		cfg.OnServers = func(line string) {
+			select {
+			case lines <- line:
+			default: // the terminal is paused: penstock status has the servers
+			}
+		}
 		return app.NewFolder(cfg, app.Folder{Paths: s.paths, OnePort: true, OnGateways: func(gateways []string) {
 			if len(gateways) == 0 {
 				fmt.Fprintf(out, "%s has no Gateway for Penstock yet: waiting for one\n", strings.Join(s.paths, ", "))
@@ -86,6 +96,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	group, ctx := errgroup.WithContext(appCtx)
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
+	group.Go(func() error { return printLines(ctx, lines, cmd.ErrOrStderr()) })
 	group.Go(func() error {
 		defer stopApp()
 		defer close(ended)
@@ -98,6 +109,19 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return f.Run(fleetCtx)
 	})
 	return group.Wait()
+}
+
+const maxLines = 64
+
+func printLines(ctx context.Context, lines <-chan string, out io.Writer) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case line := <-lines:
+			fmt.Fprintln(out, line)
+		}
+	}
 }
 
 func reportEnvoy(board *status.Board, gateway, problem string) {

@@ -84,6 +84,11 @@ func TestAccess_GatewayNeedsAKeyThatNoServerReceives(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.headers, got, c.want)
 		}
 	}
+	text, err := s.command("explain", s.url("/"))
+	if err != nil || !strings.Contains(text, "401 invalid_api_key without an API key; with one that the policies let "+
+		"in: forwarded\n") || !strings.Contains(text, "add --key NAME") {
+		t.Errorf("explain without a key: %v\n%s", err, text)
+	}
 	s.answered("/", question, append(bearer(key), forged...)...)
 	received := s.last("a").Headers
 	for name, values := range received {

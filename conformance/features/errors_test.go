@@ -90,6 +90,36 @@ func checkError(api string, got reply, reason, message string) error {
 	return fmt.Errorf("%s: %v %s", api, got.header, got.body)
 }
 
+// What Envoy rejects has the form of the API, too, if Envoy has read the path.
+func TestErrors_OfRequestsThatEnvoyRejects(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("nowhere")
+	s.server("live")
+	s.up("errors.yaml")
+	for _, api := range []string{"/v1/chat/completions", "/v1/messages", ""} {
+		for name, tt := range map[string]struct{ target, header, message string }{
+			"no Host":        {target: "/live" + api, message: "the request has no header Host"},
+			"invalid path":   {"/live" + api + "?%00#x", "Host: plain.example\r\n", "the path is not valid"},
+			"an underscore":  {"/live" + api, "Host: plain.example\r\nx_y: 1\r\n", ""},
+			"an invalid URL": {"http:///live" + api, "Host: plain.example\r\n", ""},
+		} {
+			got, err := s.raw("GET " + tt.target + " HTTP/1.1\r\n" + tt.header + "\r\n")
+			if err != nil || got.status != http.StatusBadRequest ||
+				got.header.Get("x-penstock-reason") != "bad_request" {
+				t.Errorf("%s: %d %v %v", name+api, got.status, got.header, err)
+			}
+			form := api
+			if tt.message == "" {
+				form = ""
+			}
+			if err := checkError(form, got, "bad_request", tt.message); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // gRPC has a form of its own.
 func TestErrors_OfGRPCHaveNoJSON(t *testing.T) {
 	t.Parallel()

@@ -79,6 +79,12 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 			s.logged("InferencePool default/chat spec.selector: " + unserved)
 			s.counts(0)
 			s.reports("NoServer: " + unserved)
+			for _, name := range []string{"a", "b"} {
+				if text := s.status(); signal == syscall.SIGKILL &&
+					!strings.Contains(text, s.address(name)+" (connection refused)") {
+					t.Errorf("the Warning lacks server %s:\n%s", name, text)
+				}
+			}
 			if signal == syscall.SIGKILL {
 				s.sim("a", "--listen", s.address("a"))
 			} else {
@@ -92,6 +98,31 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 				t.Errorf("the Warning is printed %d times:\n%s", n, s.output())
 			}
 		})
+	}
+}
+
+// A server that stops beside one that serves is one line of penstock up, and another one once it
+// serves again. Status has the cause, as explain has it.
+func TestServing_EachServerThatStopsIsALine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.server("a")
+	s.server("b")
+	s.up("serving.yaml")
+	s.counts(2)
+	a.Signal(syscall.SIGKILL)
+	stops := "pool default/chat: " + s.address("a") + " does not serve: connection refused; 1 of 2 servers serve\n"
+	s.logged(stops)
+	s.counts(1)
+	cause := s.address("a") + " of pool default/chat does not serve: connection refused since 20"
+	if text := s.status(); !strings.Contains(text, cause) || strings.Contains(text, "is suspect") {
+		t.Errorf("no %q alone in\n%s", cause, text)
+	}
+	s.sim("a", "--listen", s.address("a"))
+	again := "pool default/chat: " + s.address("a") + " serves again; 2 of 2 servers serve\n"
+	s.logged(again)
+	if s.lines(stops) != 1 || s.lines(again) != 1 || s.lines(unserved) != 0 {
+		t.Errorf("it printed\n%s", s.output())
 	}
 }
 

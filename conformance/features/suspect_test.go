@@ -16,10 +16,12 @@ func (s *site) names(server, kind, reason string, meanwhile func()) {
 		meanwhile()
 		status, explained := s.status(), s.explain(s.url("/"))
 		series := fmt.Sprintf("penstock_picker_suspect_endpoints{kind=%q,pool=%q}", kind, "default/chat")
-		switch line := fmt.Sprintf("Server %s of pool default/chat is suspect: %s", s.address(server), reason); {
+		verb := map[string]string{"stale": "is suspect", "failing": "does not serve"}[kind]
+		begin := fmt.Sprintf("Server %s of pool default/chat ", s.address(server))
+		switch line := begin + verb + ": " + reason; {
 		case !strings.Contains(status, line):
 			return fmt.Errorf("no %q in status\n%s", line, status)
-		case strings.Contains(status, "does not serve: "+reason):
+		case strings.Count(status, begin) != 1:
 			return fmt.Errorf("it is there twice\n%s", status)
 		case !strings.Contains(explained, "suspect: "):
 			return fmt.Errorf("%s", explained)

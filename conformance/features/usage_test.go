@@ -28,6 +28,9 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 		}
 		return nil
 	})
+	if text := s.output(); strings.Contains(text, "level=WARN") || !strings.Contains(text, "work-in-progress") {
+		t.Errorf("Envoy's messages about fields that Penstock chooses are printed, or none is logged:\n%s", text)
+	}
 	for _, more := range []string{"", `"stream": true, "stream_options": {"include_usage": true}, `} {
 		before := s.series(tokens)
 		if text := s.answered("/", fmt.Sprintf(body, more)).body; !strings.Contains(text, `"completion_tokens":7`) {

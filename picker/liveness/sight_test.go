@@ -11,6 +11,46 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
+// One unanswered probe may come from a busy machine, so several in a row show a dead server. A
+// closed port shows it at once.
+func TestSight_UnansweredProbesAreCounted(t *testing.T) {
+	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	const silent, down = "no answer at /health", "connection refused"
+	for name, probes := range map[string][]struct {
+		status int
+		err    error
+		want   string
+	}{
+		"one":             {{200, nil, ""}, {}, {200, nil, ""}, {}, {}, {200, nil, ""}},
+		"three":           {{200, nil, ""}, {}, {}, {want: silent}, {want: silent}, {200, nil, ""}, {}},
+		"closed":          {{200, nil, ""}, {err: closed, want: down}, {want: silent}},
+		"closed, later":   {{200, nil, ""}, {}, {err: closed, want: down}, {200, nil, ""}, {}, {}},
+		"never an answer": {{}, {}, {}, {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				next := probes[0]
+				c := (&replies{reply: func() (int, error) { return next.status, next.err }}).checker()
+				var s Sight
+				var first time.Time
+				for i, p := range probes {
+					if next = p; p.status != 0 {
+						first = time.Time{}
+					} else if first.IsZero() || p.err != nil {
+						first = time.Now()
+					}
+					c.Look(t.Context(), at, upstream.Protocol{})(&s, Shown{Enough: 3})
+					why, since := s.Down(time.Time{})
+					if why != p.want || why != "" && !since.Equal(first) {
+						t.Errorf("probe %d: %q since %s, want %q since %s", i, why, since, p.want, first)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}
+
 // Probes show that a server is down while no request succeeds there; unanswered ones only if the
 // server was reached before.
 func TestSight_ServerIsDownByItsProbes(t *testing.T) {

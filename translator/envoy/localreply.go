@@ -19,7 +19,8 @@ type localError struct {
 
 const codeDetails = "response.code_details"
 
-// The API's error format replaces these bodies of Envoy. The first match counts.
+// The API's error format replaces these bodies of Envoy. The first match counts. The error of a
+// codec has no path, so its body stays.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
 	{codeDetails + " == 'cluster_not_found'", "no_backend",
@@ -34,6 +35,9 @@ var ownErrors = []localError{
 	{codeDetails + " == 'request_overall_timeout'", "request_timeout", "the request has not arrived in time"},
 	{codeDetails + " == 'ext_authz_error'", "authorization_unavailable", "the request cannot be authorized now"},
 	{codeDetails + ".startsWith('rbac_access_denied')", "denied", "the request is not permitted"},
+	{codeDetails + " == 'missing_host_header'", "bad_request", "the request has no header Host"},
+	{codeDetails + " == 'path_normalization_failed'", "bad_request", "the path is not valid"},
+	{codeDetails + " == 'low_version'", "bad_request", "HTTP/1.0 is not served here: use HTTP/1.1"},
 }
 
 var otherReasons = []localError{

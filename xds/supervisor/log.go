@@ -26,7 +26,8 @@ const tags = "[Tags: "
 
 const repeatAfter = 10 * time.Second
 
-const workInProgress = "' is marked as work-in-progress."
+// Envoy writes it about a field, a message, or the file of a message.
+const workInProgress = " marked as work-in-progress. API features"
 
 type logWriter struct {
 	log       *slog.Logger

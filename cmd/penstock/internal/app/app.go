@@ -69,6 +69,7 @@ type App struct {
 	stops         *delivery.Stops
 	pools         *delivery.Pools
 	relays        *peers.Relays
+	onServers     func(string) // Config.OnServers
 	access        *delivery.Access
 	gates         *gates.Keeper
 	usage         *usage.Keeper
@@ -150,6 +151,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.stops = delivery.NewStops(a.channel.Isolated, a.log)
 	a.failback = failback.New(a.store, a.log)
 	a.expiry = expiry.New(a.board, a.registry)
+	a.onServers = cfg.OnServers
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime,
 		Fetch: cfg.fetch(w.apiServers)})

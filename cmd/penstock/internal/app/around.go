@@ -65,3 +65,13 @@ func (r around) RelayFailed(pool objectid.Target, f picker.RelayFailure) {
 func (r around) Unserved(pool objectid.Target, u picker.Unserved) {
 	reportUnserved(r.app.board, pool, u)
 }
+
+// Changed implements picker.Troubles.
+func (r around) Changed(pool objectid.Target, c picker.Change) {
+	text := "pool " + pool.String() + ": " + c.String()
+	if r.app.onServers != nil {
+		r.app.onServers(text)
+		return
+	}
+	r.app.log.Info(text)
+}

@@ -79,6 +79,9 @@ type Config struct {
 	Tracer    trace.TracerProvider
 	Collector netip.AddrPort
 	Sampling  float64
+	// OnServers receives a line when servers of a pool stop serving or serve again. It must not
+	// block. nil: these lines are logged.
+	OnServers func(line string)
 	Log       *slog.Logger
 }
 

@@ -42,20 +42,24 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 	case q.Key != "":
 		d, err = gates.TableOf(view).DecideFor(r, q.Key, now)
 	default:
-		e.Access = "AccessPolicy " + policies + " requires " + required(view, e.Gates)
+		what, flags := required(view, e.Gates)
+		e.Access = "AccessPolicy " + policies + " requires " + what + ": add " + flags
+		if e.Answer != "" {
+			e.Answer = "401 invalid_api_key without " + what + "; with one that the policies let in: " + e.Answer
+		}
 		return
 	}
 	e.decided(d, err, q.Model, unknown, unselected)
 }
 
 // required returns what policies require of a request, and the flags of explain for it.
-func required(view *store.View, policies []string) string {
+func required(view *store.View, policies []string) (what, flags string) {
 	for _, id := range policies {
 		if p, ok := store.AccessPolicies.Get(view, id); ok && p.Spec.JWT != nil {
-			return "an API key or a token: add --key NAME, or --token-file FILE"
+			return "an API key or a token", "--key NAME, or --token-file FILE"
 		}
 	}
-	return "an API key: add --key NAME"
+	return "an API key", "--key NAME"
 }
 
 // reasonsOf returns why no policy lets a token in, and why the policy of the decision does not.

@@ -26,14 +26,15 @@ func OwnerOf(pool objectid.Target) report.Ref {
 // If u is zero, the report is resolved.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
-	if u == (picker.Unserved{}) {
+	if u.Servers == 0 {
 		board.Replace(source)
 		return
 	}
-	text := fmt.Sprintf("no request can be served: none of %d servers serves (%s: %s)", u.Servers, u.Server, u.Why)
+	text := fmt.Sprintf("no request can be served: none of %d servers serves: ", u.Servers)
 	if u.Servers == 1 {
-		text = fmt.Sprintf("no request can be served: its only server does not serve (%s: %s)", u.Server, u.Why)
+		text = "no request can be served: its only server does not serve: "
 	}
+	text += picker.Named(u.Out, u.Servers)
 	rep, field := report.Report{Owner: OwnerOf(pool)}, "spec.selector"
 	if pool.Imported() {
 		field = "status.clusters"
