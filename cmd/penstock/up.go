@@ -106,7 +106,9 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 			p.Leave()
 			stop()
 		})()
-		return f.Run(fleetCtx)
+		err := f.Run(fleetCtx)
+		p.CountCut()
+		return err
 	})
 	return group.Wait()
 }

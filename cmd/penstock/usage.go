@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/picker/usage"
 )
 
@@ -30,6 +31,8 @@ the model and the pool. Rows are hourly: the first hour counts whole.
 
 Tokens are as the servers report them. Those of a stream without a report are estimated from its bytes: the column
 ESTIMATED counts such requests. GPU seconds are the time to read prompts that strategy load assumes.
+
+A request counts when it has ended. The command waits for a second, so that it includes each request that ended before.
 
 In Kubernetes the command adds up what the running pods hold, unless they write to a database (--usage-db of serve).
 In a folder whose penstock has ended, it reads the state folder.`,
@@ -85,7 +88,8 @@ func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, 
 	case err != nil:
 		return answer, err
 	case answers[0].Shared: // all processes use one database, and have written their counts
-		err := by[0].get(cmd.Context(), page, &answer)
+		err := by[0].get(cmd.Context(), page+"&"+app.UsageNow+"=true", &answer)
+		answer.Until = usage.Merge(answers).Until
 		return answer, err
 	}
 	return usage.Merge(answers), nil
@@ -115,6 +119,10 @@ func printUsage(out io.Writer, answer usage.Answer, by []string) error {
 		return err
 	}
 	begin := time.Unix(max(answer.Since, answer.From), 0).UTC().Format(time.RFC3339)
+	if answer.Until > 0 {
+		begin += ", and complete until " + time.Unix(answer.Until, 0).UTC().Format(time.RFC3339) +
+			": requests in flight count when they end"
+	}
 	_, err := fmt.Fprintln(out, "counted since", begin)
 	return err
 }

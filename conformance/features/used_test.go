@@ -1,6 +1,7 @@
 package features
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -19,6 +21,7 @@ type usedRow struct {
 
 type usedAnswer struct {
 	Since   int64
+	Until   int64
 	Problem string
 	Rows    []usedRow
 }
@@ -280,4 +283,151 @@ func usageEvent(tokens int) string {
 	return fmt.Sprintf(`data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk",`+
 		`"created":1700000000,"model":"llama","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":%d,`+
 		`"total_tokens":%d}}`+"\n\n", tokens, tokens+3)
+}
+
+// The usage object counts for each API, with a query and with clients that accept compression too.
+func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.backend("a", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "application/json")
+		text := apiAnswers[strings.TrimPrefix(r.URL.Path, "/web")]
+		if !strings.Contains(r.Header.Get("accept-encoding"), "gzip") {
+			_, _ = io.WriteString(w, text)
+			return
+		}
+		w.Header().Set("content-encoding", "gzip")
+		compressed := gzip.NewWriter(w)
+		_, _ = io.WriteString(compressed, text)
+		_ = compressed.Close()
+	}))
+	first, keys := s.keys("create", "first"), map[string]string{}
+	for path := range apiAnswers {
+		keys[path] = s.keys("create", ownerOf(path))
+	}
+	s.up("used.yaml", with("gate"))
+	const chat = "/v1/chat/completions"
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/", bearer(first)...)
+		return because(got == "200", got)
+	})
+	for path, text := range apiAnswers {
+		for _, at := range []string{path, path + "?timeout=5"} {
+			got, err := s.post(s.base()+at, `{"model": "llama", "prompt": "hi", "input": "hi", "query": "hi"}`,
+				append(bearer(keys[path]), "accept-encoding", "gzip")...)
+			if err != nil || got.status != http.StatusOK || got.body != text {
+				t.Fatalf("%s: %d %q %v, want a body without encoding", at, got.status, got.body, err)
+			}
+		}
+		want := usedRow{Owner: "default/" + ownerOf(path), Requests: 2, Input: 22, Output: 14}
+		if !strings.Contains(text, "completion_tokens") && !strings.Contains(text, "output_tokens") {
+			want.Output = 0
+		}
+		s.uses(want.Owner, want, "--by", "owner")
+	}
+	// The route of a Service keeps the header, and a compressed answer is an estimate.
+	if _, err := s.post(s.base()+"/web"+chat, question,
+		append(bearer(keys[chat]), "accept-encoding", "gzip")...); err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually("a compressed answer is estimated", func() error {
+		got, err := s.used("default/"+ownerOf(chat), "--by", "owner")
+		return errors.Join(err, because(got.Requests == 3 && got.Estimated == 1 && got.Output > 14, got))
+	})
+}
+
+func ownerOf(path string) string { return strings.Trim(strings.ReplaceAll(path, "/", "-"), "-") }
+
+// apiAnswers has an answer without a stream for each path, whose usage is 11 and 7 tokens.
+var apiAnswers = map[string]string{
+	"/v1/chat/completions": `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
+		`"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}`,
+	"/v1/completions": `{"object":"text_completion","choices":[{"text":"hi"}],` +
+		`"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}`,
+	"/v1/responses": `{"object":"response","output":[],"usage":{"input_tokens":11,"output_tokens":7,` +
+		`"total_tokens":18}}`,
+	"/v1/messages": `{"type":"message","role":"assistant","content":[],"usage":{"input_tokens":11,"output_tokens":7}}`,
+	"/v1/embeddings": `{"object":"list","data":[{"embedding":[` + strings.Repeat("0.123456,", 200) + `1]}],` +
+		`"usage":{"prompt_tokens":11,"total_tokens":11}}`,
+	"/v1/rerank": `{"results":[{"index":0,"relevance_score":1}],"usage":{"prompt_tokens":11,"total_tokens":11}}`,
+}
+
+// The command waits for the entries of requests that have ended, so it misses none of them.
+func TestUsage_CommandIncludesRequestsThatHaveJustEnded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	alice := s.keys("create", "alice")
+	s.up("used.yaml")
+	s.answers("/", http.StatusOK)
+	s.write("used.yaml", with("gate"))
+	s.Eventually("the gate is closed", func() error {
+		got := s.outcome("/")
+		return because(strings.HasPrefix(got, "401"), got)
+	})
+	for range 10 {
+		s.answered("/", question, bearer(alice)...)
+	}
+	if got, err := s.used("default/alice", "--by", "owner"); err != nil || got.Requests != 10 {
+		t.Errorf("%+v %v, want 10 requests at once", got, err)
+	}
+	if text := s.print("usage"); !strings.Contains(text, "complete until 20") {
+		t.Error(text)
+	}
+}
+
+// A stream that penstock cuts at the end of its stop timeout counts as failed.
+func TestUsage_StreamThatTheStopTimeoutCutsCounts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a", "--inter-token-latency", "20ms")
+	alice := s.keys("create", "alice")
+	s.flags = []string{"--stop-timeout", "3s"}
+	s.up("used.yaml", with("gate"))
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/web", bearer(alice)...)
+		return because(got == "200", got)
+	})
+	req, err := request(t.Context(), s.url("/"), `{"model": "llama", "stream": true, "messages": [{"role": "user", `+
+		`"content": "`+strings.Repeat("word ", 5000)+`"}]}`, bearer(alice)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	s.stop()
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Fatal("the stream has ended before the timeout")
+	}
+	got, err := s.usedFrom("default/alice", "default/chat")
+	if err != nil || got.Requests != 1 || got.Failed != 1 || got.Estimated != 1 || got.Output < 20 {
+		t.Errorf("%+v %v, want one failed request with some output", got, err)
+	}
+}
+
+// A 503 of the gate leaves a line in the log that names its cause, and a count.
+func TestAccess_RequestWithoutAnAnswerOfTheGateIsLogged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	s.keys("create", "alice")
+	s.up("used.yaml", with("gate"))
+	s.Eventually("the gate is closed", func() error {
+		got := s.outcome("/")
+		return because(strings.HasPrefix(got, "401"), got)
+	})
+	s.penstock.Signal(syscall.SIGSTOP)
+	s.answers("/", http.StatusServiceUnavailable) // the signal takes a moment
+	s.penstock.Signal(syscall.SIGCONT)
+	s.logged(`a request got 503 authorization_unavailable`)
+	s.Eventually("it is counted", func() error {
+		n := s.series("penstock_gate_unavailable_total")
+		return because(n >= 1, n)
+	})
 }

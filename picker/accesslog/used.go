@@ -14,10 +14,19 @@ import (
 // UsageLog names the log of requests that a gate decided. Its entries do not affect leases.
 const UsageLog = "usage"
 
-// Used is an ended request that a gate decided.
+// Used is a request that a gate decided.
 type Used struct {
+	// Open marks a periodic entry, of a request in flight. ID identifies the request; "" if
+	// unknown.
+	Open   bool
+	ID     string
 	Caller string // "namespace/owner"; "" if no policy let the request in
 	Denied bool   // by a gate
+	// Unavailable means that authorization had no answer, so the request got an error. Only Caller,
+	// Route, Status and Took are set.
+	Unavailable bool
+	Route       string // the name of Envoy's route
+	Took        time.Duration
 	// Pool is the picked pool (objectid.Target), or "". Cluster is Envoy's cluster
 	// (model.ClusterID), or "".
 	Pool, Cluster string
@@ -31,6 +40,7 @@ type Used struct {
 	// Cut means that the response is incomplete.
 	Cut            bool
 	Stream         bool  // the response is a stream of events
+	Encoded        bool  // the response has a content encoding, so Sent is its compressed size
 	Received, Sent int64 // bytes of the bodies of the request and of the response
 	// Accounted means that the response reports Input, CacheRead (a part of Input) and Output, in
 	// tokens.
@@ -43,17 +53,25 @@ const (
 	gateCaller    = "caller"
 	reasonHeader  = "x-penstock-reason"
 	modelHeader   = "x-gateway-model-name"
+	noAnswer      = "ext_authz_error"
 )
 
 func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	common, response := logged.GetCommonProperties(), logged.GetResponse()
 	switch common.GetAccessLogType() {
 	case datav3.AccessLogType_NotSet, datav3.AccessLogType_DownstreamEnd:
+	case datav3.AccessLogType_DownstreamPeriodic:
+		u.Open = true
 	default:
 		return u, false
 	}
+	u.ID = common.GetStreamId()
 	u.Caller = text(common.GetMetadata(), gateNamespace, gateCaller)
 	u.Status = int(response.GetResponseCode().GetValue())
+	if response.GetResponseCodeDetails() == noAnswer {
+		u.Unavailable, u.Route, u.Took = true, common.GetRouteName(), common.GetDuration().AsDuration()
+		return u, true
+	}
 	if common.GetResponseFlags().GetUnauthorizedDetails() != nil {
 		// A user's own authorization service may also set the flag UnauthorizedDetails.
 		if u.Caller == "" && response.GetResponseHeaders()[reasonHeader] == "" || u.Status >= 500 {
@@ -62,7 +80,7 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 		u.Denied = true
 		return u, true
 	}
-	if u.Caller == "" {
+	if u.Caller == "" || u.Open && u.ID == "" {
 		return u, false
 	}
 	u.Pool = text(common.GetMetadata(), "penstock", "pool")
@@ -72,6 +90,8 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	u.pick(text(common.GetMetadata(), "penstock", "pick"))
 	content, _, _ := strings.Cut(response.GetResponseHeaders()["content-type"], ";")
 	u.Stream = strings.EqualFold(strings.TrimSpace(content), "text/event-stream")
+	encoding := response.GetResponseHeaders()["content-encoding"]
+	u.Encoded = encoding != "" && !strings.EqualFold(encoding, "identity")
 	u.Received = int64(logged.GetRequest().GetRequestBodyBytes())
 	u.Sent = int64(response.GetResponseBodyBytes())
 	u.Cut = strings.HasPrefix(response.GetResponseCodeDetails(), cutDetails)

@@ -29,7 +29,7 @@ func gated(change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
 	usage, _ := anypb.New(&aidatav3.TokenUsage{ExtractionStatus: aidatav3.TokenUsage_COMPLETE,
 		InputTokens: wrapperspb.UInt64(160), OutputTokens: wrapperspb.UInt64(math.MaxUint64)})
 	m.TypedFilterMetadata = map[string]*anypb.Any{"envoy.ai.token_usage": usage}
-	e.CommonProperties.UpstreamCluster = "pool/ns/chat"
+	e.CommonProperties.UpstreamCluster, e.CommonProperties.StreamId = "pool/ns/chat", "id"
 	e.Request = &datav3.HTTPRequestProperties{Path: "/v1/chat/completions?x", RequestBodyBytes: 600}
 	e.Response.ResponseHeaders = map[string]string{"content-type": "text/event-stream; charset=utf-8"}
 	e.Response.ResponseBodyBytes = 900
@@ -41,10 +41,11 @@ func gated(change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
 
 // Only requests that a gate decided are used, at their end; denials of a gate have no pool.
 func TestUsed_RequestsThatAGateDecided(t *testing.T) {
-	whole := Used{Caller: "ns/alice", Pool: "ns/pool", Cluster: "pool/ns/chat", Kind: request.ChatCompletions,
+	whole := Used{ID: "id", Caller: "ns/alice", Pool: "ns/pool", Cluster: "pool/ns/chat", Kind: request.ChatCompletions,
 		Model: "llama 3", PromptTokens: 150, PromptCached: 128, GPU: 23 * time.Millisecond, Status: 200, Stream: true,
 		Received: 600, Sent: 900, Accounted: true, Input: 160, Output: math.MaxUint64}
 	edit := func(f func(*Used)) *Used { u := whole; f(&u); return &u }
+	took := gated(nil).GetCommonProperties().GetDuration().AsDuration()
 	unauthorized := &datav3.ResponseFlags{UnauthorizedDetails: &datav3.ResponseFlags_Unauthorized{}}
 	for name, tt := range map[string]struct {
 		change func(*datav3.HTTPAccessLogEntry)
@@ -61,15 +62,19 @@ func TestUsed_RequestsThatAGateDecided(t *testing.T) {
 		}, nil},
 		"in flight": {func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.AccessLogType = datav3.AccessLogType_DownstreamPeriodic
+		}, edit(func(u *Used) { u.Open = true })},
+		"in flight, unknown": {func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.AccessLogType = datav3.AccessLogType_DownstreamPeriodic
+			e.CommonProperties.StreamId = ""
 		}, nil},
 		"forbidden": {func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.ResponseFlags, e.Response.ResponseCode = unauthorized, wrapperspb.UInt32(403)
-		}, &Used{Caller: "ns/alice", Denied: true, Status: 403}},
+		}, &Used{ID: "id", Caller: "ns/alice", Denied: true, Status: 403}},
 		"without a key": {func(e *datav3.HTTPAccessLogEntry) {
 			delete(e.CommonProperties.Metadata.FilterMetadata, gateNamespace)
 			e.CommonProperties.ResponseFlags, e.Response.ResponseCode = unauthorized, wrapperspb.UInt32(401)
 			e.Response.ResponseHeaders["x-penstock-reason"] = "invalid_api_key"
-		}, &Used{Denied: true, Status: 401}},
+		}, &Used{ID: "id", Denied: true, Status: 401}},
 		"denied by a user's own service": {func(e *datav3.HTTPAccessLogEntry) {
 			delete(e.CommonProperties.Metadata.FilterMetadata, gateNamespace)
 			e.CommonProperties.ResponseFlags, e.Response.ResponseCode = unauthorized, wrapperspb.UInt32(401)
@@ -77,6 +82,11 @@ func TestUsed_RequestsThatAGateDecided(t *testing.T) {
 		"without an answer of the gate": {func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.ResponseFlags, e.Response.ResponseCode = unauthorized, wrapperspb.UInt32(503)
 		}, nil},
+		"with an error of the gate": {func(e *datav3.HTTPAccessLogEntry) {
+			delete(e.CommonProperties.Metadata.FilterMetadata, gateNamespace)
+			e.CommonProperties.ResponseFlags, e.Response.ResponseCode = unauthorized, wrapperspb.UInt32(503)
+			e.Response.ResponseCodeDetails, e.CommonProperties.RouteName = noAnswer, "chat"
+		}, &Used{ID: "id", Unavailable: true, Status: 503, Route: "chat", Took: took}},
 	} {
 		var got []Used
 		var leases []Entry

@@ -12,6 +12,7 @@
 //	decide.go  Table.Decide: a decision, from headers
 //	reply.go   a decision as a CheckResponse, in the error format of the client's API
 //	server.go  Server: the gRPC service
+//	failures.go  calls and requests without an answer, in metrics and the log
 //	attempts.go  limits of failed attempts by client address
 //	token.go   callers with a JSON Web Token: packages jwt and jwks verify it
 //

@@ -42,7 +42,9 @@ type Config struct {
 	Gates func(gateway, policy string) bool
 	// Tokens verifies tokens. If it is nil, no token is let in.
 	Tokens Tokens
-	Now    func() time.Time
+	// Failures records the calls that end with an error; may be nil.
+	Failures *Failures
+	Now      func() time.Time
 }
 
 // Server is the authorization service.
@@ -67,7 +69,7 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	if gateway := s.cfg.Gateway(ctx); gateway != "" {
 		for _, p := range policies {
 			if !s.cfg.Gates(gateway, p) {
-				return nil, status.Error(codes.Unavailable, "the policy gates no route of this Gateway, or not yet")
+				return nil, s.unavailable(causePolicy, "policy "+p+" gates no route of this Gateway, or not yet")
 			}
 		}
 	}
@@ -82,11 +84,13 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 		token = s.identify(ctx, &call, credential, now)
 	}
 	d, err := s.cfg.Table.Decide(call.Request, now)
-	if err == nil && d.Reason != "" && token == pending {
-		err = jwt.ErrPending
-	}
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+	switch {
+	case err != nil:
+		return nil, s.unavailable(causeKeys, err.Error())
+	case d.Reason != "" && token == pending:
+		return nil, s.unavailable(causeTokens, jwt.ErrPending.Error())
+	case ctx.Err() != nil:
+		return nil, s.unavailable(causeLate, "the call has timed out: the machine may be overloaded")
 	}
 	switch {
 	case limited:
@@ -95,6 +99,11 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 		s.attempts.note(from, credential, d.Key != nil, now)
 	}
 	return call.reply(d), nil
+}
+
+func (s *Server) unavailable(cause, why string) error {
+	s.cfg.Failures.call(cause, why)
+	return status.Error(codes.Unavailable, why)
 }
 
 type call struct {

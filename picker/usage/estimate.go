@@ -11,8 +11,10 @@ const (
 	// An account with more than maxTokens tokens is ignored.
 	maxTokens = 1 << 24
 	// tokenBytes is the size of a token in JSON. envelopeBytes is the size of a response without
-	// its text.
-	tokenBytes, envelopeBytes = 4, 350
+	// its text and without usage.
+	tokenBytes, envelopeBytes = 4, 250
+	// Compression with gzip makes a response or a stream smaller by these factors.
+	encodedWhole, encodedStream = 2.5, 12
 	// priorTokens is the weight of the assumed size among measured sizes, in tokens.
 	priorTokens = 256
 	// Beyond memoryTokens, the weight of earlier answers is halved.
@@ -94,8 +96,8 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 		c.Cached = int64(min(u.CacheRead, u.Input))
 		return c
 	}
-	if !u.Stream && u.PromptTokens <= 0 {
-		return c // neither a stream nor a known prompt: nothing to estimate from
+	if !u.Stream && u.PromptTokens <= 0 && u.Kind == request.OtherKind {
+		return c // neither a stream nor a request of a known API: nothing to estimate from
 	}
 	c.Estimated = 1
 	c.Input, c.Output = at.input(u), at.output(u)
@@ -129,8 +131,16 @@ func (at *estimator) input(u *accesslog.Used) int64 {
 
 func (at *estimator) output(u *accesslog.Used) int64 {
 	sent := float64(min(max(u.Sent, 0), 1<<40))
-	if !u.Stream {
-		return int64(min(max((sent-envelopeBytes)/tokenBytes, 0), maxTokens))
+	switch {
+	case sent == 0 || u.Kind == request.Embeddings || u.Kind == request.Rerank || u.Kind == request.GRPCEmbed:
+		return 0 // these APIs return no text
+	case !u.Stream:
+		if u.Encoded {
+			sent *= encodedWhole
+		}
+		return int64(min(max((sent-envelopeBytes)/tokenBytes, 1), maxTokens))
+	case u.Encoded:
+		sent *= encodedStream
 	}
 	prior, ok := eventBytes[u.Kind]
 	if !ok {

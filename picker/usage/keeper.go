@@ -51,6 +51,7 @@ type Keeper struct {
 	held  rows
 	since time.Time
 	wake  chan struct{}
+	open  open
 
 	disk         sync.Mutex // guards journal and journalError
 	journal      journal
@@ -90,6 +91,9 @@ func (k *Keeper) Log(list []accesslog.Used) {
 	defer k.mu.Unlock()
 	for i := range list {
 		u := &list[i]
+		if u.Unavailable || !k.open.note(u, now) {
+			continue
+		}
 		pool := u.Pool
 		if pool == "" && u.Cluster != "" && k.cfg.Place != nil {
 			pool = k.cfg.Place(u.Cluster)
@@ -103,6 +107,9 @@ func (k *Keeper) Log(list []accesslog.Used) {
 		key := Key{Hour: begin, Owner: clean(u.Caller), Model: clean(model), Pool: clean(pool)}
 		k.held.add(key, c)
 		k.series.add(key.Owner, c)
+	}
+	if len(k.held) == 0 {
+		return
 	}
 	if k.since.IsZero() {
 		k.since = now

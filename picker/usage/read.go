@@ -38,6 +38,9 @@ type Answer struct {
 	// Since is the first hour that has counts, in seconds since 1970, or 0.
 	Since int64 `json:"since,omitempty"`
 	From  int64 `json:"from"` // the first hour that the rows include
+	// Until is the time until which the rows include each request that ended, in seconds since
+	// 1970; 0 if no process runs.
+	Until int64 `json:"until,omitempty"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
 	// Late is the age of the oldest waiting count, in seconds. Problem is why counts wait for the
@@ -140,6 +143,9 @@ func Merge(answers []Answer) (out Answer) {
 		}
 		if i == 0 || a.From < out.From {
 			out.From = a.From
+		}
+		if a.Until > 0 && (out.Until == 0 || a.Until < out.Until) {
+			out.Until = a.Until
 		}
 		out.Late = max(out.Late, a.Late)
 		if a.Problem != "" && !slices.Contains(problems, a.Problem) {

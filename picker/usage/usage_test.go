@@ -391,3 +391,57 @@ func TestMerge_AddsTheRowsOfPods(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// An answer without usage never counts text that its API does not return, and a short one counts.
+func TestUsage_EstimatesOfWholeAnswers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind    request.Kind
+		sent    int64
+		encoded bool
+		least   int64
+		most    int64
+	}{
+		"a short completion":      {request.Completions, 200, false, 1, 1},
+		"a completion":            {request.Completions, 1050, false, 150, 250},
+		"a compressed completion": {request.Completions, 500, true, 150, 350},
+		"embeddings":              {request.Embeddings, 20 << 20, false, 0, 0},
+		"rerank":                  {request.Rerank, 1 << 20, true, 0, 0},
+		"no body":                 {request.Completions, 0, false, 0, 0},
+	} {
+		var e estimates
+		c := e.count(&accesslog.Used{Caller: "ns/alice", Kind: tt.kind, Status: 200, Received: 400, Sent: tt.sent,
+			Encoded: tt.encoded})
+		if c.Estimated != 1 || c.Input != 100 || c.Output < tt.least || c.Output > tt.most {
+			t.Errorf("%s: %+v, want output from %d to %d", name, c, tt.least, tt.most)
+		}
+	}
+}
+
+// A request that its Envoy cuts counts once, as failed, with what it has sent.
+func TestUsage_CutRequestsCountOnce(t *testing.T) {
+	c := &clock{noon}
+	k := keeper(t, t.TempDir(), c)
+	defer k.end()
+	entry := func(id string, inFlight bool, sent int64) accesslog.Used {
+		return accesslog.Used{ID: id, Open: inFlight, Caller: "ns/alice", Pool: "ns/chat",
+			Kind: request.ChatCompletions, Status: 200, Stream: true, Received: 400, Sent: sent}
+	}
+	k.Log([]accesslog.Used{entry("gone", true, 2000)})
+	c.now = c.now.Add(openFor + time.Second)
+	k.Log([]accesslog.Used{entry("ended", true, 1000), entry("cut", true, 2000)})
+	c.now = c.now.Add(2 * time.Second)
+	k.Log([]accesslog.Used{entry("ended", false, 2000), entry("cut", true, 4000)})
+	if n := total(t, k, time.Hour); n.Requests != 1 || n.Failed != 0 {
+		t.Error("before the end:", n)
+	}
+	k.Cut()
+	k.Cut()
+	want := total(t, k, time.Hour)
+	if want.Requests != 2 || want.Failed != 1 || want.Estimated != 2 || want.Output < 20 {
+		t.Error("after the end:", want)
+	}
+	k.Log([]accesslog.Used{entry("cut", false, 4000)})
+	if n := total(t, k, time.Hour); n != want {
+		t.Error("with the last entry:", n)
+	}
+}

@@ -75,12 +75,13 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	}
 }
 
-const (
-	usageLog      = "usage"
-	usageInterval = time.Second
-)
+const usageLog = "usage"
 
-// Entries about token usage have their own stream, so that they displace no leases.
+// UsageInterval is how long an entry about token usage waits in Envoy before Envoy sends it.
+const UsageInterval = 250 * time.Millisecond
+
+// Entries about token usage have their own stream, so that they displace no leases. Periodic
+// entries are for streams that end with their Envoy.
 func (b *builder) toUsage() *accesslogv3.AccessLog {
 	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
@@ -97,13 +98,13 @@ func (b *builder) toUsage() *accesslogv3.AccessLog {
 	}}
 	return &accesslogv3.AccessLog{
 		Name: usageLog,
-		Filter: allOf(ended(), &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
+		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
 			OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{caller, denied}},
-		}}),
+		}},
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&grpclogv3.HttpGrpcAccessLogConfig{
-			CommonConfig:                   b.toPicker(usageLog, usageInterval),
+			CommonConfig:                   b.toPicker(usageLog, UsageInterval),
 			AdditionalRequestHeadersToLog:  []string{ModelHeader},
-			AdditionalResponseHeadersToLog: []string{"content-type", headerReason},
+			AdditionalResponseHeadersToLog: []string{"content-type", "content-encoding", headerReason},
 		})},
 	}
 }

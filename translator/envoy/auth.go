@@ -61,12 +61,6 @@ func (b *builder) fill(place string, filter proto.Message) *anypb.Any {
 	return b.fillWith(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(place, filter)})
 }
 
-func (b *builder) fillAll(filters ...*corev3.TypedExtensionConfig) *anypb.Any {
-	return b.fillWith(&compositev3.ExecuteFilterAction{
-		FilterChain: &compositev3.FilterChainConfiguration{TypedConfig: filters},
-	})
-}
-
 func (b *builder) fillWith(action *compositev3.ExecuteFilterAction) *anypb.Any {
 	return b.any(&compositev3.CompositePerRoute{Matcher: &matcherxds.Matcher{
 		OnNoMatch: &matcherxds.Matcher_OnMatch{OnMatch: &matcherxds.Matcher_OnMatch_Action{

@@ -145,7 +145,7 @@ func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	all := &rbacrulesv3.Principal{
 		Identifier: &rbacrulesv3.Principal_AndIds{AndIds: &rbacrulesv3.Principal_Set{Ids: decided}},
 	}
-	put(to, filterTokenUsage, b.fillAll(b.readsUsage()))
+	put(to, filterTokenUsage, b.fillUsage())
 	put(to, filterRBAC, b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{
 		Action: rbacrulesv3.RBAC_ALLOW,
 		Policies: map[string]*rbacrulesv3.Policy{decidedMetadata: {

@@ -8,7 +8,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	aiv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ai_protocol_manager/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -95,15 +94,9 @@ func (b *builder) pickerOverride(
 	}
 	if p.TokenUsage {
 		// Envoy logs a warning for each use of this filter, so no listener's list has it.
-		config[filterTokenUsage] = b.fillAll(b.readsUsage(), b.extension("stream-errors", b.streamErrors()))
+		config[filterTokenUsage] = b.fillUsage(b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
-}
-
-func (b *builder) readsUsage() *corev3.TypedExtensionConfig {
-	return b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
-		TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
-	}})
 }
 
 func describePick(service *corev3.GrpcService, p *model.PickerCall, f *model.Forward) {

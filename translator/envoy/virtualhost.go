@@ -78,6 +78,7 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 			hoistReason(own)
 			b.gateRoute(vh, own, gateOf{policies: r.Gates, reaches: r.Reaches, lists: lists(r, own)})
 			b.gateWait(r, own)
+			plainUsage(r, own)
 			routes = append(routes, own)
 		}
 	}

@@ -73,6 +73,7 @@ type App struct {
 	access        *delivery.Access
 	gates         *gates.Keeper
 	usage         *usage.Keeper
+	unanswered    *authz.Failures
 	entries       *peers.Entries
 	loads         *peers.Loads
 	shared        *peers.Picks
@@ -157,7 +158,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Fetch: cfg.fetch(w.apiServers)})
 	a.gate = &gate{a.gates.Table(), a.gates.Tokens()}
 	a.usage = newUsage(cfg, a.board, a.store)
-	if err := errors.Join(a.share(), register(a.registry, a.usage)); err != nil {
+	a.unanswered = authz.NewFailures(a.log, clock())
+	if err := errors.Join(a.share(), register(a.registry, a.usage, a.unanswered)); err != nil {
 		return nil, err
 	}
 	if err := a.pick(envoys); err != nil {
@@ -308,7 +310,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		return a.servePicks(ctx, l, options, func(r grpc.ServiceRegistrar) {
 			a.picker.Register(r)
 			authz.New(authz.Config{Table: a.gates.Table(), Gateway: identity.Gateway, Gates: a.gates.Gates,
-				Tokens: a.gates.Tokens(), Now: clock()}).Register(r)
+				Tokens: a.gates.Tokens(), Failures: a.unanswered, Now: clock()}).Register(r)
 		})
 	})
 	for _, o := range a.cfg.Offers {

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/xds/identity"
 )
@@ -38,7 +39,14 @@ func (r around) Attempt(a accesslog.Attempt) {
 }
 
 // Used implements picker.Reports.
-func (r around) Used(list []accesslog.Used) { r.app.usage.Log(list) }
+func (r around) Used(list []accesslog.Used) {
+	for i := range list {
+		if u := &list[i]; u.Unavailable {
+			r.app.unanswered.Request(authz.Unanswered{Route: u.Route, Caller: u.Caller, Took: u.Took})
+		}
+	}
+	r.app.usage.Log(list)
+}
 
 // Sent implements picker.Sharing.
 func (r around) Sent(s picker.Sent) { r.app.shared.Add(s) }

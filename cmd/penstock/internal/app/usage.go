@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker/usage"
+	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -30,6 +31,9 @@ func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keep
 	out.Process, _ = os.Hostname() // may be empty
 	return usage.New(out)
 }
+
+// CountCut counts the requests that ended with the Envoys of this process.
+func (a *App) CountCut() { a.usage.Cut() }
 
 func usagePlace(cluster string) string {
 	id, ok := model.ParseClusterID(cluster)
@@ -66,8 +70,24 @@ func (a *App) usagePage(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	debug.WriteJSON(w, a.usage.Read(r.Context(), q))
+	until := clock()()
+	if r.URL.Query().Get(UsageNow) == "" {
+		select {
+		case <-time.After(usageDelay):
+		case <-r.Context().Done():
+		}
+	}
+	answer := a.usage.Read(r.Context(), q)
+	answer.Until = until.Unix()
+	debug.WriteJSON(w, answer)
 }
+
+// usageDelay is more than Envoy's entries take to arrive.
+const usageDelay = 4 * envoy.UsageInterval
+
+// UsageNow is the parameter of the page of usage that makes it answer without waiting for the
+// entries of requests that ended before.
+const UsageNow = "now"
 
 // UsageQuery reads the parameters of the page of usage.
 func UsageQuery(v url.Values) (q usage.Query, err error) {

@@ -1,0 +1,121 @@
+package authz
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Causes of calls that end with an error. Envoy repeats such a call, at another process if it can.
+const (
+	causePolicy = "policy" // the policy gates no route of the caller's Gateway, or not yet
+	causeKeys   = "keys"   // the Table has no such policy, or was never filled
+	causeTokens = "tokens" // the keys of a token's issuer are not fetched yet
+	causeLate   = "late"   // the call has timed out before its answer
+)
+
+var causes = []string{causePolicy, causeKeys, causeTokens, causeLate}
+
+const (
+	logEvery = 10 * time.Second
+	// recently bounds the time from a failed call to Envoy's log entry of its request.
+	recently = 2 * time.Second
+)
+
+// Unanswered is a request that got status 503 because its authorization had no answer.
+type Unanswered struct {
+	// Route is the name of Envoy's route, and Caller is the caller that a gate let in before
+	// another service failed, or "".
+	Route, Caller string
+	Took          time.Duration
+}
+
+// Failures counts gates without an answer, and logs them: the first one, and then at most one line
+// in 10 s. Its methods are safe for concurrent use.
+type Failures struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu       sync.Mutex
+	calls    map[string]uint64 // by cause
+	last     string            // the cause of the last failed call
+	lastWhy  string
+	lastAt   time.Time
+	requests uint64
+	logged   time.Time
+	unlogged int
+}
+
+// NewFailures makes a Failures.
+func NewFailures(log *slog.Logger, now func() time.Time) *Failures {
+	return &Failures{log: log, now: now, calls: map[string]uint64{}}
+}
+
+func (f *Failures) call(cause, why string) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[cause]++
+	f.last, f.lastWhy, f.lastAt = cause, why, f.now()
+}
+
+// Request records a request that Envoy has answered with 503.
+func (f *Failures) Request(u Unanswered) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests++
+	now := f.now()
+	if !f.logged.IsZero() && now.Sub(f.logged) < logEvery {
+		f.unlogged++
+		return
+	}
+	f.log.Warn("a request got 503 authorization_unavailable", "route", u.Route, "took", u.Took,
+		"cause", f.cause(&u, now), "others", f.unlogged)
+	f.logged, f.unlogged = now, 0
+}
+
+// Envoy's limits of a gate's call, and of one try of it (translator/envoy).
+const gateTimeout, gateTryTimeout = 200 * time.Millisecond, 60 * time.Millisecond
+
+// f.mu is held.
+func (f *Failures) cause(u *Unanswered, now time.Time) string {
+	switch {
+	case u.Caller != "":
+		return "the gate let " + u.Caller + " in, and then the route's external authorization had no answer"
+	case !f.lastAt.IsZero() && now.Sub(f.lastAt) < recently:
+		return f.last + ": " + f.lastWhy
+	case u.Took >= gateTryTimeout:
+		return "no process has answered the gate in " + gateTimeout.String() + ": the machine may be overloaded"
+	}
+	return "no process could be reached, or the route's external authorization failed"
+}
+
+var (
+	unansweredDesc = prometheus.NewDesc("penstock_gate_unavailable_total",
+		"Requests that got 503 authorization_unavailable: no process has answered the gate in 200 ms, or the "+
+			"route's external authorization failed.", nil, nil)
+	failedCallsDesc = prometheus.NewDesc("penstock_gate_errors_total",
+		"Calls of gates that this process answered with an error, by cause: policy (it gates no route of the "+
+			"Gateway, or not yet), keys (not read yet), tokens (their issuer's keys are not fetched yet), or late "+
+			"(after the time limit). Envoy repeats such calls.", []string{"cause"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (f *Failures) Describe(ch chan<- *prometheus.Desc) {
+	ch <- unansweredDesc
+	ch <- failedCallsDesc
+}
+
+// Collect implements prometheus.Collector.
+func (f *Failures) Collect(ch chan<- prometheus.Metric) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(unansweredDesc, prometheus.CounterValue, float64(f.requests))
+	for _, cause := range causes {
+		ch <- prometheus.MustNewConstMetric(failedCallsDesc, prometheus.CounterValue, float64(f.calls[cause]), cause)
+	}
+}

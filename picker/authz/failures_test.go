@@ -1,0 +1,42 @@
+package authz
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each 503 of a gate is counted, and a log line names its cause without a line for each request.
+func TestFailures_LogNamesTheCauseAtABoundedRate(t *testing.T) {
+	var text bytes.Buffer
+	now := time.Unix(1_800_000_000, 0)
+	f := NewFailures(slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	for _, step := range []struct {
+		after time.Duration
+		call  string
+		u     Unanswered
+		want  string // "": no line
+	}{
+		{0, "", Unanswered{Route: "chat", Took: 201 * time.Millisecond}, "in 200ms"},
+		{time.Second, "", Unanswered{Took: 201 * time.Millisecond}, ""},
+		{logEvery, "", Unanswered{Took: time.Millisecond}, "others=1"},
+		{logEvery, causeKeys, Unanswered{Took: time.Millisecond}, "keys: no policy"},
+		{logEvery, "", Unanswered{Caller: "ns/alice", Took: time.Second}, "ns/alice"},
+		{logEvery, "", Unanswered{Took: time.Millisecond}, "could be reached"},
+	} {
+		now = now.Add(step.after)
+		if step.call != "" {
+			f.call(step.call, "no policy")
+		}
+		text.Reset()
+		f.Request(step.u)
+		if got := text.String(); step.want == "" && got != "" || !strings.Contains(got, step.want) {
+			t.Errorf("%+v logs %q, want %q", step, got, step.want)
+		}
+	}
+	if f.requests != 6 || f.calls[causeKeys] != 1 {
+		t.Error(f.requests, f.calls)
+	}
+}
