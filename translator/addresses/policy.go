@@ -120,8 +120,8 @@ type Slice struct {
 	occupants map[string]*store.Occupant
 }
 
-// Slice reads the occupants of all addresses under one key of the store. A key for each address took
-// 17 MiB for 5,000 slices of 10 endpoints.
+// Slice reads the occupants of all addresses under one key of the store. One key for each address
+// took 17 MiB for 5,000 slices of 10 endpoints.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {

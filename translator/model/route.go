@@ -130,8 +130,8 @@ type WeightedBackend struct {
 	Weight  uint32      // a rule's sum is at most 2^32-1
 	Picker  *PickerCall // nil for a Service
 	Hops    bool        // for FallbackHops; Picker is then nil
-	// Members is set for a cluster with FallbackMembers: the targets of its hops. If Members is set,
-	// Picker is nil or selects hops. Spills is how many of the hops lead to spill targets.
+	// Members is set for a cluster with FallbackMembers: the targets of its hops. If Members is
+	// set, Picker is nil or selects hops. Spills is how many of the hops lead to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
 	Order   HopOrder // of Members

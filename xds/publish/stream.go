@@ -13,8 +13,9 @@ import (
 // Config configures a Stream.
 type Config struct {
 	// Watchdog bounds how long resources wait for the ACK of clusters that they do not need. Envoy
-	// withholds that ACK while any cluster warms. Watchdog also bounds the wait for a hop that Envoy
-	// does not use yet. A resource waits for its own new clusters without a bound. Default: 300 ms.
+	// withholds that ACK while any cluster warms. Watchdog also bounds the wait for a hop that
+	// Envoy does not use yet. A resource waits for its own new clusters without a bound. Default:
+	// 300 ms.
 	Watchdog time.Duration
 	// Drain is the drain time of a removed filter chain, at least the proxy's --drain-time-s.
 	Drain time.Duration
