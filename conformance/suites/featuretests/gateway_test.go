@@ -75,7 +75,7 @@ listeners:
 
 func TestGatewayHTTPSListenerDetectMisdirectedRequests_AnswersAnotherListenersHost421(t *testing.T) {
 	twoHosts(t, "", "").has("route",
-		`{name: https/8443/a.example.com, virtual_hosts: [{domains: [b.example.com], routes: [{direct_response: {status: 421}}]}]}`)
+		`{name: https/8443/a.example.com~2, virtual_hosts: [{domains: [b.example.com], routes: [{direct_response: {status: 421}}]}]}`)
 }
 
 func TestGatewayFrontendClientCertificateValidation_RequiresACertificate(t *testing.T) {

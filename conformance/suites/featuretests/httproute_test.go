@@ -132,9 +132,9 @@ func TestHTTPRouteDestinationPortMatching_KeepsListenersOfPortsApart(t *testing.
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec: {parentRefs: "+
 			"[{name: gw, port: 8081}], rules: [{backendRefs: [{name: a, port: 80}]}]}")
 	x.has("route",
-		`{name: http/8081, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`).
+		`{name: http/8081~2, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`).
 		hasNot("route",
-			`{name: http/8080, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`)
+			`{name: http/8080~2, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`)
 }
 
 func TestHTTPRouteParentRefPort_AttachesToListenersOfThatPort(t *testing.T) {
@@ -144,9 +144,9 @@ func TestHTTPRouteParentRefPort_AttachesToListenersOfThatPort(t *testing.T) {
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec: {parentRefs: "+
 			"[{name: gw, port: 8080}], rules: [{backendRefs: [{name: a, port: 80}]}]}")
 	x.has("route",
-		`{name: http/8080, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`).
+		`{name: http/8080~2, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`).
 		hasNot("route",
-			`{name: http/8081, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`)
+			`{name: http/8081~2, virtual_hosts: [{routes: [{route: {weighted_clusters: {clusters: [{name: service/default/a/80}]}}}]}]}`)
 }
 
 func TestHTTPRouteBackendProtocolH2C_SpeaksHTTP2(t *testing.T) {
