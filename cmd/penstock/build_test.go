@@ -33,7 +33,7 @@ esac
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("got %v, want exit status 3", err)
 	}
-	const want = `compiling penstock penstock-external with all modules: some minutes the first time, five on two cores
+	const want = `compiling penstock penstock-external with all modules: some minutes the first time
 go list
 compiling packages: 100 of at most 150
 a.go:1: no such package

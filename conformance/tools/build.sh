@@ -10,7 +10,7 @@ if [ ! -e bin/penstock ]; then
   for argument in "$@"; do
     case $argument in ./*) packages+=("$argument") ;; esac
   done
-  echo "compiling ${packages[*]#./cmd/} with all modules: some minutes the first time, five on two cores" >&2
+  echo "compiling ${packages[*]#./cmd/} with all modules: some minutes the first time" >&2
   total=$(go list -deps "${packages[@]}" 2>/dev/null | wc -l)
 fi
 shown= compiled=0 modules=0

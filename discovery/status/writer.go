@@ -91,12 +91,13 @@ func (w *Writer) Write() error { return w.write(nil) }
 
 func (w *Writer) write(ws WatchSet) error {
 	// The old document is read again, because keeping it takes 4 MB with 5,000 routes.
-	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, w.found(), w.cfg.Now())
+	before, old := w.found()
+	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, before, w.cfg.Now())
 	raw, err := encode(doc)
 	if err != nil {
 		return fmt.Errorf("status file: %w", err)
 	}
-	if old, err := os.ReadFile(w.cfg.Path); err == nil && bytes.Equal(old, raw) {
+	if bytes.Equal(old, raw) {
 		return nil
 	}
 	if err := statefile.Replace(w.cfg.Path, raw); err != nil {
@@ -105,15 +106,18 @@ func (w *Writer) write(ws WatchSet) error {
 	return nil
 }
 
-func (w *Writer) found() *Document {
-	doc, err := Read(w.cfg.Path)
+func (w *Writer) found() (doc *Document, text []byte) {
+	text, err := os.ReadFile(w.cfg.Path)
+	if err == nil {
+		doc, err = decode(w.cfg.Path, text)
+	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			w.cfg.Log.Warn("cannot read the old status file; transition times start again", "error", err)
 		}
-		return &Document{}
+		return &Document{}, text
 	}
-	return doc
+	return doc, text
 }
 
 // encode encodes one item at a time, because encoding/json keeps a copy of each encoded value in a
@@ -154,6 +158,10 @@ func Read(path string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decode(path, raw)
+}
+
+func decode(path string, raw []byte) (*Document, error) {
 	doc := &Document{}
 	if err := json.Unmarshal(raw, doc); err != nil {
 		return nil, fmt.Errorf("status file %s: %w", path, err)
