@@ -45,6 +45,7 @@ var measurements = []measurement{
 		},
 		{"idle_cpu", "% of a core", 0.5, "CPU of the process with 5,000 routes and 1,000 idle streams. No request " +
 			"uses its pools, so their endpoints are not scraped: only keepalives remain."},
+		{"idle_cpu.floor", "% of a core", none, "The same for gRPC's own server, which only answers the pings."},
 	}},
 	{"a saved file to a request through Envoy", haveEnvoy, measureEffective, []figure{
 		{"change_to_effective", "ms", 40, "A file of 100 routes, among 5,000, is saved: until the first request " +

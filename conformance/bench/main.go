@@ -17,6 +17,7 @@ import (
 func main() {
 	runIfChild(followerEnv, runFollower)
 	runIfChild(readerEnv, runReader)
+	runIfChild(idleEnv, runIdle)
 	picks.AsChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

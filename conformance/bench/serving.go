@@ -54,8 +54,15 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return errors.Join(err, p.Running())
 	}
-	defer crowd.close()
-	return idle(ctx, p, out)
+	err = idle(ctx, p, out)
+	crowd.close()
+	if err != nil {
+		return err
+	}
+	p.stop()
+	floor, err := idleFloor(ctx)
+	out("idle_cpu", "floor", floor)
+	return err
 }
 
 func storms(ctx context.Context, address string, have proxy.Have, out report) (*crowd, error) {
@@ -144,18 +151,10 @@ func idle(ctx context.Context, p *plane, out report) error {
 		return err
 	}
 	out("memory_rss", "streams", rss)
-	before, err := p.cpu()
+	used, err := cpuWhileIdle(ctx, p.cpu)
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	if err := pause(ctx, idleFor); err != nil {
-		return err
-	}
-	after, err := p.cpu()
-	if err != nil {
-		return err
-	}
-	out("idle_cpu", "", 100*float64(after-before)/float64(time.Since(start)))
+	out("idle_cpu", "", used)
 	return p.Running()
 }

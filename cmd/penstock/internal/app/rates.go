@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	compareEvery = 15 * time.Second
+	compareEvery = time.Minute
 	differFor    = 5 * time.Minute
 	// differBy is the largest quotient of two rates that count as equal.
 	differBy     = 1.3
