@@ -88,7 +88,7 @@ func expectEmpty(t *testing.T, dir string) {
 func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	once, kept := startDemo(t), startDemo(t, "--keep")
-	once.ended(t, 10)
+	once.ended(t, 11)
 	kept.out.expect(t, "Ctrl-C ends it")
 	url := demoGateway.FindStringSubmatch(kept.out.String())[1]
 	for _, prefix := range []string{"", "/endpoint-mode", "/parent-mode", "/split", "/spill"} {
@@ -112,7 +112,7 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	if err := kept.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	kept.ended(t, 10)
+	kept.ended(t, 11)
 }
 
 // Three clusters exchange pools, one drains, one stops, and no request fails.
@@ -149,8 +149,8 @@ exec penstock "$@"
 		t.Errorf("expected that the demo fails, got %v", err)
 	}
 	if text := out.String(); !strings.Contains(text,
-		"✗ expected that a new route answers 200 from its first request on, got 503") ||
-		strings.Contains(text, "All 10 steps") {
+		"✗ expected that a new route answers 200 or 401 from its first request on, got 503") ||
+		strings.Contains(text, "All 11 steps") {
 		t.Errorf("the output lacks what was expected and what was seen:\n%s", text)
 	}
 	expectEmpty(t, temp)

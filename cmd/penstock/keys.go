@@ -93,6 +93,7 @@ func newKeysCreate() *cobra.Command {
 		k       keyFlags
 		owner   string
 		labels  map[string]string
+		models  []string
 		expires time.Duration
 	)
 	cmd := &cobra.Command{
@@ -101,6 +102,7 @@ func newKeysCreate() *cobra.Command {
 		Long: `Create an APIKey with the hash of a new key, and print the key. It is stored nowhere: give it to the client now.
 The folder gets a file apikey-NAME.yaml.`,
 		Example: `  penstock keys create alice -f config
+  penstock keys create bob --model qwen --model 'llama-*' -f config
   penstock keys create batch --owner alice --label team=research --expires 720h -f config`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -118,7 +120,8 @@ The folder gets a file apikey-NAME.yaml.`,
 			if err != nil {
 				return err
 			}
-			object := newAPIKey(k.namespace, args[0], labels, authz.HashOf(key), v1alpha1.APIKeySpec{Owner: owner})
+			object := newAPIKey(k.namespace, args[0], labels, authz.HashOf(key),
+				v1alpha1.APIKeySpec{Owner: owner, Models: models})
 			if expires > 0 {
 				end := metav1.NewTime(time.Now().Add(expires).UTC().Truncate(time.Second))
 				object.Spec.Expires = &end
@@ -136,6 +139,8 @@ The folder gets a file apikey-NAME.yaml.`,
 	f.StringVar(&owner, "owner", "", "whose requests the key's are, in logs and queues (default: the key's name)")
 	f.StringToStringVar(&labels, "label", nil, "label, by which AccessPolicies select the key; may be repeated "+
 		"(default: none)")
+	f.StringArrayVar(&models, "model", nil, "model that the key may use, or a prefix with *; may be repeated "+
+		"(default: all models; AccessPolicies need byModel: true)")
 	f.DurationVar(&expires, "expires", 0, "how long the key is valid, such as 720h (default: without end)")
 	return cmd
 }

@@ -18,12 +18,13 @@ import (
 const completions = "/v1/chat/completions"
 
 type chat struct {
-	Model     string    `json:"model"`
-	Messages  []message `json:"messages"`
-	MaxTokens int       `json:"max_tokens,omitempty"`
-	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
-	Stream    bool      `json:"stream,omitempty"`
-	Route     *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
+	Model      string    `json:"model"`
+	Messages   []message `json:"messages"`
+	MaxTokens  int       `json:"max_tokens,omitempty"`
+	IgnoreEOS  bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
+	Stream     bool      `json:"stream,omitempty"`
+	Route      *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
+	key, keyIn string    // API key, and the shell variable that shows it; "" for none
 }
 
 type message struct {
@@ -70,6 +71,9 @@ func (d *show) ask(ctx context.Context, base string, c chat) answer {
 func (d *show) post(ctx context.Context, base string, c chat) (answer, io.ReadCloser) {
 	req := must(http.NewRequestWithContext(ctx, http.MethodPost, base+completions, strings.NewReader(c.json())))
 	req.Header.Set("content-type", "application/json")
+	if c.key != "" {
+		req.Header.Set("authorization", "Bearer "+c.key)
+	}
 	resp := must(d.http.Do(req))
 	return answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"),
 		TokenIDs: resp.Header.Get(modelserver.TokensFromHeader)}, resp.Body
@@ -186,6 +190,9 @@ func (p *page) curl(prefix string, c chat) {
 	flags := "-s"
 	if c.Stream {
 		flags = "-sN"
+	}
+	if c.key != "" {
+		flags += fmt.Sprintf(` -H "Authorization: Bearer $%s"`, c.keyIn)
 	}
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }

@@ -259,7 +259,8 @@ func (d *show) apply(text string) time.Duration {
 	finding := d.clusters[d.sites[0]].finding()
 	expect(finding == "", "no errors in the YAML, got error: %s", finding)
 	check(err)
-	expect(status == http.StatusOK, "that a new route answers 200 from its first request on, got %d", status)
+	expect(status == http.StatusOK || status == http.StatusUnauthorized,
+		"that a new route answers 200 or 401 from its first request on, got %d", status)
 	return took
 }
 
