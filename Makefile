@@ -80,6 +80,7 @@ release-fetch: go ## download what make release needs: modules, and the Envoy of
 
 release: go $(TOOLS)/release ## write dist/: archives, images, charts, CRDs, SBOMs and checksums of VERSION=0.1.0 (KEY=file.pem signs; offline after make release-fetch)
 	@[ -n '$(VERSION)' ] || { echo 'name the version: make release VERSION=0.1.0' >&2; exit 1; }
+	@ls $(WHEELS)/*.whl >/dev/null 2>&1 || { echo 'the Envoy of each platform is missing: run make release-fetch first, which downloads it' >&2; exit 1; }
 	@[ -d .git ] || echo 'no clone (a worktree, or an archive of sources): Go records no commit, so a build of a clone differs' >&2
 	@rm -rf bin/release; mkdir -p bin/release; \
 	for platform in $(PLATFORMS); do \
