@@ -133,9 +133,9 @@ bench: build envoy ## measure: a table, its meaning, then one JSON object a line
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-access: build envoy ## measure access control: what is counted of callers (BENCH=regexp selects)
+bench-access: build envoy ## measure access control: gates, keys, and what is counted of callers (ten minutes; BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -penstock ../bin/penstock -run '$(or $(BENCH),^usage_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -access -penstock ../bin/penstock -run '$(or $(BENCH),^(usage|keys?|gate)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)

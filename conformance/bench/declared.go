@@ -8,6 +8,7 @@ func havePicker(c config) bool        { return c.picker }
 func havePickerEnvoy(c config) bool   { return c.picker && haveEnvoy(c) }
 func havePenstock(c config) bool      { return c.penstock != "" }
 func haveEnvoy(c config) bool         { return c.penstock != "" && c.envoy != "" }
+func haveAccess(c config) bool        { return c.access && haveEnvoy(c) }
 func haveDist(c config) bool          { return c.dist != "" }
 func haveDistEnvoy(c config) bool     { return haveDist(c) && c.envoy != "" }
 
@@ -87,6 +88,43 @@ var measurements = []measurement{
 		{"usage_true.corrected", "ratio", 1.25, "The same after the answers with a report."},
 		{"usage_true.corrected_rows", "ratio", none, ""},
 	}},
+	{"changed keys, and requests while an authorization server is frozen and killed: a minute", haveAccess,
+		measureGateKeys, []figure{
+			{"key_in_force", "ratio", 3, "An API key becomes disabled in its file: until two authorization servers " +
+				"deny it through a real Envoy, over until a reader of the folder in another process has the change; " +
+				"medians of 30."},
+			{"key_in_force.denied", "ms", none, ""},
+			{"key_in_force.event", "ms", none, ""},
+			{"key_xds_bytes", "bytes", 0, "What a proxy receives while 1,000 keys become disabled, and then other " +
+				"keys that name models, until they are in force."},
+			{"key_xds_bytes.of_a_route", "bytes", none, "The same of one new route: bytes are counted."},
+			{"gate_failed", "requests", 0, "Requests with a valid key that fail while one of two processes with an " +
+				"authorization server and a picker is frozen, continues, is killed and returns; then the other one."},
+			{"gate_failed.of", "requests", none, ""},
+			{"gate_failed.without", "requests", none, "Failed requests of 12 s before the faults."},
+		}},
+	{"100,000 keys, and what the gate costs: two minutes", haveAccess, measureGateCost, []figure{
+		{"keys_memory", "MiB", 80, "Resident memory of penstock serve 5 s after 100,000 keys of a folder are in " +
+			"force, less its memory before."},
+		{"keys_memory.without", "MiB", none, ""},
+		{"keys_memory.cpu", "s", none, "CPU of reading them."},
+		{"gate_cpu", "ratio", 1.65, "CPU of Envoy and penstock serve with 100,000 keys for a request of 1 KB with a " +
+			"key, through a gate to a pool that picks by headers alone, over the same on a host without a gate, in " +
+			"turns."},
+		{"gate_cpu.gated", "us", none, ""},
+		{"gate_cpu.open", "us", none, ""},
+		{"gate_upload", "MiB", 20, "20 uploads of 30 MiB without a key, half of them chunked, to a host whose routes " +
+			"are all gated and need the model of each body: largest resident memory of Envoy, less its memory before."},
+	}},
+	{"1,000 random changes around gates, beside clients without a key: five minutes", haveAccess, measureGateOpen,
+		[]figure{
+			{"gate_open", "responses", 0, "2xx to eight clients without a key, while 1,000 changes of a seed " +
+				"($GATE_SEED, or the day) attach, replace and remove policies of a Gateway, routes and a pool, turn " +
+				"byModel on and off, move routes between hosts, and restart control planes and Envoys. One route is " +
+				"opened and gated in turn: it counts from its first denial on. The other routes always have a policy."},
+			{"gate_open.of", "requests", none, ""},
+			{"gate_open.served", "requests", none, "Requests with a key that were answered meanwhile."},
+		}},
 	{"200 stalled uploads beside another route's requests", haveEnvoy, measureUploads, []figure{
 		{"attack_uploads", "ratio", 1.5, "200 HTTP/1.1 uploads of 32 MiB that stop before their end, half of them " +
 			"chunked, to a route that holds bodies for their model's name: p99 of 3,000 requests through another " +

@@ -28,6 +28,7 @@ func main() {
 		"the Envoy binary, for figures with a real Envoy; empty omits them")
 	flag.BoolVar(&c.labs, "labs", false, "start labs for figures on Kubernetes; without it they are omitted")
 	flag.BoolVar(&c.clusters, "multicluster", false, "measure cluster sets; without it their figures are omitted")
+	flag.BoolVar(&c.access, "access", false, "measure gates; without it their figures are omitted")
 	flag.BoolVar(&c.picker, "picker", false, "measure picks; without it their figures are omitted")
 	flag.StringVar(&c.profiles, "profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.StringVar(&c.dist, "dist", "",
@@ -45,7 +46,7 @@ func main() {
 
 type config struct {
 	penstock, envoy, profiles, dist string
-	labs, picker, clusters          bool
+	labs, picker, clusters, access  bool
 }
 
 func measure(ctx context.Context, run string, c config) error {

@@ -134,10 +134,16 @@ type saturation struct {
 	lasts   time.Duration
 	settle  time.Duration
 	cpu     func(route string) (used time.Duration, err error)
+	// requests replaces the function requests, unless it is nil.
+	requests func(route string, size, turn int) [][]byte
 }
 
 // costs returns the CPU time of one request of each route, in microseconds.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
+	send := s.requests
+	if send == nil {
+		send = requests
+	}
 	used, answered, costs := map[string]time.Duration{}, map[string]int64{}, map[string]float64{}
 	for turn := range s.turns + 1 {
 		for _, route := range routes {
@@ -145,7 +151,7 @@ func (s saturation) costs(ctx context.Context, routes ...string) (map[string]flo
 			if err != nil {
 				return nil, err
 			}
-			n, err := s.clients.Saturate(ctx, requests(route, s.size, turn), s.lasts)
+			n, err := s.clients.Saturate(ctx, send(route, s.size, turn), s.lasts)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", route, err)
 			}

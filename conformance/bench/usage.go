@@ -19,6 +19,8 @@ import (
 const (
 	usageRequests = 400
 	usageClients  = 8
+	// Servers answer 400 to a chat without messages.
+	usageFirst = `{"model": "llama", "messages": [{"role": "user", "content": "hi"}]`
 )
 
 const usagePolicy = `---
@@ -73,7 +75,7 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 		return 0, err
 	}
 	key := strings.TrimSpace(string(made))
-	if err := m.serves(ctx, func() error { return m.ask(ctx, key, `{"messages": []`) }); err != nil {
+	if err := m.serves(ctx, func() error { return m.ask(ctx, key, usageFirst) }); err != nil {
 		return 0, err
 	}
 	first, err := m.counted(ctx)

@@ -41,7 +41,11 @@ type server struct {
 }
 
 // start runs etcd and the API server until the test ends.
-func start(t *testing.T) *server {
+func start(t *testing.T) *server { return startAt(t, "127.0.0.1", "admin") }
+
+// startAt does what start does, at an address of this machine. An administrator's requests have the
+// token. The API server issues tokens of service accounts, as https://ADDRESS:PORT.
+func startAt(t *testing.T, address, token string) *server {
 	t.Helper()
 	dir := t.TempDir()
 	bin := func(name string) string {
@@ -55,13 +59,15 @@ func start(t *testing.T) *server {
 		return path
 	}
 	etcd, peer, secure := port(t), port(t), port(t)
+	_, number, _ := net.SplitHostPort(secure)
+	secure = net.JoinHostPort(address, number)
 	launch(t, dir, "etcd", bin("etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level",
 		"error",
 		"--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd, "--listen-peer-urls",
 		"http://"+peer)
 	write(t, filepath.Join(dir, "tokens.csv"),
 		[]byte(
-			"admin,admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
+			token+",admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
 	// The hub's writes are counted.
 	write(t, filepath.Join(dir, "audit.yaml"),
 		[]byte(
@@ -78,21 +84,21 @@ func start(t *testing.T) *server {
 	if err := os.Symlink(bin("kubernetes"), filepath.Join(dir, "kube-apiserver")); err != nil {
 		t.Fatal(err)
 	}
-	_, number, _ := net.SplitHostPort(secure)
-	ca := serving(t, dir)
+	ca := serving(t, dir, address)
 	stop := launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd,
 		"--cert-dir", filepath.Join(dir, "certs"),
-		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1",
+		"--secure-port", number, "--bind-address", address, "--advertise-address", "10.0.0.1",
 		"--service-cluster-ip-range", "10.96.0.0/16",
 		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC",
 		"--disable-admission-plugins", "ServiceAccount", "--allow-privileged",
 		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file",
 		filepath.Join(dir, "sa.key"),
-		"--service-account-issuer", "https://kubernetes.default.svc", "--audit-policy-file",
+		"--service-account-issuer", "https://"+secure, "--service-account-jwks-uri",
+		"https://"+secure+"/openid/v1/jwks", "--audit-policy-file",
 		filepath.Join(dir, "audit.yaml"), "--audit-log-path", filepath.Join(dir, "audit.log"),
 		"--tls-cert-file", filepath.Join(dir, "tls.crt"), "--tls-private-key-file", filepath.Join(dir, "tls.key"))
 	s := &server{ca: ca, audit: filepath.Join(dir, "audit.log"), stop: stop,
-		rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1,
+		rest: &rest.Config{Host: "https://" + secure, BearerToken: token, QPS: -1,
 			TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
 	if s.client, err = dynamic.NewForConfig(s.rest); err != nil {
 		t.Fatal(err)
@@ -105,14 +111,14 @@ func start(t *testing.T) *server {
 	return s
 }
 
-func serving(t *testing.T, dir string) (ca []byte) {
+func serving(t *testing.T, dir, address string) (ca []byte) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(address)},
 		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
