@@ -31,6 +31,7 @@ require (
 
 require (
 	github.com/envoyproxy/go-control-plane v0.14.0 // indirect
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	sigs.k8s.io/mcs-api v0.5.2 // indirect
 )

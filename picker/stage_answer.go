@@ -3,11 +3,9 @@ package picker
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
-	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -18,21 +16,9 @@ import (
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
-		k.hideCaller()
 	}
 	if k.result != "" {
 		forGateway(k.request, &k.answer)
-	}
-}
-
-// hideCaller removes CallerHeader, which a gate wrote, from requests to servers. The edge's route
-// keeps this header, because hops may be among the cluster's endpoints (translator/envoy, toHops).
-// A list that begins with a hop has only hops.
-func (k *pick) hideCaller() {
-	a := &k.answer
-	if len(a.Endpoints) > 0 && !k.request.Last && !strings.HasPrefix(a.Endpoints[0], "envoy://") &&
-		len(caller(k.request)) > 0 {
-		a.Hide = authz.CallerHeader
 	}
 }
 

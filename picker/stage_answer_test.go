@@ -1,11 +1,6 @@
 package picker
 
-import (
-	"slices"
-	"testing"
-
-	"github.com/penstock-project/penstock/picker/authz"
-)
+import "testing"
 
 func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 	p := runPicker(t, Config{})
@@ -49,45 +44,6 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		cancel()
 		if got := list + " " + retries; got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt, got, tt.want)
-		}
-	}
-}
-
-// A pod must not receive the caller that a gate found; the picker behind a hop reads it.
-func TestEndpointPicker_CallerPassesToHopsAlone(t *testing.T) {
-	p := runPicker(t, Config{})
-	_, address := servePicker(t, p)
-	setPools(t, p,
-		Pool{ID: poolID("ns/one"), Spill: []string{"envoy://b/"}, Endpoints: specs("10.0.0.1:80")},
-		Pool{ID: poolID("ns/none"), Spill: []string{"envoy://b/"}})
-	conn := dialPicker(t, address)
-	for _, tt := range []struct {
-		what, pool, spill, caller string
-		removed                   bool
-	}{
-		{"a pod and a hop", "ns/one", "envoy://b/", "ns/alice", true},
-		{"without a gate", "ns/one", "envoy://b/", "", false},
-		{"a hop", "ns/none", "envoy://b/", "ns/alice", false},
-		{"a pod", "ns/one", "", "ns/alice", true},
-		{"a pod behind a hop, whose route removes it", "ns/one", "last", "ns/alice", false},
-	} {
-		pairs := []string{"x-penstock-pool", tt.pool}
-		if tt.spill == "last" {
-			tt.spill, pairs = "", append(pairs, "x-penstock-last", "true")
-		}
-		if tt.spill != "" {
-			pairs = append(pairs, "x-penstock-spill", tt.spill)
-		}
-		var header []string
-		if tt.caller != "" {
-			header = []string{authz.CallerHeader, tt.caller}
-		}
-		stream, cancel := call(t, conn, pairs...)
-		got := exchange(t, stream, headerMessage(nil, header...))
-		cancel()
-		removes := got.GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders()
-		if list, _, _ := answered(got); list == "" || slices.Contains(removes, authz.CallerHeader) != tt.removed {
-			t.Errorf("%s: picks %q, removes %v", tt.what, list, removes)
 		}
 	}
 }

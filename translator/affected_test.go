@@ -179,3 +179,20 @@ func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
 		t.Errorf("without the open route: %q", got)
 	}
 }
+
+// The finding of a closed policy names what is closed, and why.
+func TestAccessPolicy_ClosedOneNamesWhatItCloses(t *testing.T) {
+	w := newGateWorld(t)
+	p := closed("p", "HTTPRoute", "Gateway gw http", "InferencePool none")
+	w.apply(store.AccessPolicies.Put(p))
+	rep := w.report("AccessPolicy", "p")
+	const want = "it lets nothing in, because it is invalid and has no valid version before: closed are all " +
+		"HTTPRoutes of namespace default, " +
+		"Gateway gw (section http), InferencePool none, except for targets of a valid AccessPolicy"
+	if len(rep.Findings) != 1 || rep.Findings[0].Problem != want || rep.Findings[0].Severity != report.Error {
+		t.Errorf("findings %+v", rep.Findings)
+	}
+	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Status != report.False || c.Message != want {
+		t.Errorf("conditions %+v", rep.Conditions)
+	}
+}

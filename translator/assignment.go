@@ -139,7 +139,7 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	}
 	members, _ := t.members.Get(r, p.Name)
 	for _, m := range members.Members {
-		if !m.Draining && trusts {
+		if !m.Draining && trusts && (p.Credential == nil || !p.Credential.Missing) {
 			a.Endpoints = append(a.Endpoints, model.Endpoint{Address: m.Address})
 		}
 	}

@@ -110,6 +110,9 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	default:
 		c.Fallback = model.FallbackNone
 	}
+	if c.Fallback != model.FallbackHops {
+		c.Credential = p.Credential
+	}
 	return c
 }
 

@@ -30,9 +30,18 @@ func gate(name string, targets ...string) *v1alpha1.AccessPolicy {
 	p := &v1alpha1.AccessPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	p.Spec.APIKeys = &v1alpha1.AccessKeys{}
 	for _, t := range targets {
-		parts := append(strings.Fields(t), "")
+		parts := append(strings.Fields(t), "", "")
 		p.Spec.TargetRefs = append(p.Spec.TargetRefs,
 			v1alpha1.AccessTarget{Kind: parts[0], Name: parts[1], SectionName: parts[2]})
+	}
+	return p
+}
+
+// closed returns the policy that replaces an invalid one. A target without a name is every object.
+func closed(name string, targets ...string) *v1alpha1.AccessPolicy {
+	p := v1alpha1.ClosedAccessPolicy("default", name, nil, v1alpha1.ClosedInvalid)
+	if len(targets) > 0 {
+		p.Spec.TargetRefs = gate(name, targets...).Spec.TargetRefs
 	}
 	return p
 }
@@ -183,6 +192,12 @@ func (c *chaos) accessPolicy() (store.Op, func(string) store.Op, string) {
 			v1alpha1.AccessTarget{Kind: "GRPCRoute", Name: fmt.Sprint("route", c.IntN(4))},
 			v1alpha1.AccessTarget{Kind: "InferencePool", Name: fmt.Sprint("pool", c.IntN(3))}))
 	}
+	if c.IntN(4) == 0 {
+		p.Spec = v1alpha1.AccessPolicySpec{TargetRefs: p.Spec.TargetRefs, Closed: v1alpha1.ClosedInvalid}
+		if c.IntN(2) == 0 {
+			p.Spec.TargetRefs[0].Name, p.Spec.TargetRefs[0].SectionName = "", ""
+		}
+	}
 	return made(store.AccessPolicies, p)
 }
 
@@ -211,6 +226,23 @@ func TestAccessPolicy_GatesEveryRouteBelowItsTargets(t *testing.T) {
 			map[string]string{"http/80 HTTPRoute/default/r": "default/d,default/c,default/b,default/a"}},
 		{"a pool that spills get", []*v1alpha1.AccessPolicy{gate("z", "InferencePool zebra")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": "default/z"}},
+		{"a closed policy for a rule", []*v1alpha1.AccessPolicy{closed("p", "HTTPRoute named b")}, "other",
+			map[string]string{
+				"http/81 HTTPRoute/default/named/a": "", "http/82 HTTPRoute/default/named/a": "",
+				"http/81 HTTPRoute/default/named/b": "default/p", "http/82 HTTPRoute/default/named/b": "default/p"}},
+		{"a closed policy before a valid one",
+			[]*v1alpha1.AccessPolicy{closed("a", "Gateway gw"), gate("b", "Gateway gw")}, "gw",
+			map[string]string{"http/80 HTTPRoute/default/r": "default/b"}},
+		{"a closed policy for all routes", []*v1alpha1.AccessPolicy{closed("a", "HTTPRoute"), gate("b", "Gateway gw")},
+			"gw", map[string]string{"http/80 HTTPRoute/default/r": "default/b,default/a"}},
+		{"a closed policy for all pools", []*v1alpha1.AccessPolicy{closed("a", "InferencePool")},
+			"gw", map[string]string{"http/80 HTTPRoute/default/r": "default/a"}},
+		{"a closed policy for everything", []*v1alpha1.AccessPolicy{closed("a"), gate("b", "HTTPRoute named")}, "other",
+			map[string]string{
+				"http/81 HTTPRoute/default/named/a": "default/a,default/b",
+				"http/82 HTTPRoute/default/named/a": "default/a,default/b",
+				"http/81 HTTPRoute/default/named/b": "default/a,default/b",
+				"http/82 HTTPRoute/default/named/b": "default/a,default/b"}},
 		{"a pool that no request reaches", []*v1alpha1.AccessPolicy{gate("z", "InferencePool alpha")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": ""}},
 		{"several targets", []*v1alpha1.AccessPolicy{gate("p", "Gateway nowhere", "HTTPRoute r")}, "gw",

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/access"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -26,7 +27,7 @@ type peerTables struct {
 }
 
 type peerPool struct {
-	host     *envoy.Encoded
+	hosts    map[string]*envoy.Encoded // by Gateway
 	err      error
 	gateways []string
 	clusters []model.ClusterID
@@ -85,11 +86,28 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	if !ok {
 		return peerPool{}, false
 	}
-	out := peerPool{}
-	out.host, out.err = envoy.PeerHost(&model.PeerHost{
-		Host: model.PeerAuthority(p.Ref.Namespace, p.Ref.Name, m.Cluster), Members: e.Members, Backends: hop.Backends,
-		Owners: hop.Owners,
-	})
+	out := peerPool{hosts: map[string]*envoy.Encoded{}}
+	var ungated *envoy.Encoded // the same at all Gateways
+	for _, ref := range t.gatewaysNaming(r, p.Ref) {
+		gateway := ref.Key()
+		out.gateways = append(out.gateways, gateway)
+		members, policies := access.Admitted(r, gateway, p.Ref, e.Members)
+		host := ungated
+		if host == nil || len(policies) > 0 {
+			owners := slices.Concat(hop.Owners, policies)
+			slices.SortFunc(owners, report.Ref.Compare)
+			var err error
+			if host, err = envoy.PeerHost(&model.PeerHost{
+				Host:    model.PeerAuthority(p.Ref.Namespace, p.Ref.Name, m.Cluster),
+				Members: members, Gated: len(policies) > 0, Backends: hop.Backends, Owners: owners}); err != nil {
+				out.err = err
+			}
+		}
+		if len(policies) == 0 {
+			ungated = host
+		}
+		out.hosts[gateway] = host
+	}
 	for _, b := range hop.Backends {
 		out.clusters = append(out.clusters, b.Cluster)
 		if b.Picker != nil {
@@ -98,9 +116,6 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	}
 	slices.SortFunc(out.clusters, model.ClusterID.Compare)
 	out.clusters = slices.Compact(out.clusters)
-	for _, ref := range t.gatewaysNaming(r, p.Ref) {
-		out.gateways = append(out.gateways, ref.Key())
-	}
 	return out, true
 }
 
@@ -123,7 +138,7 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 		if row.Value.err != nil {
 			return encoded{err: row.Value.err}, true
 		}
-		hosts = append(hosts, row.Value.host)
+		hosts = append(hosts, row.Value.hosts[key.gateway])
 	}
 	block, err := envoy.NewBlock(hosts)
 	if err != nil {

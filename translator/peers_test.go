@@ -167,3 +167,73 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 		t.Errorf("%v, reports %+v", out.Err, out.Reports)
 	}
 }
+
+// Policies for the pool and for the Gateway restrict which members reach a peer listener. A policy
+// for a route, or without members, does not.
+func TestAccessPolicy_MembersGatePeerListeners(t *testing.T) {
+	with := func(p *v1alpha1.AccessPolicy, members ...string) *v1alpha1.AccessPolicy {
+		p.Spec.Members = append([]string{}, members...)
+		return p
+	}
+	null := gate("null", "InferencePool first")
+	null.Spec.Nulls = []string{"members"}
+	exports := store.Exports.Put(&store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"},
+		Members: []string{"east", "north", "south"}})
+	for _, c := range []struct {
+		what     string
+		policies []*v1alpha1.AccessPolicy
+		want     string
+	}{
+		{"no policy", nil, "east north south"},
+		{"without members", []*v1alpha1.AccessPolicy{gate("p", "InferencePool first")}, "east north south"},
+		{"pool", []*v1alpha1.AccessPolicy{with(gate("p", "InferencePool first"), "east")}, "east #members"},
+		{"Gateway", []*v1alpha1.AccessPolicy{with(gate("p", "Gateway gw"), "east", "west")}, "east #members"},
+		{"both", []*v1alpha1.AccessPolicy{with(gate("p", "Gateway gw"), "east", "north"),
+			with(gate("q", "InferencePool first"), "north", "south")}, "north #members"},
+		{"none", []*v1alpha1.AccessPolicy{with(gate("p", "InferencePool first"))}, "#members"},
+		{"null", []*v1alpha1.AccessPolicy{null}, "#members"},
+		{"another pool", []*v1alpha1.AccessPolicy{with(gate("p", "InferencePool other"), "east")}, "east north south"},
+		{"listener", []*v1alpha1.AccessPolicy{with(gate("p", "Gateway gw http"), "east")}, "east north south"},
+		{"route", []*v1alpha1.AccessPolicy{with(gate("p", "HTTPRoute r"), "east")}, "east north south"},
+	} {
+		ops := []store.Op{exports}
+		for _, p := range c.policies {
+			ops = append(ops, store.AccessPolicies.Put(p))
+		}
+		_, tr := exporting(t, ops...)
+		routes := resourceOf(t, tr, resource.RouteConfiguration, model.RoutesName(model.PeerChain(15443)))
+		var found []string
+		for _, m := range []string{"east", "north", "south"} {
+			if bytes.Contains(routes.Body(), []byte(model.GatewayURI(m))) {
+				found = append(found, m)
+			}
+		}
+		if bytes.Contains(routes.Body(), []byte("pool.penstock#members")) {
+			found = append(found, "#members")
+		}
+		if got := strings.Join(found, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+func TestAccessPolicy_MemberThatTheSetDoesNotHaveIsAFinding(t *testing.T) {
+	p := gate("p", "InferencePool first", "HTTPRoute r")
+	p.Spec.Members = []string{"east", "esat"}
+	w := newGateWorld(t)
+	w.apply(store.AccessPolicies.Put(p), store.Memberships.Put(&store.Membership{
+		ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Set: "gpus", Cluster: "west",
+		Names: []string{"east"}}))
+	var got []string
+	for _, f := range w.reports[store.AccessPolicies.Ref(p)].Findings {
+		got = append(got, f.String())
+	}
+	for i, want := range []string{
+		"AccessPolicy default/p spec.targetRefs[1]: spec.members has no effect on it",
+		`AccessPolicy default/p spec.members[1]: ClusterSet gpus has no member esat: did you mean east?`,
+	} {
+		if len(got) != 2 || !strings.Contains(got[i], want) {
+			t.Errorf("the findings are %q, want %q", got, want)
+		}
+	}
+}

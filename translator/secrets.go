@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -94,6 +95,8 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	switch key := objectid.Join(id.Namespace, id.Name); id.Kind {
 	case model.PolicyTrustSecret:
 		return t.policyTrusts.Get(r, key)
+	case model.CredentialSecret:
+		return inference.Credential(r, key)
 	case model.GatewayTrustSecret:
 		return gatewayapi.ClientTrust(r, key, id.Port)
 	}

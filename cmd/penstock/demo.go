@@ -16,11 +16,12 @@ func newDemo() *cobra.Command {
 	var keep, set bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show everything on this machine: two clusters, simulated model servers, ten steps",
+		Short: "Show everything on this machine: two clusters, simulated model servers, eleven steps",
 		Long: `Show what Penstock does, on this machine and without a GPU: a gateway with two pools of simulated model
-servers, a second cluster whose pool is imported in both routing modes, a streamed response, a split by weight, and a
-spill when the local pool is full. Each step prints which server answered, and why. Each step checks its result: the
-exit status is 1 if one of them fails. The demo uses free ports on loopback and leaves nothing behind.
+servers, a second cluster whose pool is imported in both routing modes, a streamed response, a split by weight, a
+spill when the local pool is full, and API keys with their usage. Each step prints which server answered, and why, and
+checks its result: the exit status is 1 if one of them fails. Some steps compare times, and fail on a machine that has
+no CPU to spare. The demo uses free ports on loopback and leaves nothing behind.
 
 With --cluster-set it shows three clusters that exchange pools: one annotates a pool and another serves with it, a
 cluster is drained without an error and brought back, and the Penstock of one stops while requests go on.`,

@@ -73,6 +73,8 @@ var aboutFields = []struct{ kind, field, page string }{
 	{"InferenceObjective", "", "docs/flow-control.md"},
 	{"ClusterSet", "spec.members.allow", "docs/restrict-exports.md"},
 	{"ClusterSet", "", "docs/clusters-first-import.md"},
+	{"ModelDeployment", "", "docs/engines.md"},
+	{"Engine", "", "docs/engines.md"},
 	{"ModelServers", "", "docs/reference/modelservers.md"},
 	{"EndpointPickerConfig", "", "docs/reference/plugins.md"},
 	{"AccessPolicy", "spec.jwt", "docs/jwt.md"},

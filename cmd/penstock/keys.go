@@ -70,8 +70,9 @@ type keyFlags struct {
 func (k *keyFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&k.paths, "file", "f", nil,
-		"folder (read recursively) or file with YAML or JSON; may be repeated (required without --kubeconfig)")
-	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster with the keys, instead of a folder")
+		"folder (read recursively) or file with YAML or JSON; may be repeated (required without a kubeconfig)")
+	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster with the keys, "+
+		"instead of a folder (default: $KUBECONFIG, else ~/.kube/config, if no -f is given)")
 	f.StringVarP(&k.namespace, "namespace", "n", "",
 		"namespace of the key (default: the kubeconfig's, or default in a folder)")
 	exclusive(cmd, "file", "kubeconfig")
@@ -79,13 +80,15 @@ func (k *keyFlags) flags(cmd *cobra.Command) {
 
 func (k *keyFlags) place() (keyPlace, error) {
 	switch {
-	case k.kubeconfig != "":
-		return openKeyCluster(k)
-	case len(k.paths) == 0:
-		return nil, errors.New("no keys are named: add -f FOLDER, or --kubeconfig FILE of a cluster")
+	case len(k.paths) > 0:
+		k.namespace = cmp.Or(k.namespace, metav1.NamespaceDefault)
+		return keyFolder{k.paths}, nil
+	case k.kubeconfig == "":
+		if k.kubeconfig = new(cluster).file(); k.kubeconfig == "" {
+			return nil, errors.New("no keys are named: add -f FOLDER, or --kubeconfig FILE of a cluster")
+		}
 	}
-	k.namespace = cmp.Or(k.namespace, metav1.NamespaceDefault)
-	return keyFolder{k.paths}, nil
+	return openKeyCluster(k)
 }
 
 func newKeysCreate() *cobra.Command {
@@ -192,6 +195,10 @@ leaves the new one alone.`,
 				return err
 			}
 			err = place.change(cmd.Context(), k.namespace, args[0], func(spec *v1alpha1.APIKeySpec) error {
+				if spec.Disabled {
+					return fmt.Errorf("APIKey %s/%s is disabled, so a new key would be denied: remove spec.disabled "+
+						"first", k.namespace, args[0])
+				}
 				spec.Hashes = append([]string{authz.HashOf(key).String()}, spec.Hashes[:min(1, len(spec.Hashes))]...)
 				return nil
 			})

@@ -120,7 +120,8 @@ func (k keyFolder) create(_ context.Context, keys ...*v1alpha1.APIKey) (string, 
 		}
 		text.Write(bytes.Replace(raw, []byte("  creationTimestamp: null\n"), nil, 1))
 	}
-	return path, statefile.Replace(path, text.Bytes())
+	// Hashes of keys are no secret, and the user that serves the folder may be another one.
+	return path, statefile.ReplaceReadable(path, text.Bytes())
 }
 
 // keysFile returns the name of a new file for keys, without its extension. The name of a file with

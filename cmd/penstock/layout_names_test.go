@@ -36,6 +36,8 @@ var splitters = map[string]string{
 	"discovery/file/kinds.go":                             "apiVersion",
 	"discovery/kube/kubetest/server.go":                   "paths of URLs, and resources",
 	"discovery/statefile/powercut_internal_test.go":       "paths",
+	"cmd/penstock/run.go":                                 "an engine and a model",
+	"discovery/engine/commandline/schema.go":              "JSON pointers",
 	"translator/gatewayapi/auth.go":                       "paths of URLs",
 	"translator/envoy/path.go":                            "paths of requests",
 	"translator/model/cluster_id.go":                      "names of Envoy clusters",

@@ -13,10 +13,16 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/manifests/release"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	root := newRoot()
 	asPlugin(root, os.Args[0])
@@ -37,12 +43,16 @@ func newRoot() *cobra.Command {
 		Short: "An xDS control plane for Envoy that routes inference requests, with the endpoint picker inside",
 		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks
 the model server for every request.`,
+		Version:       release.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true, // main prints errors
 	}
 	root.AddCommand(
 		newDemo(),
 		newUp(),
+		newRun(),
+		newLogs(),
+		newDown(),
 		newServe(),
 		newPicker(),
 		newBootstrap(),

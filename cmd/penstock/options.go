@@ -113,6 +113,8 @@ type service struct {
 	membersAddress  string
 	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
 	runtime         string
+	devices         int                             // accelerators that no program lists
+	onPhase         func(id, phase, message string) // of a ModelDeployment
 	peers           app.Peers
 	addresses       addressFlags
 	cluster         bool

@@ -239,7 +239,10 @@ func (f *fieldTables) write(path string, p apiextensionsv1.JSONSchemaProps, upst
 		}
 		if inner.AdditionalProperties != nil && inner.AdditionalProperties.Schema != nil {
 			value := inner.AdditionalProperties.Schema
-			typ = "map of " + cmp.Or(value.Type, "quantity")
+			typ = "map of " + cmp.Or(value.Type, "any value")
+			if value.XIntOrString {
+				typ = "map of quantity"
+			}
 		}
 		description := oneLine(child.Description)
 		if upstream {

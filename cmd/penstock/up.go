@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -29,6 +30,9 @@ picker, and a supervised Envoy for each Gateway. A saved file is live in millise
 file, line, object and field. An invalid object keeps its last good version, also after a restart, and all other
 objects take effect. A reference to an object that does not exist takes effect at once: its rule answers 500.
 
+A ModelDeployment starts model servers. Ctrl-C, SIGHUP and penstock down end them; SIGTERM, a crash and an upgrade
+leave them to the next penstock up of the folder.
+
 A server that stops serving is one line with the cause, and one more line when it serves again.`,
 		Example: `  # Serve ./config, and print the addresses. Stop with Ctrl-C.
   penstock up -f ./config
@@ -44,20 +48,41 @@ A server that stops serving is one line with the cause, and one more line when i
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.up(cmd, concurrency) },
 	}
-	s.local = true
-	s.flags(cmd, "127.0.0.1:0", "warn") // success is printed, not logged
+	s.upFlags(cmd)
+	devicesFlag(cmd, &s.devices)
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "number of worker threads of each Envoy (default: one per CPU)")
 	return cmd
 }
 
+func (s *service) upFlags(cmd *cobra.Command) {
+	s.local = true
+	s.flags(cmd, "127.0.0.1:0", "warn") // success is printed, not logged
+}
+
+func devicesFlag(cmd *cobra.Command, devices *int) {
+	cmd.Flags().IntVar(devices, "devices", 0, "number of accelerators of this machine, at most 256, if no program "+
+		"lists them; their indexes begin with 0 (default: the list of the engine's program, such as nvidia-smi)")
+}
+
 func (s *service) up(cmd *cobra.Command, concurrency int) error {
+	if s.devices < 0 || s.devices > maxDevices {
+		return fmt.Errorf("--devices %d: write a number from 1 to %d", s.devices, maxDevices)
+	}
 	envoy, err := supervisor.Find(cmd.Context())
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
 	var f *supervisor.Supervisor
-	lines := make(chan string, maxLines)
+	lines, phases := make(chan string, maxLines), make(chan string, maxLines)
+	if s.onPhase == nil {
+		s.onPhase = func(id, phase, message string) {
+			select {
+			case phases <- fmt.Sprintf("ModelDeployment %s is %s: %s", id, phase, message):
+			default: // as for lines
+			}
+		}
+	}
 	p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
 		cfg.OnServers = func(line string) {
 			select {
@@ -65,12 +90,14 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 			default: // the terminal is paused: penstock status has the servers
 			}
 		}
-		return app.NewFolder(cfg, app.Folder{Paths: s.paths, OnePort: true, OnGateways: func(gateways []string) {
+		onGateways := func(gateways []string) {
 			if len(gateways) == 0 {
 				fmt.Fprintf(out, "%s has no Gateway for Penstock yet: waiting for one\n", strings.Join(s.paths, ", "))
 			}
 			f.Set(gateways)
-		}})
+		}
+		return app.NewFolder(cfg, app.Folder{Paths: s.paths, OnePort: true, Engines: true, Devices: s.devices,
+			OnPhase: s.onPhase, OnGateways: onGateways})
 	})
 	if err != nil {
 		return err
@@ -97,6 +124,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
 	group.Go(func() error { return printLines(ctx, lines, cmd.ErrOrStderr()) })
+	group.Go(func() error { return printLines(ctx, phases, out) })
 	group.Go(func() error {
 		defer stopApp()
 		defer close(ended)
@@ -108,12 +136,18 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		})()
 		err := f.Run(fleetCtx)
 		p.CountCut()
+		if endsEngines(cmd.Context()) { // SIGTERM leaves them to the next process
+			err = errors.Join(err, p.StopEngines(context.WithoutCancel(ctx)))
+		}
 		return err
 	})
 	return group.Wait()
 }
 
-const maxLines = 64
+const (
+	maxLines   = 64
+	maxDevices = 256
+)
 
 func printLines(ctx context.Context, lines <-chan string, out io.Writer) error {
 	for {

@@ -108,6 +108,7 @@ kind: PoolPolicy
 metadata: {name: chat}
 spec:
   targetRef: {name: chat}
+  upstreamCredential: {secretRef: {name: epp}}
   picker:
     strategy: plugins
     plugins:

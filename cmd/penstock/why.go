@@ -111,9 +111,9 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	}
 	if o.request != "" && len(found.Picks) == 0 {
 		return fmt.Errorf("no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID "+
-			"is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 "+
-			"by its body, has none: see the access log. A request to another cluster is known a moment after it has "+
-			"ended there: ask again", o.request)
+			"is the header x-request-id of a response. A request that is answered before a pick, such as 401 or 403 "+
+			"by an AccessPolicy, or 400 or 413 by its body, has none: see the access log. A request to another "+
+			"cluster is known a moment after it has ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:

@@ -91,8 +91,7 @@ var measurements = []measurement{
 	{"changed keys, and requests while an authorization server is frozen and killed: a minute", haveAccess,
 		measureGateKeys, []figure{
 			{"key_in_force", "ratio", 3, "An API key becomes disabled in its file: until two authorization servers " +
-				"deny it through a real Envoy, over until a reader of the folder in another process has the change; " +
-				"medians of 30."},
+				"deny it, over until a reader of the folder in another process has the change; medians of 30."},
 			{"key_in_force.denied", "ms", none, ""},
 			{"key_in_force.event", "ms", none, ""},
 			{"key_xds_bytes", "bytes", 0, "What a proxy receives while 1,000 keys become disabled, and then other " +

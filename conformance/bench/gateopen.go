@@ -100,10 +100,13 @@ func measureGateOpen(ctx context.Context, c config, out report) error {
 	if err == nil && o.served.Load() == 0 {
 		err = errors.New("no request with a key was answered, so the figure shows nothing")
 	}
+	if err != nil {
+		return err
+	}
 	out("gate_open", "", float64(o.through.Load()))
 	out("gate_open", "of", float64(o.asked.Load()))
 	out("gate_open", "served", float64(o.served.Load()))
-	return err
+	return nil
 }
 
 // change changes a part of the folder, or restarts a process.

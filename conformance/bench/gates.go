@@ -22,15 +22,16 @@ import (
 // gates has penstock serve processes on one folder, each of them with an authorization server, and
 // an Envoy that uses them all.
 type gates struct {
-	c      config
-	files  string
-	url    string // ends with a slash
-	port   int32
-	planes []*plane
-	starts []func() (*plane, error) // starts planes[i], again after it has ended
-	envoys []*process.Process
-	client http.Client
-	stops  []func()
+	c       config
+	files   string
+	url     string // ends with a slash
+	port    int32
+	planes  []*plane
+	pickers []string                 // addresses of the planes' pickers and authorization servers
+	starts  []func() (*plane, error) // starts planes[i], again after it has ended
+	envoys  []*process.Process
+	client  http.Client
+	stops   []func()
 }
 
 // gateRoute is a route of a host to the pool chat. It removes the path that it matches.
@@ -101,16 +102,15 @@ func (g *gates) explained(err error) error {
 
 func (g *gates) begin(planes int, state string) error {
 	var common []string
-	var pickers []string
 	for i := range planes {
 		port, err := freePort()
 		if err != nil {
 			return err
 		}
-		pickers = append(pickers, fmt.Sprintf("127.0.0.1:%d", port))
-		common = append(common, "--picker-address", pickers[i], "--peers", process.ADS(stateOf(state, i)))
+		g.pickers = append(g.pickers, fmt.Sprintf("127.0.0.1:%d", port))
+		common = append(common, "--picker-address", g.pickers[i], "--peers", process.ADS(stateOf(state, i)))
 	}
-	for i, picker := range pickers {
+	for i, picker := range g.pickers {
 		g.starts = append(g.starts, func() (*plane, error) {
 			return startPlane(g.c, "serve", g.files, stateOf(state, i), append(common, "--picker", picker)...)
 		})

@@ -13,12 +13,13 @@ import (
 // directives lists what units of the pages and of the packages may have: systemd ignores a
 // directive that it does not have, and starts the service without it.
 var directives = map[string][]string{
-	"Unit": {"After", "Description", "Documentation", "Wants"},
+	"Unit": {"After", "Description", "Documentation", "StartLimitIntervalSec", "Wants"},
 	"Service": {
-		"AmbientCapabilities", "CapabilityBoundingSet", "EnvironmentFile", "ExecStart", "ExecStop", "Group", "KillMode",
-		"LimitNOFILE", "NoNewPrivileges", "PrivateDevices", "PrivateTmp", "ProtectControlGroups", "ProtectHome",
-		"ProtectKernelTunables", "ProtectSystem", "Restart", "RestartSec", "RestrictSUIDSGID", "StateDirectory",
-		"StateDirectoryMode", "TasksMax", "TimeoutStopSec", "User", "WorkingDirectory",
+		"AmbientCapabilities", "CapabilityBoundingSet", "EnvironmentFile", "ExecStart", "ExecStop", "Group",
+		"KillMode", "LimitNOFILE", "LockPersonality", "NoNewPrivileges", "PrivateDevices", "PrivateTmp",
+		"ProtectControlGroups", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem",
+		"Restart", "RestartSec", "RestrictSUIDSGID", "StateDirectory", "StateDirectoryMode", "TasksMax",
+		"TimeoutStopSec", "UMask", "User", "WorkingDirectory",
 	},
 	"Install": {"WantedBy"},
 }

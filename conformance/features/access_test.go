@@ -160,6 +160,10 @@ func TestAccess_ChangedKeyTouchesNoXDSResource(t *testing.T) {
 	becomes(second, "200")
 	s.keys("revoke", "alice")
 	becomes(second, "401 invalid_api_key")
+	rotate := exec.CommandContext(t.Context(), binary, "keys", "rotate", "alice", "-f", s.Files)
+	if out, err := rotate.CombinedOutput(); err == nil || !strings.Contains(string(out), "default/alice is disabled") {
+		t.Errorf("a disabled APIKey gets a new key: %v\n%s", err, out)
+	}
 	third := s.keys("create", "bob")
 	becomes(third, "200")
 	if list := s.keys("list"); !strings.Contains(list, "default/alice  alice  disabled  1") ||

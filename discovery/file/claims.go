@@ -78,6 +78,7 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		before, had := r.kept[ref]
 		now := r.currentForm(ref, before)
 		ops = append(ops, r.markInvalid(ref, now.good == nil && len(r.claims[ref]) > 0)...)
+		ops = append(ops, r.closeInvalid(ref, now)...)
 		switch {
 		case now.good == nil && had:
 			ops = append(ops, before.kind.table.Delete(ref.Key()))

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 )
 
 // document is parsed only once, even if it moves in its file: all lines in it are relative.
@@ -34,6 +35,8 @@ type object struct {
 	line     int   // the object's first line, relative to the document
 	item     int   // position in a List's items; -1 if the document is the object
 	good     *good
+	closed   store.Object // replaces the object if it has no good form (closed.go); nil for most kinds
+	unnamed  bool         // the name in ref is not written: it is a digest of the document
 	mistakes []mistake
 	moved    []move
 }

@@ -52,6 +52,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 	if m != nil {
 		doc.unidentified = true
 		doc.mistakes = append(doc.mistakes, *m)
+		doc.closeUnnamed(c)
 		return nil
 	}
 	var p parser
@@ -62,6 +63,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		return nil
 	case !ok:
 		doc.unidentified = true
+		doc.closeUnnamed(c)
 		doc.mistakes = append(p.mistakes, mistake{
 			severity: report.Error, line: node.Line - 1, problem: "is not a Kubernetes object",
 			fix: "write apiVersion, kind, metadata and spec",
@@ -85,6 +87,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		obj, ok := item.(map[string]any)
 		if !ok || itemNode == nil {
 			doc.unidentified = true
+			doc.closeUnnamed(c)
 			doc.mistakes = append(doc.mistakes, mistake{
 				severity: report.Error, line: lineOf(node, at), field: at, problem: "is not a Kubernetes object",
 				fix: "write apiVersion, kind, metadata and spec",
@@ -120,6 +123,8 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		o.mistakes = append(o.mistakes, *m)
 	}
 	o.kind = k
+	spec := c.specToClose(obj) // before validation removes fields
+	defer func() { doc.closeObject(c, o, obj, spec, found) }()
 	if o.ref.Name == "" {
 		doc.mistakes = append(doc.mistakes, o.mistakes...)
 		doc.unidentified = doc.unidentified || hasError(o.mistakes)

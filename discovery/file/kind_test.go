@@ -302,3 +302,29 @@ func TestAddress_WithAZoneIsAFinding(t *testing.T) {
 			"endpointPicker: {service: [{addresses: [192.0.2.9], ports: [{number: 9002}]}]}}]}\n"),
 		"status.clusters[0].endpoints[0].address: must be an IP address without a zone")
 }
+
+func TestEngine_MistakesInTemplatesAndSchemasAreReported(t *testing.T) {
+	engine := func(version string) string {
+		return object("penstock.dev/v1alpha1", "Engine", "spec:\n  versions:\n  - {version: v1, supportedTasks: "+
+			"[text-generation], "+version+"}\n")
+	}
+	valid(t, store.Engines, engine("deployTemplate: {process: {program: x, args: ['--port', '${port}']}}"))
+	invalid(t, store.Engines, engine("deployTemplate: {process: {program: x, args: ['${model.nam}']}}"),
+		"spec.versions[0].deployTemplate.process.args[0]: ${model.nam} is no value of a template: write ${model.name}")
+	invalid(t, store.Engines,
+		engine("valuesSchema: {$ref: 'file:///etc/passwd'}, deployTemplate: {process: {program: x}}"),
+		"spec.versions[0].valuesSchema: is no usable JSON Schema: it refers to file:///etc/passwd")
+}
+
+func TestModelDeployment_MistakesAreReported(t *testing.T) {
+	deployment := func(model string) string {
+		return object("penstock.dev/v1alpha1", "ModelDeployment", "spec: {engine: {name: sim}, model: "+model+"}\n")
+	}
+	d := valid(t, store.ModelDeployments, deployment("{name: qwen}"))
+	if *d.Spec.Replicas != 1 || d.Spec.Model.Task != "text-generation" {
+		t.Errorf("defaults: %v", d.Spec)
+	}
+	invalid(t, store.ModelDeployments, deployment("{name: qwen, file: qwen.gguf}"), "spec.model.file")
+	invalid(t, store.ModelDeployments, deployment("{name: --host}"), "spec.model.name")
+	invalid(t, store.ModelDeployments, deployment("{name: qwen, task: chat}"), "spec.model.task")
+}

@@ -23,6 +23,9 @@ type kind struct {
 	check    func(store.Object) []mistake
 	// explain replaces some errors of the schema by mistakes. Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
+	// closed returns the object that replaces an invalid one without a valid version (closed.go).
+	// It is nil for kinds whose absence opens nothing.
+	closed func(namespace, name string, spec any, why v1alpha1.AccessClosure) store.Object
 }
 
 type version struct {
@@ -69,9 +72,11 @@ func kinds() []*kind {
 		{table: store.InferencePoolImports, crd: "inferencepoolimports", status: true, check: on(checkImport),
 			versions: []version{{inferenceapi.Group + "/v1alpha1", proposedImport}}},
 		{table: store.ModelServers, crd: "modelservers", versions: ours, check: on(checkModelServers)},
+		{table: store.Engines, crd: "engines", versions: ours, check: on(checkEngine)},
+		{table: store.ModelDeployments, crd: "modeldeployments", versions: ours},
 		{table: store.PoolPolicies, crd: "poolpolicies", versions: ours, check: on(checkPoolPolicy)},
 		{table: store.APIKeys, crd: "apikeys", versions: ours},
-		{table: store.AccessPolicies, crd: "accesspolicies", versions: ours},
+		{table: store.AccessPolicies, crd: "accesspolicies", versions: ours, closed: closedPolicy},
 		{table: store.EndpointPickerConfigs, check: on(checkPlugins), versions: []version{
 			{endpointpicker.Group + "/" + endpointpicker.Version, nil},
 			{endpointpicker.FormerGroup + "/" + endpointpicker.Version, same}}},

@@ -72,7 +72,8 @@ type Reader struct {
 	claims map[report.Ref][]claim    // the first is in use
 	kept   map[report.Ref]keptObject // what the store has
 
-	invalid map[report.Ref]bool // objects that are defined, invalid and not in the store; guarded by work
+	invalid map[report.Ref]bool         // objects that are defined, invalid and not in the store; guarded by work
+	closed  map[report.Ref]store.Object // the objects of closed.go that the store has; guarded by work
 
 	parsing sync.Mutex
 	last    struct { // the document that findLine parsed last
@@ -117,8 +118,8 @@ func New(cfg Config) (*Reader, error) {
 	}
 	r := &Reader{
 		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(),
-		files: map[string]*source{}, invalid: map[report.Ref]bool{}, claims: map[report.Ref][]claim{},
-		kept: map[report.Ref]keptObject{}, emptied: map[string]time.Time{},
+		files: map[string]*source{}, invalid: map[report.Ref]bool{}, closed: map[report.Ref]store.Object{},
+		claims: map[report.Ref][]claim{}, kept: map[report.Ref]keptObject{}, emptied: map[string]time.Time{},
 	}
 	for _, p := range cfg.Paths {
 		root, err := newRoot(p)
@@ -277,6 +278,7 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 			severity: report.Error, problem: "reading this document panics, which is a bug of Penstock",
 			fix: "undo its last change, and report the stack that is in Penstock's log",
 		}}}
+		doc.closeUnnamed(theCatalog())
 		err = nil
 	}()
 	return doc.read(ctx, r.catalog)
@@ -289,6 +291,8 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	var c claim
 	if list := r.claims[ref]; len(list) > 0 {
 		c = list[0]
+	} else if list := r.claims[withoutSecond(ref)]; len(list) > 1 {
+		c = list[1]
 	}
 	kept := r.kept[ref]
 	r.mu.Unlock()

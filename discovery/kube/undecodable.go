@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 const undecodable = "penstock.dev/undecodable"
@@ -88,8 +89,38 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 		o.Annotations = map[string]string{}
 	}
 	o.Annotations[undecodable] = text[:min(len(text), maxReason)]
+	if o.Kind == store.AccessPolicies.Kind() {
+		return hollowPolicy(o.ObjectMeta, data)
+	}
 	less, err := json.Marshal(o)
 	return less, err == nil
+}
+
+// hollowPolicy keeps the targets that can be read: without a version before, the policy closes them
+// (see standIn).
+func hollowPolicy(meta metav1.ObjectMeta, data []byte) ([]byte, bool) {
+	var o struct {
+		Spec any `json:"spec"`
+	}
+	if json.Unmarshal(data, &o) != nil {
+		return nil, false
+	}
+	p := v1alpha1.ClosedAccessPolicy(meta.Namespace, meta.Name, o.Spec, 0)
+	p.ObjectMeta = meta
+	less, err := json.Marshal(p)
+	return less, err == nil
+}
+
+// standIn marks an AccessPolicy that could not be decoded.
+func standIn(obj store.Object) {
+	if p, ok := obj.(*v1alpha1.AccessPolicy); ok {
+		p.Spec.Closed = v1alpha1.ClosedUndecodable
+	}
+}
+
+func closedBefore(obj store.Object) bool {
+	p, ok := obj.(*v1alpha1.AccessPolicy)
+	return ok && p.Spec.Closed != 0
 }
 
 // undecodables records the objects of which only metadata is read. Safe for concurrent use.
@@ -126,8 +157,11 @@ func (u *undecodables) reports() (out []report.Report) {
 	defer u.mu.Unlock()
 	for i, ref := range slices.SortedFunc(maps.Keys(u.reasons), report.Ref.Compare) {
 		effect := "has no effect"
-		if ref.Kind == store.APIKeys.Kind() { // see closing in kinds.go
+		switch ref.Kind {
+		case store.APIKeys.Kind(): // see closing in kinds.go
 			effect = "lets nothing in"
+		case store.AccessPolicies.Kind(): // see standIn
+			effect = "a version before stays in use, or else its targets are closed"
 		}
 		problem := fmt.Sprintf("the newest version of %s cannot be decoded, and %s: %s", ref, effect, u.reasons[ref])
 		if i == mostUndecodable {

@@ -105,3 +105,45 @@ func TestReflector_UndecodableKeyLetsNothingIn(t *testing.T) {
 	r.API.Apply(t, "apikeys", key(", models: []"))
 	hashes(1)
 }
+
+// A policy that cannot be decoded closes its targets, unless a version before is in use.
+func TestReflector_UndecodablePolicyClosesItsTargets(t *testing.T) {
+	policy := func(name, spec string) string {
+		return "apiVersion: penstock.dev/v1alpha1\nkind: AccessPolicy\nmetadata: {namespace: default, name: " + name +
+			"}\nspec: {" + spec + "}"
+	}
+	const good = "targetRefs: [{kind: HTTPRoute, name: a}], apiKeys: {}"
+	r := begin(t, func(api *kubetest.Server) {
+		api.Install(v1alpha1.Group, "accesspolicies", v1alpha1.Version)
+		api.Apply(t, "accesspolicies", policy("listed", "targetRefs: [{kind: Gateway, name: gw}], byModel: 7"))
+		api.Apply(t, "accesspolicies", policy("good", good))
+	}).synced()
+	becomes := func(name string, closed bool, target v1alpha1.AccessTarget) {
+		t.Helper()
+		r.Eventually(func() string {
+			o, ok := store.AccessPolicies.Get(r.Store.View(), "default/"+name)
+			if !ok || (o.Spec.Closed != 0) != closed || len(o.Spec.TargetRefs) == 0 ||
+				o.Spec.TargetRefs[0] != target || closed && (o.Spec.APIKeys != nil || o.Spec.JWT != nil) {
+				return fmt.Sprintf("%s: %+v", name, o)
+			}
+			return ""
+		})
+	}
+	becomes("listed", true, v1alpha1.AccessTarget{Kind: "Gateway", Name: "gw"})
+	becomes("good", false, v1alpha1.AccessTarget{Kind: "HTTPRoute", Name: "a"})
+	r.API.Apply(t, "accesspolicies", policy("watched", "targetRefs: 7, apiKeys: {}"))
+	becomes("watched", true, v1alpha1.AccessTarget{Kind: "Gateway"})
+	r.API.Apply(t, "accesspolicies", policy("watched", "targetRefs: [{kind: GRPCRoute, name: g}], apiKeys: []"))
+	becomes("watched", true, v1alpha1.AccessTarget{Kind: "GRPCRoute", Name: "g"})
+	r.API.Apply(t, "accesspolicies", policy("good", "targetRefs: [{kind: HTTPRoute, name: b}], apiKeys: []"))
+	r.Eventually(func() string {
+		if text := r.Reports(); !strings.Contains(text, "default/good cannot be decoded, and a version before "+
+			"stays in use, or else its targets are closed: ") {
+			return "no finding: " + text
+		}
+		return ""
+	})
+	becomes("good", false, v1alpha1.AccessTarget{Kind: "HTTPRoute", Name: "a"})
+	r.API.Apply(t, "accesspolicies", policy("watched", good))
+	becomes("watched", false, v1alpha1.AccessTarget{Kind: "HTTPRoute", Name: "a"})
+}

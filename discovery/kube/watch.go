@@ -220,9 +220,10 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		s.notify()
 	}
 	if failed && !k.closes {
-		if _, stored := k.table.Object(s.store.View(), store.ID(obj)); stored {
+		if old, stored := k.table.Object(s.store.View(), store.ID(obj)); stored && !closedBefore(old) {
 			return // the previous version of the object stays in use
 		}
+		standIn(obj)
 	}
 	apply := func() {
 		if k.status != nil {

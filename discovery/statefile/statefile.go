@@ -19,6 +19,9 @@ func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, 
 // nil, the new content survives a power cut.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
 
+// ReplaceReadable is Replace with mode 0644, for files without secrets that other users read.
+func ReplaceReadable(path string, raw []byte) error { return replace(Machine{}, path, raw, 0o644) }
+
 // Rewrite replaces an existing file on this machine and keeps its mode. It removes unfinished files
 // that a killed process left.
 func Rewrite(path string, raw []byte) error {

@@ -23,6 +23,7 @@ const (
 	// JWT key sets that cannot be read or fetched; one instance for each policy
 	Tokens       = "tokens"
 	Usage        = "usage"        // counts of requests that are not in the usage database yet
+	Deployments  = "deployments"  // ModelDeployments: their mistakes, and the phases of their servers
 	Rates        = "rates"        // model servers whose reported rate differs from the picker's estimate
 	Servers      = "servers"      // pools without a serving server; one instance for each pool
 	Certificates = "certificates" // certificates that have expired or expire soon
@@ -33,7 +34,7 @@ const (
 // precedence ranks the sources: of two conditions of one type on one object, the later source wins,
 // so that a proxy's NACK overrides translation. Instances of one source rank by name.
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
-	Answers, Keys, Tokens, Rates, Servers, Certificates, Envoy, Proxy}
+	Answers, Keys, Tokens, Deployments, Rates, Servers, Certificates, Envoy, Proxy}
 
 // Instance returns the name of one of several sources of a kind, such as Instance(Proxy,
 // "default/gw node-1").

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/penstock-project/penstock/discovery/credential"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 type way int
@@ -76,6 +77,7 @@ var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
+	reflect.TypeFor[v1alpha1.DeviceCount](),
 }
 
 // Show returns the JSON of an object for pages and commands. It has the fields that the decision

@@ -31,6 +31,18 @@ type Op struct {
 	obj any // nil: delete
 }
 
+// Kind returns the name of the operation's table.
+func (o Op) Kind() string { return o.table.Kind() }
+
+// ID returns the primary key of the operation's object.
+func (o Op) ID() string { return o.id }
+
+// Object returns the object to store; nil for a deletion.
+func (o Op) Object() Object {
+	obj, _ := o.obj.(Object)
+	return obj
+}
+
 // Change is the change of one object in a revision.
 type Change struct {
 	Table   string     // the kind

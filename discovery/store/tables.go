@@ -45,8 +45,10 @@ const (
 	ByClass = "class"
 	// ByTarget has "Kind namespace/name" of the target of a policy or model.
 	ByTarget = "target"
-	// ByTargetKind has the kind of each target of an AccessPolicy.
+	// ByTargetKind has the kind of each target of an AccessPolicy, and AnyTarget if a target has no
+	// name (v1alpha1.ClosedAccessPolicy).
 	ByTargetKind = "targetKind"
+	AnyTarget    = "*"
 	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite.
 	ByModel = "model"
 	// ByImport has "namespace/name" of an Offer's import.
@@ -209,6 +211,11 @@ var (
 				return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
 			}},
 		}}
+	// Engines has Engine objects. The built-in Engines are in discovery/engine/catalog.
+	Engines = &Table[*v1alpha1.Engine]{group: v1alpha1.Group, kind: "Engine", clusterWide: true}
+
+	ModelDeployments = table[*v1alpha1.ModelDeployment](v1alpha1.Group, "ModelDeployment")
+
 	APIKeys        = &Table[*v1alpha1.APIKey]{group: v1alpha1.Group, kind: "APIKey"}
 	AccessPolicies = &Table[*v1alpha1.AccessPolicy]{group: v1alpha1.Group, kind: "AccessPolicy",
 		indexes: []Index[*v1alpha1.AccessPolicy]{
@@ -221,7 +228,9 @@ var (
 			}},
 			{ByTargetKind, func(p *v1alpha1.AccessPolicy) (keys []string) {
 				for _, t := range p.Spec.TargetRefs {
-					keys = append(keys, t.Kind)
+					if keys = append(keys, t.Kind); t.Name == "" {
+						keys = append(keys, AnyTarget)
+					}
 				}
 				return keys
 			}},
@@ -288,8 +297,8 @@ func Tables() []Kind {
 		BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports,
-		ModelServers, PoolPolicies, APIKeys, AccessPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
-		ClusterProperties,
+		ModelServers, Engines, ModelDeployments, PoolPolicies, APIKeys, AccessPolicies,
+		EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
 		Hosts, Invalids, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports,
 		AddressPolicies, ProcessorDefaults, Occupants,
 	}

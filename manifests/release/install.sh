@@ -25,6 +25,11 @@ checksum() {
   if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d' ' -f1
 }
 
+case ${1:-} in
+'') ;;
+*) die "it has no arguments; the variables are PREFIX, PENSTOCK_VERSION, PENSTOCK_URL and PENSTOCK_KEY. To remove Penstock: rm -r PREFIX/bin/penstock PREFIX/share/penstock" ;;
+esac
+
 # cleanup puts back what was installed, unless the new one is in its place.
 cleanup() {
   cd "$share"
@@ -59,8 +64,9 @@ main() {
   fetch SHA256SUMS
   if [ -n "$key" ]; then
     fetch SHA256SUMS.sig
+    command -v cosign >/dev/null || die "cosign is not there, and PENSTOCK_KEY needs it: nothing is installed"
     cosign verify-blob --key "$key" --signature SHA256SUMS.sig --insecure-ignore-tlog=true SHA256SUMS ||
-      die "the signature of SHA256SUMS is not valid for $key, or cosign is not there: nothing is installed"
+      die "the signature of SHA256SUMS is not valid for $key: nothing is installed"
   fi
   fetch "$name.tar.gz"
   want=$(awk -v name="$name.tar.gz" '$2 == name { print $1 }' SHA256SUMS)

@@ -105,9 +105,28 @@ type AccessPolicySpec struct {
 	// +kubebuilder:default=Estimate
 	Usage UsageOfStreams `json:"usage,omitempty"`
 
+	// Members are the other clusters of the set whose requests the targets take at peer listeners
+	// (ClusterSet), each by its name in the set. Requests of all other clusters are answered with
+	// 403 there. Only Gateways without sectionName and InferencePools have peer listeners. Members'
+	// requests need no key: the member's own policies have decided. By default requests of all
+	// members to which a pool is exported are let in. If it is empty or null, no member's requests
+	// are let in. In EndpointMode other clusters reach the pool's servers directly, so it has no
+	// effect there.
+	//
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +listType=set
+	Members []string `json:"members,omitempty"`
+
 	// Nulls are the fields that are null although the policy would let in more without them, such
 	// as apiKeys.selector. UnmarshalJSON sets it (accesspolicy_null.go).
 	Nulls []string `json:"-"`
+	// Closed is why a policy of ClosedAccessPolicy lets nothing in. A target is closed unless a
+	// policy with Closed 0 has the same one.
+	Closed AccessClosure `json:"-"`
 }
 
 // UsageOfStreams is the source of the token counts of streams.

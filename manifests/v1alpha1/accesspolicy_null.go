@@ -11,7 +11,7 @@ import (
 // there is probably a template without a value.
 var wider = []string{
 	"apiKeys.namespaces", "apiKeys.selector", "apiKeys.selector.matchExpressions", "apiKeys.selector.matchLabels",
-	"jwt.caCertificateRefs", "jwt.claims", "jwt.claims.models", "jwt.jwks",
+	"jwt.caCertificateRefs", "jwt.claims", "jwt.claims.models", "jwt.jwks", "members",
 }
 
 // UnmarshalJSON records nulls in Nulls. It does not fail, because a policy that cannot be decoded

@@ -42,8 +42,9 @@ type PoolPolicyStatus struct {
 	// InvalidPlugins or InvalidSubset. ResolvedRefs is False with reason InvalidSpillTarget if
 	// requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service
 	// with the port, InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an
-	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
-	// excludes every cluster that exports the pool. While Accepted or ResolvedRefs is False,
+	// external-scorer names no Service with the port, InvalidCredentialRef if upstreamCredential
+	// names no Secret with a token, or NoClusterWithin if selection.within excludes every cluster
+	// that exports the pool. While Accepted or ResolvedRefs is False,
 	// Stalled is True with the same reason.
 	//
 	// +listType=map
@@ -58,6 +59,7 @@ type PoolPolicyStatus struct {
 // +kubebuilder:validation:XValidation:rule="has(self.targetRef) || !has(self.picker) && !has(self.externalPicker) && !has(self.spill) && !has(self.remote)",message="without targetRef only subset has an effect: add targetRef, or remove the other fields"
 // +kubebuilder:validation:XValidation:rule="!has(self.subset) || !has(self.targetRef) || !has(self.targetRef.kind) || self.targetRef.kind != 'InferencePoolImport'",message="subset selects endpoints of an InferencePool by their labels, which the endpoints of an InferencePoolImport lack: remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="selection is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove selection"
+// +kubebuilder:validation:XValidation:rule="!has(self.upstreamCredential) || has(self.targetRef) && (!has(self.targetRef.kind) || self.targetRef.kind == 'InferencePool')",message="upstreamCredential is for the servers of an InferencePool: name one in targetRef, or remove upstreamCredential"
 // +kubebuilder:validation:XValidation:rule="!has(self.retryOn) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="retryOn is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove retryOn"
 type PoolPolicySpec struct {
 	// TargetRef is the pool, in the policy's namespace. If several policies target the same pool,
@@ -104,6 +106,27 @@ type PoolPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
 	RetryOn []RetryCause `json:"retryOn,omitempty"`
+	// UpstreamCredential is a key that the model servers of an InferencePool require. Envoy sends
+	// it to the pool's own servers alone, in place of clients' credentials: not to spill targets,
+	// mirrors, pickers or other clusters. By default servers receive clients' credentials, except
+	// for keys of gated routes.
+	//
+	// +optional
+	UpstreamCredential *UpstreamCredential `json:"upstreamCredential,omitempty"`
+}
+
+// UpstreamCredential is a key for model servers.
+type UpstreamCredential struct {
+	// SecretRef names a Secret of the policy's namespace whose token is the key. While it does not
+	// exist or has no token, no request reaches the pool's servers.
+	SecretRef AccessObject `json:"secretRef"`
+	// Header has the key. In authorization, Bearer precedes it. Clients' authorization, x-api-key
+	// and api-key are removed.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=authorization;x-api-key;api-key
+	// +kubebuilder:default=authorization
+	Header string `json:"header,omitempty"`
 }
 
 // RetryCause is a failure that is retried on another cluster. TooManyRequests is a 429 response of

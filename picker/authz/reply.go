@@ -21,6 +21,7 @@ const (
 	MetadataCaller = "caller"
 	// MetadataGroups lists the caller's groups.
 	MetadataGroups = "groups"
+	metadataKeys   = "keys"  // the value of KeysHeader
 	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
 )
 
@@ -28,7 +29,7 @@ const (
 // removes the others.
 const (
 	// CallerHeader has the caller for our picker, across hops. Model servers do not receive it
-	// (translator/envoy, toHops).
+	// (translator/envoy, hopsCaller).
 	CallerHeader = "x-penstock-caller"
 	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body that is
 	// unambiguous for every server.
@@ -88,13 +89,6 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 	set := []*corev3.HeaderValueOption{overwrite(CallerHeader, d.Key.Caller), overwrite(fairnessHeader, d.Key.Caller)}
 	remove := append(d.Remove[:len(d.Remove):len(d.Remove)], others...)
 	remove = append(remove, ModelHeader)
-	if c.Lists && len(d.Restricted) > 0 {
-		var keys []string
-		for _, k := range d.Restricted {
-			keys = append(keys, k.reference())
-		}
-		set = append(set, overwrite(KeysHeader, strings.Join(keys, ",")))
-	}
 	if d.Key.Objective != "" {
 		set = append(set, overwrite(objectiveHeader, d.Key.Objective))
 	} else {
@@ -102,6 +96,14 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 	}
 	metadata := map[string]*structpb.Value{
 		MetadataDecided: texts(c.Policies), MetadataCaller: structpb.NewStringValue(d.Key.Caller),
+	}
+	if c.Lists && len(d.Restricted) > 0 {
+		var keys []string
+		for _, k := range d.Restricted {
+			keys = append(keys, k.reference())
+		}
+		list := strings.Join(keys, ",")
+		set, metadata[metadataKeys] = append(set, overwrite(KeysHeader, list)), structpb.NewStringValue(list)
 	}
 	if len(d.Key.Groups) > 0 {
 		metadata[MetadataGroups] = texts(d.Key.Groups)

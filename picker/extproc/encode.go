@@ -29,8 +29,6 @@ type Answer struct {
 	// Headers are the headers to set in the request. All other endpointpicker.RoutingHeaders are
 	// removed.
 	Headers []Header
-	// Hide is a request header that the gateway removes; "" for none.
-	Hide string
 	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. The body must
 	// be read (BodyPolicy.OwnWorkers).
 	TokenData []byte
@@ -278,9 +276,6 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 		w.header("x-envoy-hedge-on-per-try-timeout", "true") // a timeout then ends no attempt, not even the last
 	}
 	w.header(names.Destination, a.Endpoints...)
-	if a.Hide != "" {
-		w.str(2, a.Hide) // HeaderMutation.remove_headers
-	}
 	c.headers(w)
 	w.close(2, mark) // CommonResponse.header_mutation
 	w.varint(uint64(w.len() + size))

@@ -2,7 +2,8 @@
 // route.
 //
 // Only translator calls it. Above returns the policies of a route, which package envoy turns into
-// gates. Ungated returns the policy that forbids streams at a listener, because no gate can read
+// gates. Admitted returns which members of the cluster set may send requests to peer listeners.
+// Ungated returns the policy that forbids streams at a listener, because no gate can read
 // them. Report reports on a policy. Effects and Affected (affected.go) report on its targets.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,

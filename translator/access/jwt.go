@@ -47,9 +47,8 @@ func IssuerOf(r store.Reader, p *v1alpha1.AccessPolicy) (out Issuer, findings []
 		out.CA += ca
 	}
 	if ref := p.Spec.JWT.TokenSecretRef; ref != nil {
-		at := report.Ref{Kind: store.Secrets.Kind(), Namespace: p.Namespace, Name: ref.Name}
 		var problem, fix string
-		if out.Token, problem, fix = tokenOf(r, owner, at); problem != "" {
+		if out.Token, problem, fix = TokenOf(r, owner, *ref); problem != "" {
 			wrong("spec.jwt.tokenSecretRef", problem, fix)
 		}
 	}
@@ -78,7 +77,9 @@ func caOf(r store.Reader, owner, at report.Ref) (ca, problem, fix string) {
 	return b.String(), "", ""
 }
 
-func tokenOf(r store.Reader, owner, at report.Ref) (token, problem, fix string) {
+// TokenOf returns the token of a Secret in the owner's namespace, or why there is none.
+func TokenOf(r store.Reader, owner report.Ref, ref v1alpha1.AccessObject) (token, problem, fix string) {
+	at := report.Ref{Kind: store.Secrets.Kind(), Namespace: owner.Namespace, Name: ref.Name}
 	s, ok := store.Secrets.Get(r, at.Key())
 	if !ok {
 		return "", gatewayapi.NotExist(r, owner, at), "create it, or name another one"

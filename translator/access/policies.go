@@ -88,20 +88,30 @@ func Ungated(r store.Reader, gateway, listener string) string {
 
 // The section "" means the whole object.
 func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
-	key := store.TargetKey(target.Kind, target.Namespace, target.Name)
-	for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {
-		names := slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
-			return t.Kind == target.Kind && t.Name == target.Name && t.SectionName == section
-		})
-		if names && (best == nil || older(p, best)) {
-			best = p
+	names := []string{target.Name}
+	if r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.AnyTarget).Len() > 0 {
+		names = append(names, "") // a closed policy for all objects of the kind
+	}
+	for _, name := range names {
+		key := store.TargetKey(target.Kind, target.Namespace, name)
+		for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {
+			targets := slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
+				return t.Kind == target.Kind && t.Name == name && t.SectionName == section
+			})
+			if targets && (best == nil || precedes(p, best)) {
+				best = p
+			}
 		}
 	}
 	return best
 }
 
-// older orders policies by age, then by name (GEP-713, conflict resolution).
-func older(a, b *v1alpha1.AccessPolicy) bool {
+// precedes orders policies by age, then by name (GEP-713, conflict resolution). A closed policy is
+// last: a mistake in a new policy does not close what another policy gates.
+func precedes(a, b *v1alpha1.AccessPolicy) bool {
+	if closed := a.Spec.Closed != 0; closed != (b.Spec.Closed != 0) {
+		return !closed
+	}
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 

@@ -42,7 +42,7 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		target := targetRef(p, t)
 		gateways = append(gateways, targets.Gateways(r, target)...)
 		reason, problem, fix := targetProblem(r, p, t, target)
-		if reason == "" {
+		if reason == "" || p.Spec.Closed != 0 { // a closed policy may target objects that do not exist
 			continue
 		}
 		lost = append(lost, report.Condition{Type: accepted.Type, Status: report.False, Reason: string(reason),
@@ -51,6 +51,11 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	}
 	if len(lost) > 0 && len(lost) == len(p.Spec.TargetRefs) {
 		accepted = lost[0]
+	}
+	if p.Spec.Closed != 0 {
+		f := closing(p)
+		accepted.Status, accepted.Reason, accepted.Message = report.False, string(reasonInvalid), f.Problem
+		out.Findings = append(out.Findings, f)
 	}
 	if _, _, err := Selector(p); err != nil {
 		problem := err.Error() + ": the targets are closed to all"
@@ -72,6 +77,7 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 			Field: "spec.jwt.claims.models", Problem: "the policy has no byModel: tokens are denied on its routes, " +
 				"unless another policy there has it", Fix: "write byModel: true, or remove claims.models"})
 	}
+	out.Findings = append(out.Findings, memberFindings(r, p)...)
 	out.Conditions = []report.Condition{accepted} // also if the policy has no Gateways
 	at := out.Conditions
 	if accepted.Status == report.True { // on Kubernetes, only after the proxies acknowledge it
@@ -107,7 +113,7 @@ func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTa
 		return gatewayv1.PolicyReasonTargetNotFound, fmt.Sprintf("%s has no section %s%s", target, t.SectionName,
 			gatewayapi.DidYouMean(t.SectionName, sections)), "name a listener of the Gateway, or a rule of the route"
 	}
-	if w := winner(r, target, t.SectionName); store.ID(w) != store.ID(p) {
+	if w := winner(r, target, t.SectionName); w != nil && store.ID(w) != store.ID(p) {
 		return gatewayv1.PolicyReasonConflicted, fmt.Sprintf("AccessPolicy %s has the same target and is older, or "+
 			"first by name: this policy is not in force there", store.ID(w)), "put both into one AccessPolicy"
 	}

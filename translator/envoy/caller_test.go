@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A server must not receive the caller that a gate found; a hop's picker reads it.
+// A server must not receive the caller that a gate found; a hop's picker reads it. In a cluster
+// with pods and hops, an upstream filter writes it for the hops.
 func TestGate_CallerReachesHopsAlone(t *testing.T) {
 	pool, far := model.PoolCluster("ns", "chat"), model.ImportCluster("ns", "far", "east")
 	picked := func(p model.PickerCall) *model.PickerCall {
@@ -21,34 +22,40 @@ func TestGate_CallerReachesHopsAlone(t *testing.T) {
 		calls   pickerCalls
 		backend model.WeightedBackend
 		removed bool
+		written bool // for hops
 	}{
-		{"a Service", false, gated, model.WeightedBackend{Cluster: named("a")}, true},
-		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false},
-		{"a pool", false, gated, model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true},
+		{"a Service", false, gated, model.WeightedBackend{Cluster: named("a")}, true, false},
+		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false, false},
+		{"a pool", false, gated, model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true, false},
 		{"a pool that picks again", false, gated,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, false},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, true, true},
 		{"a pool that spills", false, gated,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, false},
-		{"a pool behind hops", false, gated, model.WeightedBackend{Cluster: pool, Hops: true}, false},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, true, true},
+		{"an open pool that spills", false, open,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, false, false},
+		{"a pool behind hops", false, gated, model.WeightedBackend{Cluster: pool, Hops: true}, false, false},
 		{"an import in EndpointMode", false, gated, model.WeightedBackend{Cluster: far, Picker: &model.PickerCall{
-			Cluster: model.ImportPickerCluster("ns", "far", "east"), RemotePool: "ns/far"}}, true},
+			Cluster: model.ImportPickerCluster("ns", "far", "east"), RemotePool: "ns/far"}}, true, false},
 		{"an import in ParentMode", false, gated,
-			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true},
+			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true, false},
 		{"an import of members", false, gated,
-			model.WeightedBackend{Cluster: model.PeerCluster("ns", "far", "east"), Peer: "east.peer"}, true},
+			model.WeightedBackend{Cluster: model.PeerCluster("ns", "far", "east"), Peer: "east.peer"}, true, false},
 		{"an import of several clusters", false, gated, model.WeightedBackend{Cluster: far,
-			Members: []model.WeightedBackend{{Cluster: far, Weight: 1}}}, false},
+			Members: []model.WeightedBackend{{Cluster: far, Weight: 1}}}, false, false},
 		{"a pool behind a hop", true, open,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Last: true})}, true},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Last: true})}, true, false},
 		{"gateways behind a hop", true, open,
-			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true},
-		{"further hops behind a hop", true, open, model.WeightedBackend{Cluster: far, Hops: true}, false},
+			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true, false},
+		{"further hops behind a hop", true, open, model.WeightedBackend{Cluster: far, Hops: true}, false, false},
 	} {
 		c.backend.Weight = 1
 		b := &builder{hops: c.hops}
 		shares := b.weightedClusters(&model.Forward{Backends: []model.WeightedBackend{c.backend}}, c.calls)
 		if got := slices.Contains(shares[0].GetRequestHeadersToRemove(), callerHeader); got != c.removed {
 			t.Errorf("%s: removed %t, want %t", c.name, got, c.removed)
+		}
+		if _, got := shares[0].TypedPerFilterConfig[filterUnmarked]; got != c.written {
+			t.Errorf("%s: written %t, want %t", c.name, got, c.written)
 		}
 	}
 }

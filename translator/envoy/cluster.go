@@ -172,6 +172,8 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 	switch {
 	case c.Key != "":
 		o.HttpFilters = b.carry(c.Key)
+	case c.Credential != nil:
+		o.HttpFilters = b.credential(c.Credential)
 	case c.Fallback == model.FallbackMembers:
 		o.HttpFilters = b.numbered()
 	}

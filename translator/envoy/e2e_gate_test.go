@@ -90,11 +90,23 @@ func (g gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		out, _ := proto.Marshal(ok)
 		end("0", frame(out))
+	case "caller":
+		ok.DynamicMetadata = decided(policies...)
+		out, _ := proto.Marshal(withCaller(ok))
+		end("0", frame(out))
 	default:
 		ok.DynamicMetadata = decided(policies...)
 		out, _ := proto.Marshal(ok)
 		end("0", frame(out))
 	}
+}
+
+func withCaller(ok *authv3.CheckResponse) *authv3.CheckResponse {
+	for i, key := range []string{callerMetadata, keysMetadata} {
+		ok.DynamicMetadata.Fields[key] = structpb.NewStringValue("ns/alice")
+		ok.GetOkResponse().Headers = append(ok.GetOkResponse().Headers, overwrite(gatedHeaders[i], "ns/alice"))
+	}
+	return ok
 }
 
 func frame(message []byte) string {

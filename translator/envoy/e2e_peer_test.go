@@ -61,7 +61,7 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 	chat, code := startPod(t, "chat", 200), startPod(t, "code", 200)
 	p := startPicker(t,
 		map[string]script{"chat": {endpoints: chat.address.String()}, "code": {endpoints: code.address.String()},
-			"full": {status: 503}})
+			"gated": {endpoints: chat.address.String()}, "full": {status: 503}})
 	r := &peerRig{rig: newRig(t, p.address), west: newAuthority(t), home: newAuthority(t), south: newAuthority(t),
 		chat: chat, code: code, port: uint16(envoytest.FreePort(t))}
 	chain, key, _ := r.west.pairs(model.GatewayURI("west"))
@@ -76,7 +76,7 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 		pod     *pod
 		members []string
 	}{{"chat", chat, []string{"home", "south"}}, {"code", code, []string{"south"}}, {"full", chat, []string{"home"}},
-		{"busy", failing, []string{"home"}}} {
+		{"busy", failing, []string{"home"}}, {"gated", chat, []string{"south"}}} {
 		r.cluster(model.Cluster{Name: named("pool/team-a/" + h.name), Protocol: model.HTTP1,
 			Fallback: model.FallbackPods}, endpoints(h.pod.address)...)
 		b := pool("pool/team-a/"+h.name, h.name, model.BodyBuffered)
@@ -84,7 +84,7 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 			b.Picker = nil
 		}
 		host, err := PeerHost(&model.PeerHost{Host: model.PeerAuthority("team-a", h.name, "west"), Members: h.members,
-			Backends: []model.WeightedBackend{b}})
+			Gated: h.name == "gated", Backends: []model.WeightedBackend{b}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,6 +147,35 @@ func (r *peerRig) ask(c *tls.Config, authority string, header http.Header) (answ
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
+}
+
+// A member that an AccessPolicy does not let in gets an error that states why. A member cannot
+// write the reason itself, and a server's reason does not leave the cluster.
+func TestPeerListener_DeniesMembersInTheFormatOfTheAPI(t *testing.T) {
+	t.Parallel()
+	r := newPeerRig(t)
+	const gatedHost = "gated.team-a.west.pool.penstock"
+	for _, c := range []struct {
+		what   string
+		client *tls.Config
+		host   string
+		want   string // status, reason, code in the body
+	}{
+		{"another member", r.client("home", r.home, gatedHost), gatedHost,
+			`403 member_not_permitted {"code":"member_not_permitted",`},
+		{"the member", r.client("south", r.south, gatedHost), gatedHost, "200  "},
+		{"a pool that is not for it", r.client("home", r.home, codeHost), codeHost, `403 denied {"code":"denied",`},
+	} {
+		a, err := r.ask(c.client, c.host, http.Header{"X-Penstock-Reason": {"forged"}})
+		body := ""
+		if err == nil && a.status != 200 {
+			body = strings.TrimPrefix(a.body, `{"error":`)
+		}
+		if got := fmt.Sprint(a.status, " ", a.header.Get(headerReason), " ", body); err != nil ||
+			!strings.HasPrefix(got, c.want) || a.header.Get("Echo-X-Penstock-Reason") != "" {
+			t.Errorf("%s: %s %v, want %s", c.what, got, err, c.want)
+		}
+	}
 }
 
 // Members reach the pools that are exported to them, and other clients reach nothing.

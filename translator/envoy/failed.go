@@ -35,14 +35,17 @@ const (
 // When a picked server answers 500 or 503, an upstream filter asks our picker whether the server is
 // dead. The filter is in the listener, because one in each cluster would cost memory.
 func (b *builder) router() *routerv3.Router {
-	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
+	return &routerv3.Router{UpstreamHttpFilters: append(b.ofServers(), b.upstreamCodec())}
+}
+
+func (b *builder) ofServers() []*hcmv3.HttpFilter {
+	return []*hcmv3.HttpFilter{
 		b.httpFilter(filterFailed, b.failed()),
 		// Responses pass these filters from last to first, so a server's own mark is removed.
 		b.httpFilter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
 		}}),
-		b.upstreamCodec(),
-	}}
+	}
 }
 
 func (b *builder) failed() *matchingv3.ExtensionWithMatcher {

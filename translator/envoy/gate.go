@@ -42,11 +42,12 @@ const (
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided"
 	callerMetadata  = "caller"
+	keysMetadata    = "keys"
 	finalMetadata   = "final"
 )
 
 // stageHeaders are headers that only filters and pickers of the edge read: the router removes them.
-// gatedHeaders are also for pickers behind hops (toHops).
+// gatedHeaders are also for pickers behind hops (hopsCaller).
 var (
 	stageHeaders = []string{chunkedHeader, modelHeader}
 	gatedHeaders = []string{callerHeader, keysHeader}

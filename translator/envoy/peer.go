@@ -127,15 +127,31 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
+	m.LocalReplyConfig.Mappers = append([]*hcmv3.ResponseMapper{
+		b.apiError(isAPI+" && "+isNotAdmitted, true, notAdmittedText, "'"+reasonMember+"'"),
+		b.apiError(isAPI+" && "+isNotAdmitted, false, notAdmittedText, "'"+reasonMember+"'"),
+	}, m.LocalReplyConfig.Mappers...)
 	return m
 }
+
+const (
+	// gatedSuffix is the end of the route's name at a host where AccessPolicies have members.
+	gatedSuffix     = "#members"
+	reasonMember    = "member_not_permitted"
+	isDenied        = codeDetails + ".startsWith('rbac_access_denied')"
+	isNotAdmitted   = isDenied + " && xds.route_name.endsWith('" + gatedSuffix + "')"
+	notAdmittedText = "no AccessPolicy of the cluster with the pool lets in requests of this cluster"
+	// deniedReason is the only headerReason that leaves a peer listener, because servers may write
+	// the header.
+	deniedReason = "%CEL(" + isNotAdmitted + " ? '" + reasonMember + "' : " + isDenied + " ? 'denied' : '')%"
+)
 
 // The importing cluster's gates have decided, so peerFilters removes the gates.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
-				removeHeader(endpointHeader), removePrefix("x-penstock-"),
+				removeHeader(endpointHeader), removePrefix("x-penstock-"), setHeader(headerReason, deniedReason),
 			}}}),
 		// This filter has no policy, so it denies requests that no virtual host takes.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
@@ -219,6 +235,10 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 // otherwise a member that may use one pool could reach others.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true}
+	name := h.Host
+	if h.Gated {
+		name += gatedSuffix
+	}
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},
@@ -227,7 +247,7 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 			filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}}),
 		},
 		Routes: b.routes(&model.VirtualHost{Host: h.Host, Routes: []model.Route{{
-			Name:   h.Host,
+			Name:   name,
 			Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
 			Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}},
 		}}}),

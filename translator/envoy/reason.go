@@ -20,9 +20,9 @@ const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('
 // clusters' gateways may write the header.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
-	switch p := w.Picker; {
-	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways:
-	case !b.hops && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again): // pods and hops in one cluster
+	switch {
+	case b.peers, w.Cluster.IsZero(), hopsAlone(w), gateways:
+	case !b.hops && podsAndHops(w):
 		s.ResponseHeadersToAdd = append([]*corev3.HeaderValueOption{{
 			Header:         &corev3.HeaderValue{Key: headerReason, Value: hopsReason},
 			AppendAction:   corev3.HeaderValueOption_OVERWRITE_IF_EXISTS,

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -50,7 +51,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
-		if (b.hops || calls.gated) && !toHops(w) {
+		if (b.hops || calls.gated) && !hopsAlone(w) {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), gatedHeaders...)
 		}
 		if further { // a picker that selects one hop has written the header
@@ -92,19 +93,38 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 				put(&s.TypedPerFilterConfig, filterMetadata, b.fill(filterMetadata, &setv3.Config{Metadata: list}))
 			}
 		}
+		if calls.gated && podsAndHops(w) {
+			put(&s.TypedPerFilterConfig, filterUnmarked, b.hopsCaller())
+		}
 		b.keep(s, f, w)
 		shares = append(shares, s)
 	}
 	return shares
 }
 
-// toHops reports whether endpoints of a backend may be hops. The pickers behind hops read
-// gatedHeaders. If the backend also has pods, our picker removes the caller when it picks a pod
-// (extproc.Answer.Hide), and answers requests with keysHeader itself. Without a pick, the cluster
-// prefers hops, unless the pool spills and fails open.
-func toHops(w *model.WeightedBackend) bool {
+// hopsAlone reports whether all endpoints of a backend are hops. The pickers behind hops read
+// gatedHeaders.
+func hopsAlone(w *model.WeightedBackend) bool { return w.Hops || len(w.Members) > 0 }
+
+// podsAndHops reports whether a backend of an edge has hops among its pods. Any retry, fallback or
+// session may choose a pod.
+func podsAndHops(w *model.WeightedBackend) bool {
 	p := w.Picker
-	return w.Hops || len(w.Members) > 0 || p != nil && (p.Spills || len(p.Spill) > 0 || p.Again)
+	return !hopsAlone(w) && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again)
+}
+
+// hopsCaller writes gatedHeaders, which the route has removed, in each attempt that goes to a hop.
+// A removal by the route or the picker could not depend on the endpoint. The removal here precedes
+// the writing because an attempt has the headers of the attempt before it.
+func (b *builder) hopsCaller() *anypb.Any {
+	var list []*mutationv3.HeaderMutation
+	for i, key := range []string{callerMetadata, keysMetadata} {
+		list = append(list, removeHeader(gatedHeaders[i]), setHeader(gatedHeaders[i], fmt.Sprintf(
+			"%%CEL(has(upstream.address) && upstream.address.startsWith('envoy://') && "+
+				"'%[1]s' in metadata.filter_metadata && '%[2]s' in metadata.filter_metadata['%[1]s'] ? "+
+				"metadata.filter_metadata['%[1]s']['%[2]s'] : '')%%", gateMetadata, key)))
+	}
+	return b.any(&headersv3.HeaderMutationPerRoute{Mutations: &headersv3.Mutations{RequestMutations: list}})
 }
 
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {

@@ -39,6 +39,7 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := describe(obj, policy, ignored)
+	withCredential(r, p, policy)
 	p.Settings.ReadsModels, p.Settings.RewritesModels = modelUse(r, obj.Namespace, obj.Name)
 	if ref := obj.Spec.EndpointPickerRef; ref == nil {
 		plugins(r, p, policy)

@@ -35,7 +35,8 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 	if f, found := unknownEngine(p, members); found {
 		rep.Findings = append(rep.Findings, f)
 	}
-	if len(members) == 0 {
+	// A ModelDeployment reports itself why its pool has no servers.
+	if len(members) == 0 && p.Selector[v1alpha1.DeploymentLabel] != p.Ref.Name {
 		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector",
 			"no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
 			"label the model servers so that they match; a denied address has a finding of its own"))
@@ -148,6 +149,8 @@ func policyResolved(findings []report.Finding) report.Condition {
 		reason = "InvalidScorerRef"
 	case slices.ContainsFunc(findings, invalidProcessor):
 		reason = "InvalidProcessorRef"
+	case invalidCredential(findings):
+		reason = "InvalidCredentialRef"
 	case slices.ContainsFunc(findings, func(f report.Finding) bool {
 		return f.Field == fieldWithin && f.Severity == report.Error
 	}):

@@ -65,8 +65,19 @@ type Cluster struct {
 	// Ejects makes Envoy eject an unreachable endpoint for a while.
 	Ejects bool
 	// Key is the SDS name of a bearer token for each request.
-	Key    string
-	Owners []report.Ref
+	Key string
+	// Credential is the credential for a pool's own servers; nil for none. All endpoints are then
+	// such servers.
+	Credential *Credential
+	Owners     []report.Ref
+}
+
+// Credential is a key that model servers require.
+type Credential struct {
+	Secret string // SDS name
+	Header string // in lower case
+	// Missing is set if there is no key: then no request may reach the servers.
+	Missing bool
 }
 
 // UpstreamTLS configures TLS to endpoints.
@@ -128,6 +139,7 @@ type Pool struct {
 	// resolved.
 	SpillImports []string
 	Settings     PickerSettings
+	Credential   *Credential      // for the pool's own servers; nil for none
 	Relay        *Relay           // set if our picker asks a remote picker
 	Remote       []netip.AddrPort // an import's declared endpoints
 	Owners       []report.Ref     // the pool, its policy
@@ -137,9 +149,11 @@ type Pool struct {
 }
 
 // ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). Each
-// pool's picker then receives the client's original request.
+// pool's picker then receives the client's original request, and the pool's credential is sent to
+// its own servers alone.
 func (p *Pool) ViaHops() bool {
-	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
+	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies() ||
+		p.Credential != nil)
 }
 
 // ChangesBodies reports whether picks change request bodies. A spill must undo these changes.
@@ -148,9 +162,11 @@ func (s *PickerSettings) ChangesBodies() bool {
 }
 
 // PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the
-// pool itself: Envoy does not retry a call that a killed picker has partly answered.
+// pool itself: Envoy does not retry a call that a killed picker has partly answered. A pool with a
+// credential has no such hop, because the picker behind it would receive the credential.
 func (p *Pool) PicksAgain() bool {
-	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
+	return p.Credential == nil && (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 &&
+		p.Picker.Body == BodyBuffered
 }
 
 // OwnHop returns the hop to the pool itself, or to its subset.

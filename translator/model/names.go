@@ -139,6 +139,8 @@ const (
 	PolicyTrustSecret SecretKind = "trust/policy"
 	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients.
 	GatewayTrustSecret SecretKind = "trust/gateway"
+	// CredentialSecret is the key of a PoolPolicy for the pool's servers.
+	CredentialSecret SecretKind = "credential"
 )
 
 // SecretID identifies an SDS secret of an object.
@@ -159,7 +161,8 @@ func (id SecretID) String() string {
 
 // ParseSecretID parses an SDS name, or returns false.
 func ParseSecretID(name string) (SecretID, bool) {
-	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret} {
+	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret,
+		CredentialSecret} {
 		rest, ok := strings.CutPrefix(name, string(kind)+"/")
 		if !ok {
 			continue

@@ -17,8 +17,10 @@ type PeerListener struct {
 
 // PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
-	Host     string // PeerAuthority
-	Members  []string
+	Host    string // PeerAuthority
+	Members []string
+	// Gated is set if AccessPolicies decided about Members, too.
+	Gated    bool
 	Backends []WeightedBackend
 	Owners   []report.Ref
 }

@@ -27,6 +27,8 @@ var tenantLeaves = map[string]string{
 	"GatewayClass": platform, "Gateway": platform, "EnvoyFleet": platform, "Namespace": platform,
 	"ClusterSet":          platform,
 	"ClusterProperty":     platform,
+	"Engine":              platform,
+	"ModelDeployment":     "in a cluster, it is reported as not supported and has no other effect",
 	"InferencePoolImport": "the hub writes its status, and its spec is empty",
 	"Host":                internal, "Learned": internal, "Offer": internal, "Failback": internal, "Dialect": internal,
 	"Authority": internal, "Membership": internal, "Export": internal, "AddressPolicy": internal,

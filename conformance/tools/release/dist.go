@@ -69,12 +69,26 @@ func (d *dist) put(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
 }
 
+// pages returns README.md and the pages that it and findings name.
+func (d *dist) pages() ([]file, error) {
+	readme, err := os.ReadFile(filepath.Join(d.source, "README.md"))
+	if err != nil {
+		return nil, err
+	}
+	docs, err := tree(filepath.Join(d.source, "docs"), "docs")
+	return append([]file{{"README.md", 0o644, readme}}, docs...), err
+}
+
 func (d *dist) archives() error {
 	licenses, err := d.licenses()
 	if err != nil {
 		return err
 	}
 	own, err := os.ReadFile(filepath.Join(d.source, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	pages, err := d.pages()
 	if err != nil {
 		return err
 	}
@@ -106,6 +120,9 @@ func (d *dist) archives() error {
 			about.parts = append(about.parts, envoy.component())
 		}
 		files = append(files, file{name + "/penstock", 0o755, data})
+		for _, page := range pages {
+			files = append(files, file{name + "/" + page.name, page.mode, page.data})
+		}
 		packed, err := compressed(files, d.time)
 		if err != nil {
 			return err

@@ -103,6 +103,7 @@ func prepared(t *testing.T) *dist {
 	end := wheelPlatforms["linux/"+runtime.GOARCH]
 	for name, data := range map[string][]byte{
 		"source/LICENSE": license, "source/manifests/release/install.sh": installer,
+		"source/README.md": []byte("# Penstock\n"), "source/docs/index.md": []byte("# I want to\n"),
 		"module/LICENSE": []byte("A license.\n"),
 		"modules.txt": []byte(
 			"example.com/module@v1.0.0\t" + filepath.Join(dir, "module") + "\n"),
@@ -204,6 +205,7 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 		got := unpacked(t, files[name+".tar.gz"])
 		licenses := got[name+"/LICENSES-of-modules.txt 644"]
 		if got[name+"/penstock 755"] == "" || got[name+"/LICENSE 644"] == "" ||
+			got[name+"/README.md 644"] == "" || got[name+"/docs/index.md 644"] == "" ||
 			!strings.Contains(licenses, "A license.") {
 			t.Errorf("%s lacks a file", name)
 		}

@@ -52,6 +52,11 @@ func ByKind() map[string]*Shape {
 			func(s *v1alpha1.ModelServersStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
 			}),
+		store.ModelDeployments.Kind(): Own(
+			func(d *v1alpha1.ModelDeployment) *v1alpha1.ModelDeploymentStatus { return &d.Status },
+			func(s *v1alpha1.ModelDeploymentStatus) (*[]metav1.Condition, *int64) {
+				return &s.Conditions, &s.ObservedGeneration
+			}),
 		store.EnvoyFleets.Kind(): Own(
 			func(f *v1alpha1.EnvoyFleet) *v1alpha1.EnvoyFleetStatus { return &f.Status },
 			func(s *v1alpha1.EnvoyFleetStatus) (*[]metav1.Condition, *int64) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // Text is the value of one field. No other field has the same value.
@@ -27,6 +28,7 @@ var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
+	reflect.TypeFor[v1alpha1.DeviceCount](),
 }
 
 // Filled returns an object with a text in each field, at any depth. Headers whose values are hidden

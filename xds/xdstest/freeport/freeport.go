@@ -30,3 +30,9 @@ func Listen() (net.Listener, error) {
 	}
 	return nil, errors.New("no free port: 100 ports of 127.0.0.1 in a row are taken")
 }
+
+// Free reports whether no process listens on a port of 127.0.0.1.
+func Free(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return err == nil && l.Close() == nil
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/gates"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
@@ -91,6 +93,7 @@ type App struct {
 	remotePickers *remotePickers
 
 	standAlone *StandAlone
+	engines    atomic.Pointer[engines.Supervisor] // nil: nothing has been started
 }
 
 type wiring struct {

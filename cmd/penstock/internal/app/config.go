@@ -112,6 +112,13 @@ type Folder struct {
 	OnePort bool
 	// OnGateways is called after each change with the names of all our Gateways; may be nil.
 	OnGateways func(gateways []string)
+	// Engines starts the model servers of ModelDeployments. They outlive the process, unless
+	// StopEngines is called.
+	Engines bool
+	// Devices is the number of accelerators of a machine without a list of them; 0: there is one.
+	Devices int
+	// OnPhase is called when the phase of a ModelDeployment changes; may be nil.
+	OnPhase func(id, phase, message string)
 }
 
 // OfflineConfig configures NewOffline.

@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/hostname"
@@ -20,7 +21,8 @@ type core struct {
 	translation *pipeline.Translation
 	panics      *panics
 	files       *file.Reader
-	gate        *gate // nil if nothing runs
+	deployments *deployments.Keeper // nil without files
+	gate        *gate               // nil if nothing runs
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses,
@@ -37,14 +39,15 @@ func newCore(stateDir string, translation translator.Config, addresses Addresses
 }
 
 func newFileCore(paths []string, stateDir string, translation translator.Config, addresses Addresses,
-	log *slog.Logger) (c core, files *file.Reader, err error) {
+	f Folder, log *slog.Logger) (c core, files *file.Reader, err error) {
 	c, err = newCore(stateDir, translation, addresses,
 		func(owner report.Ref, field string) string { return files.Locate(owner, field) }, log)
 	if err != nil {
 		return c, nil, err
 	}
+	c.deployments = newDeployments(c, stateDir, f)
 	files, err = file.New(file.Config{
-		Paths: paths, Store: c.store, StateDir: stateDir, Log: log,
+		Paths: paths, Store: c.deployments, StateDir: stateDir, Log: log,
 		Report:  func(reports []report.Report) { c.board.Replace(status.Files, reports...) },
 		OnPanic: c.panics.of(partTranslation),
 	})

@@ -32,7 +32,8 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 	}
 	var d authz.Decision
 	var err error
-	unknown, unselected := "it does not exist, it has ended, or it is selected by none of "+policies, "select it"
+	unselected := "select it"
+	unknown := "it does not exist, is disabled or has ended, or is selected by none of " + policies
 	switch {
 	case q.Token != "":
 		var why []error

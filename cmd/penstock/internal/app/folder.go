@@ -15,7 +15,7 @@ import (
 func NewFolder(cfg Config, f Folder) (*App, error) {
 	translation := cfg.translation()
 	translation.Envoy.OwnPorts = f.OnePort
-	core, files, err := newFileCore(f.Paths, cfg.StateDir, translation, cfg.Addresses, cfg.Log)
+	core, files, err := newFileCore(f.Paths, cfg.StateDir, translation, cfg.Addresses, f, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +58,9 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		admit()
 		if err != nil {
 			return err
+		}
+		if f.Engines {
+			a.runEngines(ctx, group)
 		}
 		group.Go(func() error { return quiet(ctx, files.Run(ctx)) })
 		a.serve(ctx, group, line)

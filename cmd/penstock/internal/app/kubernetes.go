@@ -110,6 +110,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
 			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
+		delivery.On(delivery.Report, a.unsupported),
 		delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) {
 			c.members.objects.Changed(ch.View, ch.Objects)
 		}))

@@ -24,7 +24,7 @@ type Offline struct {
 func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	core, files, err := newFileCore(cfg.Paths, cfg.StateDir, translator.Config{
 		Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: cfg.PickerAddresses,
-	}, FolderAddresses(), cfg.Log)
+	}, FolderAddresses(), Folder{}, cfg.Log)
 	if err != nil {
 		return nil, err
 	}

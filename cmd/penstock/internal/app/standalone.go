@@ -73,7 +73,7 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	var err error
 	if s.REST == nil {
 		var files *file.Reader
-		c, files, err = newFileCore(s.Paths, cfg.StateDir, translation, cfg.Addresses, cfg.Log)
+		c, files, err = newFileCore(s.Paths, cfg.StateDir, translation, cfg.Addresses, Folder{}, cfg.Log)
 		source = &fromFiles{files, make(chan struct{})}
 	} else {
 		addresses := cfg.Addresses

@@ -136,7 +136,7 @@ func (d *show) during(action func()) (served map[string]int, sum int) {
 				switch {
 				case ctx.Err() != nil:
 				case err != nil || a.Status != http.StatusOK:
-					failed = append(failed, fmt.Sprintf("%d %.100s %v", a.Status, a.Text, err))
+					failed = append(failed, fmt.Sprintf("%d %s", a.Status, a.Text))
 				default:
 					served[before(a.By, "-")]++
 				}

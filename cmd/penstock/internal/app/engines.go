@@ -1,0 +1,94 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+)
+
+// Engines returns the folder of the model servers that a process with a state folder has started.
+func Engines(stateDir string) string { return filepath.Join(stateDir, "engines") }
+
+func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
+	cfg := deployments.Config{Store: c.store, Log: c.log, Inherited: deployments.Inherited(os.Environ()),
+		OnPhase: f.OnPhase, Devices: f.Devices,
+		Report: func(reports []report.Report) { c.board.Replace(status.Deployments, reports...) }}
+	if stateDir != "" {
+		cfg.StateFile = filepath.Join(stateDir, "deployments.json")
+	}
+	if program, err := os.Executable(); err == nil {
+		cfg.Program = program
+	}
+	return deployments.New(cfg)
+}
+
+// runEngines starts the model servers of the folder. Servers that run are adopted before it
+// returns, so that no Envoy loses them. Without a deployment, no file is written.
+func (a *App) runEngines(ctx context.Context, group *errgroup.Group) {
+	dir := Engines(a.cfg.StateDir)
+	var s *engines.Supervisor
+	if _, err := os.Stat(dir); err == nil {
+		s = a.openEngines(dir)
+	}
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.deployments.Needed():
+		}
+		for again := time.NewTicker(engineRetry); s == nil; {
+			if s = a.openEngines(dir); s != nil {
+				again.Stop()
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-again.C:
+			}
+		}
+		defer s.Close()
+		return quiet(ctx, a.deployments.Run(ctx, s))
+	})
+}
+
+const engineRetry = 10 * time.Second
+
+func (a *App) openEngines(dir string) *engines.Supervisor {
+	s, err := engines.Open(dir, a.log)
+	if err == nil {
+		if err = a.deployments.Start(s); err != nil {
+			s.Close()
+		}
+	}
+	if err != nil {
+		a.deployments.Unavailable(err)
+		return nil
+	}
+	a.engines.Store(s)
+	return s
+}
+
+// StopEngines stops all model servers and waits for their end.
+func (a *App) StopEngines(ctx context.Context) error {
+	if s := a.engines.Load(); s != nil {
+		return s.Down(ctx)
+	}
+	return nil
+}
+
+// unsupported reports ModelDeployments of Kubernetes, whose servers nothing starts.
+func (a *App) unsupported(_ context.Context, c *delivery.Change) {
+	set, gone := deployments.Unsupported(c.Objects)
+	a.board.Set(status.Deployments, set...)
+	a.board.Remove(status.Deployments, gone...)
+}

@@ -1,0 +1,301 @@
+package deployments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/engine/deployment"
+	"github.com/penstock-project/penstock/discovery/engine/devices"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// held has the accelerators of a server, also while its process ends. The state file has it.
+type held struct {
+	Share   devices.Share    `json:"share"`
+	Devices []devices.Device `json:"devices"` // as they were when the server got them
+}
+
+func (h held) hold(name string) devices.Hold {
+	return devices.Result{Name: name, Share: h.Share, Devices: h.Devices}.Hold()
+}
+
+// assignment has the accelerators that a server gets.
+type assignment struct {
+	devices []devices.Device
+	waits   string          // why it cannot start
+	finding *report.Finding // about the deployment; nil without a problem
+	moves   bool            // its process has other accelerators and must end first
+}
+
+// listing is the outcome of a list command.
+type listing struct {
+	command []string
+	devices []devices.Device // of the last success
+	listed  bool             // there was a success
+	err     error            // of the last attempt
+	tried   bool
+}
+
+// request has the names that request accelerators from one list.
+type request struct {
+	engine  *v1alpha1.EngineDevices
+	servers []devices.Request
+}
+
+// allocate decides which accelerators each server gets. A server that runs keeps its own, even if
+// no list has them.
+func (k *Keeper) allocate() {
+	k.assigned = map[string]assignment{}
+	open, requests := map[string]devices.Request{}, map[string]*request{}
+	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
+		e := k.entries[id]
+		if e.plan == nil || e.conflict != nil || e.missing != "" {
+			continue
+		}
+		for replica := range e.plan.Replicas {
+			name := ProcessName(id, replica)
+			q := devices.Request{Name: name, Share: e.plan.Share, Accelerator: e.plan.Accelerator}
+			h, has := k.saved.Devices[name]
+			switch runs := k.states[name].PID != 0; {
+			case has && runs && h.satisfies(q):
+				k.assigned[name] = assignment{devices: h.Devices, finding: k.gone(e.plan.Devices, h)}
+			case has && runs:
+				k.assigned[name] = assignment{moves: true}
+			case q.Share > 0:
+				key := e.plan.Devices.Variable + "\x00" + strings.Join(e.plan.Devices.List, "\x00")
+				if requests[key] == nil {
+					requests[key] = &request{engine: e.plan.Devices}
+				}
+				requests[key].servers = append(requests[key].servers, q)
+				open[name] = q
+			}
+		}
+	}
+	maps.DeleteFunc(k.saved.Devices, func(name string, _ held) bool {
+		return k.states[name].PID == 0 && open[name].Share == 0
+	})
+	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		k.place(requests[key], open)
+	}
+}
+
+// satisfies reports whether a server may go on with what it has.
+func (h held) satisfies(q devices.Request) bool {
+	if h.Share != q.Share {
+		return false
+	}
+	r := devices.Allocate(h.Devices, []devices.Hold{h.hold(q.Name)}, []devices.Request{q})
+	return len(r) == 1 && r[0].Reason == ""
+}
+
+// place allocates the devices of one list. open has the requests of all lists.
+func (k *Keeper) place(r *request, open map[string]devices.Request) {
+	all, note, err := k.listed(r.engine)
+	if err != nil {
+		for _, q := range r.servers {
+			a := assignment{waits: err.Error()}
+			if !errors.Is(err, errNotListed) {
+				a.finding = &report.Finding{Severity: report.Error, Field: deployment.FieldGPU, Problem: a.waits,
+					Fix: "install the driver of the accelerators; or start penstock with --devices N"}
+			}
+			k.assigned[q.Name] = a
+		}
+		return
+	}
+	var holds []devices.Hold
+	own := map[string]bool{}
+	for _, q := range r.servers {
+		own[q.Name] = true
+	}
+	for name, h := range k.saved.Devices {
+		if q, waits := open[name]; own[name] || !waits || h.satisfies(q) {
+			holds = append(holds, h.hold(name))
+		}
+	}
+	for _, result := range devices.Allocate(all, holds, r.servers) {
+		if result.Reason == "" {
+			k.saved.Devices[result.Name] = held{Share: result.Share, Devices: result.Devices}
+			k.assigned[result.Name] = assignment{devices: result.Devices}
+			continue
+		}
+		if note != "" {
+			result.Reason += "; " + note
+		}
+		i := slices.IndexFunc(r.servers, func(q devices.Request) bool { return q.Name == result.Name })
+		k.assigned[result.Name] = assignment{waits: result.Reason, finding: noRoom(all, r.servers[i], result)}
+	}
+}
+
+func noRoom(all []devices.Device, q devices.Request, r devices.Result) *report.Finding {
+	f := &report.Finding{Severity: report.Warning, Field: deployment.FieldGPU, Problem: r.Reason,
+		Fix: "it starts once there is room: lower replicas or gpu, or delete a deployment"}
+	if !r.Never {
+		return f
+	}
+	f.Severity, f.Fix = report.Error, "write less, or remove it"
+	if known := products(all, ""); q.Accelerator != "" && len(products(all, q.Accelerator)) == 0 {
+		f.Field = deployment.FieldAccelerator
+		if len(known) > 0 {
+			f.Fix = "write one of " + strings.Join(known, ", ") + ", or remove it"
+		}
+	}
+	return f
+}
+
+// products lists the names of the devices that an accelerator names, sorted.
+func products(all []devices.Device, accelerator string) (names []string) {
+	for _, d := range all {
+		q := devices.Request{Name: "any", Share: devices.Whole, Accelerator: accelerator}
+		if devices.Allocate([]devices.Device{d}, nil, []devices.Request{q})[0].Reason == "" {
+			names = append(names, d.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// gone reports a device of a running server that is no longer listed.
+func (k *Keeper) gone(engine *v1alpha1.EngineDevices, h held) *report.Finding {
+	if engine == nil {
+		return nil
+	}
+	all, _, err := k.listed(engine)
+	if err != nil {
+		return nil
+	}
+	for _, d := range h.Devices {
+		if !slices.ContainsFunc(all, func(o devices.Device) bool { return o.UUID == d.UUID }) {
+			return &report.Finding{Severity: report.Warning, Field: deployment.FieldGPU,
+				Problem: fmt.Sprintf("the device %s (%s), which a server uses, is not there any more", d.UUID, d.Name),
+				Fix:     "check the device; the server gets another one when it starts again"}
+		}
+	}
+	return nil
+}
+
+var errNotListed = errors.New("the devices of this machine are not listed yet")
+
+// listed returns the devices that servers may use. note explains why they may be fewer than
+// expected.
+func (k *Keeper) listed(engine *v1alpha1.EngineDevices) (all []devices.Device, note string, err error) {
+	if k.cfg.Devices > 0 {
+		all = devices.Numbered(k.cfg.Devices)
+	} else {
+		l := k.listings[strings.Join(engine.List, "\x00")]
+		switch {
+		case l == nil || !l.tried:
+			k.listing(engine.List)
+			return nil, "", errNotListed
+		case !l.listed:
+			return nil, "", fmt.Errorf("the devices of this machine are not known: %w", l.err)
+		}
+		all = l.devices
+	}
+	inherited := map[string]string{}
+	for _, v := range k.cfg.Inherited {
+		name, value, _ := strings.Cut(v, "=")
+		inherited[name] = value
+	}
+	value, restricted := inherited[engine.Variable]
+	if !restricted {
+		return all, "", nil
+	}
+	all, note = devices.Visible(all, value, inherited["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID")
+	if note == "" {
+		note = fmt.Sprintf("%s=%s of this process leaves %d", engine.Variable, value, len(all))
+	}
+	return all, note, nil
+}
+
+// listing requests a list.
+func (k *Keeper) listing(command []string) {
+	key := strings.Join(command, "\x00")
+	if k.listings[key] == nil {
+		k.listings[key] = &listing{command: command}
+	}
+	k.relist()
+}
+
+func (k *Keeper) relist() {
+	select {
+	case k.unlisted <- struct{}{}:
+	default:
+	}
+}
+
+// listAll is the number of rechecks after which devices are listed again, even if all servers run.
+// The driver of an idle accelerator may be loaded for each list.
+const listAll = 20
+
+// again requests lists if they may help a server, and now and then.
+func (k *Keeper) again(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, a := range k.assigned {
+		if a.waits != "" || k.states[name].PID == 0 || n%listAll == 0 {
+			k.relist()
+			return
+		}
+	}
+}
+
+// list executes list commands until ctx ends. A driver that does not answer delays no process.
+func (k *Keeper) list(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.unlisted:
+		}
+		k.mu.Lock()
+		var commands [][]string
+		for _, key := range slices.Sorted(maps.Keys(k.listings)) {
+			commands = append(commands, k.listings[key].command)
+		}
+		k.mu.Unlock()
+		for _, command := range commands {
+			all, err := k.cfg.List(ctx, command)
+			k.mu.Lock()
+			l := k.listings[strings.Join(command, "\x00")]
+			if l.tried, l.err = true, err; err == nil {
+				l.listed, l.devices = true, all
+			}
+			k.mu.Unlock()
+		}
+		select {
+		case k.dirty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// listDevices executes a list command, whose program is searched on PATH.
+func listDevices(ctx context.Context, command []string) ([]devices.Device, error) {
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("the program %s is not on PATH", command[0])
+	}
+	return devices.List(ctx, append([]string{path}, command[1:]...))
+}
+
+// used describes the devices of a deployment's servers.
+func (k *Keeper) used(id string, e *entry) string {
+	var out []string
+	for replica := range e.plan.Replicas {
+		var indexes []string
+		for _, d := range k.assigned[ProcessName(id, replica)].devices {
+			indexes = append(indexes, strconv.Itoa(d.Index))
+		}
+		if len(indexes) > 0 {
+			out = append(out, fmt.Sprintf("server %d uses device %s", replica, strings.Join(indexes, " and ")))
+		}
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,25 @@
+// Package deployments runs the ModelDeployments of a folder. It stands between discovery/file and
+// the store, and between the store and internal/engines.
+//
+// A Keeper implements file.Store (keeper.go). It adds the objects that discovery/engine/deployment
+// derives to each change of files, so that a deployment and its route take effect in one revision.
+// Derived objects exist in the store alone. With a supervisor (run.go), the Keeper turns
+// deployments into wanted processes (processes.go), and the states of processes into ModelServers
+// and reports (phases.go). Package app constructs it.
+//
+// Invariants:
+//   - An object that a user wrote stays as it is. A deployment whose derived objects have the name
+//     of a user's object, or whose model another deployment serves at the same Gateway, is not
+//     accepted.
+//   - A server is in ModelServers only while it is ready.
+//   - A deployment that becomes invalid keeps its last good version, also over a restart.
+//   - A changed command restarts one running server of a deployment at a time. The next one follows
+//     once the first is ready.
+//   - A server keeps its port over restarts of this process, so that its command stays equal and it
+//     is adopted. It gets another port only while it does not run and the port is taken.
+//   - A server keeps its accelerators (accelerators.go) while its process runs. A process that
+//     needs others ends before the next one starts, so that no accelerator has both.
+//   - Without a supervisor, no server is started, and every deployment has the reason.
+//
+// Tests: go test ./cmd/penstock/internal/deployments
+package deployments

@@ -1,0 +1,280 @@
+package deployments
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/engine/deployment"
+	"github.com/penstock-project/penstock/discovery/engine/devices"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Store receives all objects. *store.Store implements it.
+type Store interface {
+	Apply(ops ...store.Op) (store.Revision, error)
+}
+
+// Config configures a Keeper.
+type Config struct {
+	Store Store
+	// Report receives the reports about all deployments after each change.
+	Report func([]report.Report)
+	// StateFile has the ports of servers and the last good deployments; "": nothing is persisted.
+	StateFile string
+	// Devices is the number of accelerators of a machine without a list of them; 0: there is one.
+	Devices int
+	// List executes a list command; nil: devices.List, with the program searched on PATH.
+	List func(ctx context.Context, command []string) ([]devices.Device, error)
+	// Program is the path of penstock, which is the engine sim.
+	Program string
+	// Inherited are environment variables of this process, as KEY=value, which engines get.
+	Inherited []string
+	// OnPhase is called when the phase of a deployment changes; may be nil.
+	OnPhase func(id, phase, message string)
+	Log     *slog.Logger
+}
+
+// Keeper derives objects from ModelDeployments and runs their servers.
+type Keeper struct {
+	cfg      Config
+	dirty    chan struct{}
+	needed   chan struct{}
+	unlisted chan struct{} // list commands are to be executed
+
+	mu          sync.Mutex
+	deployments map[string]*v1alpha1.ModelDeployment
+	engines     map[string]*v1alpha1.Engine
+	users       map[object]bool         // users' objects of the kinds that are derived
+	derived     map[object]store.Object // in the store
+	entries     map[string]*entry       // by deployment
+	saved       saved
+	seen        bool // needed is closed
+	supervised  bool
+	unavailable string                   // why servers cannot be started
+	states      map[string]engines.State // by process
+	applied     map[string]engines.Process
+	assigned    map[string]assignment // accelerators by process
+	listings    map[string]*listing
+}
+
+type object struct{ kind, id string }
+
+// entry is the outcome of one deployment.
+type entry struct {
+	deployment *v1alpha1.ModelDeployment // that was planned last
+	engine     *v1alpha1.Engine
+	plan       *deployment.Plan // of the last good version; nil without one
+	found      []report.Finding
+	conflict   *report.Finding // why the plan is not in use
+	missing    string          // why no process can be started
+	ports      []uint16        // by replica
+	moving     string          // the process that ended to get other accelerators, until it is ready
+	phase      string
+}
+
+// New makes a Keeper without objects.
+func New(cfg Config) *Keeper {
+	k := &Keeper{cfg: cfg, dirty: make(chan struct{}, 1), needed: make(chan struct{}),
+		deployments: map[string]*v1alpha1.ModelDeployment{},
+		engines:     map[string]*v1alpha1.Engine{}, users: map[object]bool{}, derived: map[object]store.Object{},
+		entries: map[string]*entry{}, states: map[string]engines.State{}, applied: map[string]engines.Process{},
+		unlisted: make(chan struct{}, 1), listings: map[string]*listing{}}
+	if k.cfg.List == nil {
+		k.cfg.List = listDevices
+	}
+	k.saved = load(cfg.StateFile, cfg.Log)
+	return k
+}
+
+// Apply stores changes of a user's files, together with the changes of derived objects.
+func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.follow(ops) {
+		return k.cfg.Store.Apply(ops...)
+	}
+	maps.DeleteFunc(k.entries, func(id string, _ *entry) bool { return k.deployments[id] == nil })
+	maps.DeleteFunc(k.saved.Good, func(id string, _ v1alpha1.ModelDeploymentSpec) bool {
+		return k.deployments[id] == nil
+	})
+	for id, d := range k.deployments {
+		k.plan(id, d)
+	}
+	if len(k.deployments) > 0 && !k.seen {
+		k.seen = true
+		close(k.needed)
+	}
+	rev, err := k.commit(ops)
+	k.report()
+	k.save()
+	select {
+	case k.dirty <- struct{}{}:
+	default:
+	}
+	return rev, err
+}
+
+// follow records users' objects, and reports whether derived objects may change.
+func (k *Keeper) follow(ops []store.Op) (concerned bool) {
+	derived := map[string]bool{}
+	for _, table := range deployment.Derived() {
+		derived[table.Kind()] = true
+	}
+	for _, op := range ops {
+		switch obj := op.Object().(type) {
+		case *v1alpha1.ModelDeployment:
+			k.deployments[op.ID()], concerned = obj, true
+			continue
+		case *v1alpha1.Engine:
+			k.engines[op.ID()], concerned = obj, true
+			continue
+		}
+		switch kind := op.Kind(); {
+		case kind == store.ModelDeployments.Kind():
+			delete(k.deployments, op.ID())
+			concerned = true
+		case kind == store.Engines.Kind():
+			delete(k.engines, op.ID())
+			concerned = true
+		case derived[kind]:
+			key := object{kind, op.ID()}
+			if op.Object() == nil {
+				delete(k.users, key)
+			} else {
+				k.users[key] = true
+			}
+			concerned = concerned || k.deployments[op.ID()] != nil || k.derived[key] != nil
+		}
+	}
+	return concerned
+}
+
+func (k *Keeper) plan(id string, d *v1alpha1.ModelDeployment) {
+	e := k.entries[id]
+	if e == nil {
+		e = &entry{}
+		k.entries[id] = e
+	}
+	engine := k.engines[d.Spec.Engine.Name]
+	if e.deployment == d && e.engine == engine && e.plan != nil {
+		return
+	}
+	e.deployment, e.engine = d, engine
+	plan, found := k.planned(d)
+	e.found = found
+	if plan != nil {
+		e.plan, k.saved.Good[id] = plan, d.Spec
+		return
+	}
+	if e.plan == nil { // the last good version of an earlier process
+		if spec, ok := k.saved.Good[id]; ok {
+			last := *d
+			last.Spec = spec
+			e.plan, _ = k.planned(&last)
+		}
+	}
+}
+
+// planned turns a panic into a finding, so that one deployment cannot end the others.
+func (k *Keeper) planned(d *v1alpha1.ModelDeployment) (plan *deployment.Plan, found []report.Finding) {
+	defer func() {
+		if v := recover(); v != nil {
+			k.cfg.Log.Error("planning a ModelDeployment panics, which is a bug of Penstock", "deployment", store.ID(d),
+				"panic", v)
+			plan, found = nil, []report.Finding{{Severity: report.Error, Field: "spec",
+				Problem: "reading this deployment panics, which is a bug of Penstock", Fix: "undo its last change"}}
+		}
+	}()
+	return deployment.New(d, k.engines)
+}
+
+// commit applies ops and the changes of derived objects in one revision.
+func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
+	tables := map[string]store.Kind{}
+	for _, t := range deployment.Derived() {
+		tables[t.Kind()] = t
+	}
+	wanted := k.wanted()
+	for key := range k.derived {
+		if wanted[key] == nil && !k.users[key] {
+			ops = append(ops, tables[key.kind].Delete(key.id))
+		}
+	}
+	for key, obj := range wanted {
+		ops = append(ops, tables[key.kind].PutObject(obj))
+	}
+	rev, err := k.cfg.Store.Apply(ops...)
+	if err == nil {
+		k.derived = wanted
+	}
+	return rev, err
+}
+
+// wanted returns the derived objects. It decides which deployments conflict.
+func (k *Keeper) wanted() map[object]store.Object {
+	out, claims := map[object]store.Object{}, map[string]string{}
+	for _, id := range k.order() {
+		e := k.entries[id]
+		e.conflict = nil
+		if e.plan == nil {
+			continue
+		}
+		objects := map[object]store.Object{}
+		for _, obj := range e.plan.Objects(k.ready(e)) {
+			key := object{kindOf(obj), id}
+			if objects[key] = obj; k.users[key] {
+				e.conflict = &report.Finding{Severity: report.Error, Field: "metadata.name",
+					Problem: fmt.Sprintf("there is another %s %s, which stays as it is", key.kind, id),
+					Fix:     "rename one of them: the deployment's servers do not run meanwhile"}
+			}
+		}
+		for _, claim := range e.plan.Claims() {
+			if other, taken := claims[claim]; taken && e.conflict == nil {
+				e.conflict = &report.Finding{Severity: report.Error, Field: "spec.model.servedName",
+					Problem: fmt.Sprintf("ModelDeployment %s serves %s at the same Gateway", other, e.plan.ServedName),
+					Fix:     "write another servedName, other hostnames or another Gateway"}
+			}
+		}
+		if e.conflict != nil {
+			continue
+		}
+		for _, claim := range e.plan.Claims() {
+			claims[claim] = id
+		}
+		maps.Copy(out, objects)
+	}
+	return out
+}
+
+// order lists the deployments whose objects are in the store first: they keep their claims.
+func (k *Keeper) order() []string {
+	ids := slices.Sorted(maps.Keys(k.entries))
+	pool := store.InferencePools.Kind()
+	slices.SortStableFunc(ids, func(a, b string) int {
+		inA, inB := k.derived[object{pool, a}] != nil, k.derived[object{pool, b}] != nil
+		switch {
+		case inA == inB:
+			return 0
+		case inA:
+			return -1
+		}
+		return 1
+	})
+	return ids
+}
+
+func kindOf(obj store.Object) string {
+	for _, t := range deployment.Derived() {
+		if fmt.Sprintf("%T", t.New()) == fmt.Sprintf("%T", obj) {
+			return t.Kind()
+		}
+	}
+	return ""
+}

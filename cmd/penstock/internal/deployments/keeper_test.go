@@ -1,0 +1,238 @@
+package deployments_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// fake is a Supervisor whose processes have the phases that a test sets.
+type fake struct {
+	wanted  []engines.Process
+	states  map[string]engines.State
+	changed chan struct{}
+}
+
+func (f *fake) Want(list []engines.Process) {
+	f.wanted = list
+	for _, p := range list {
+		if s := f.states[p.Name]; s.Hash != p.Hash() {
+			f.states[p.Name] = engines.State{Name: p.Name, Phase: engines.Starting, PID: 1, Hash: p.Hash()}
+		}
+	}
+}
+
+func (f *fake) States() (out []engines.State) {
+	for _, s := range f.states {
+		out = append(out, s)
+	}
+	return out
+}
+
+func (f *fake) Changed() <-chan struct{} { return f.changed }
+
+func (f *fake) set(name string, change func(*engines.State)) {
+	s := f.states[name]
+	change(&s)
+	f.states[name] = s
+	f.changed <- struct{}{}
+}
+
+func running(s *engines.State) { s.Phase = engines.Running }
+
+type rig struct {
+	*testing.T
+	*deployments.Keeper
+	world   *store.Store
+	engines *fake
+	reports []report.Report
+}
+
+// start runs a Keeper until the end of the test, inside of a synctest bubble.
+func start(t *testing.T, stateFile string) *rig {
+	r := &rig{T: t, world: store.New(),
+		engines: &fake{states: map[string]engines.State{}, changed: make(chan struct{})}}
+	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
+		Report: func(reports []report.Report) { r.reports = reports }, Log: slog.New(slog.DiscardHandler)})
+	if err := r.Start(r.engines); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.Keeper.Run(ctx, r.engines)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return r
+}
+
+func (r *rig) deploy(name, spec string) {
+	r.Helper()
+	d := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &d.Spec); err != nil {
+		r.Fatal(err)
+	}
+	r.apply(store.ModelDeployments.Put(d))
+}
+
+func (r *rig) apply(ops ...store.Op) {
+	r.Helper()
+	if _, err := r.Apply(ops...); err != nil {
+		r.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// conditions are "Type Status Reason Message" of a deployment, and its findings.
+func (r *rig) conditions(name string) string {
+	var out []string
+	for _, rep := range r.reports {
+		if rep.Owner.Name == name {
+			for _, c := range rep.Conditions {
+				out = append(out, strings.Join([]string{c.Type, c.Status, c.Reason, c.Message}, " "))
+			}
+			for _, f := range rep.Findings {
+				out = append(out, f.String())
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func (r *rig) servers(name string) int {
+	m, ok := store.ModelServers.Get(r.world.View(), "default/"+name)
+	if !ok {
+		return 0
+	}
+	return len(m.Spec.Servers)
+}
+
+func (r *rig) commands() (out []string) {
+	for _, p := range r.engines.wanted {
+		out = append(out, fmt.Sprint(p.Name, " ", slices.Contains(p.Command, "16")))
+	}
+	return out
+}
+
+const sim = "engine: {name: sim}\nmodel: {name: qwen}\ngatewayRefs: [{name: gw}]\n"
+
+func TestDeployment_AServerIsPickedOnlyWhileReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		r.deploy("qwen", sim)
+		if _, ok := store.HTTPRoutes.Get(r.world.View(), "default/qwen"); !ok || r.servers("qwen") != 0 {
+			t.Errorf("route %v, servers %d; want a route without servers", ok, r.servers("qwen"))
+		}
+		if got := r.conditions("qwen"); !strings.Contains(got, "Ready False Deploying") {
+			t.Error(got)
+		}
+		r.engines.set("default/qwen/0", running)
+		synctest.Wait()
+		if got := r.conditions("qwen"); !strings.Contains(got, "Ready True Running") || r.servers("qwen") != 1 {
+			t.Error(r.servers("qwen"), got)
+		}
+		r.engines.set("default/qwen/0", func(s *engines.State) {
+			s.Phase, s.PID, s.Reason, s.LastWords = engines.Waiting, 0, "exit status 1", "out of memory"
+		})
+		synctest.Wait()
+		want := "Ready False Failed server 0: exit status 1: out of memory"
+		if got := r.conditions("qwen"); !strings.Contains(got, want) || r.servers("qwen") != 0 {
+			t.Error(r.servers("qwen"), got)
+		}
+		r.apply(store.ModelDeployments.Delete("default/qwen"))
+		if _, ok := store.InferencePools.Get(r.world.View(), "default/qwen"); ok || len(r.engines.wanted) > 0 ||
+			len(r.reports) > 0 {
+			t.Errorf("a deleted deployment leaves %v %v %v", ok, r.engines.wanted, r.reports)
+		}
+	})
+}
+
+func TestDeployment_UsersObjectsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		r.deploy("qwen", sim)
+		mine := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "qwen",
+			Annotations: map[string]string{"mine": ""}}}
+		r.apply(store.InferencePools.Put(mine))
+		pool, _ := store.InferencePools.Get(r.world.View(), "default/qwen")
+		if pool != mine || !strings.Contains(r.conditions("qwen"), "Accepted False NameConflict") ||
+			len(r.engines.wanted) > 0 {
+			t.Errorf("pool %v, processes %v: %s", pool, r.engines.wanted, r.conditions("qwen"))
+		}
+		if _, ok := store.HTTPRoutes.Get(r.world.View(), "default/qwen"); ok {
+			t.Error("the deployment routes to the user's pool")
+		}
+		r.apply(store.InferencePools.Delete("default/qwen"))
+		if pool, ok := store.InferencePools.Get(r.world.View(), "default/qwen"); !ok || pool == mine {
+			t.Errorf("after the user's pool: %v, want the deployment's", pool)
+		}
+		r.deploy("another", sim)
+		if got := r.conditions("another"); !strings.Contains(got, "ModelDeployment default/qwen serves qwen") {
+			t.Error(got)
+		}
+		if got := r.conditions("qwen"); !strings.Contains(got, "Accepted True") {
+			t.Errorf("a later deployment takes the model: %s", got)
+		}
+	})
+}
+
+func TestDeployment_AMistakeKeepsTheLastGoodVersion(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "deployments.json")
+	var before []engines.Process
+	for round := range 2 { // the second is another process over the same folder
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, file)
+			if round == 0 {
+				r.deploy("qwen", sim)
+				before = r.engines.wanted
+			}
+			r.deploy("qwen", sim+"variables: {max-num-seq: 16}\n")
+			want := "Accepted False Invalid spec.variables.max-num-seq"
+			got := r.conditions("qwen")
+			if !strings.Contains(got, want) || !strings.Contains(got, "write max-num-seqs") {
+				t.Error(got)
+			}
+			if len(before) != 1 || len(r.engines.wanted) != 1 || before[0].Hash() != r.engines.wanted[0].Hash() {
+				t.Errorf("round %d: %v, want %v", round, r.engines.wanted, before)
+			}
+		})
+	}
+}
+
+func TestDeployment_AChangeRestartsOneServerAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		r.deploy("qwen", sim+"replicas: 2\n")
+		for _, name := range []string{"default/qwen/0", "default/qwen/1"} {
+			r.engines.set(name, running)
+		}
+		synctest.Wait()
+		r.deploy("qwen", sim+"replicas: 2\nvariables: {max-num-seqs: 16}\n")
+		want := "[default/qwen/0 true default/qwen/1 false]"
+		if got := fmt.Sprint(r.commands()); got != want || r.servers("qwen") != 1 {
+			t.Errorf("first %s with %d servers", got, r.servers("qwen"))
+		}
+		r.engines.set("default/qwen/0", running)
+		synctest.Wait()
+		want = "[default/qwen/0 true default/qwen/1 true]"
+		if got := fmt.Sprint(r.commands()); got != want || r.servers("qwen") != 1 {
+			t.Errorf("then %s with %d servers", got, r.servers("qwen"))
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package deployments
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// ConditionReady is the condition whose reason is the phase of a deployment.
+const ConditionReady = "Ready"
+
+// The phases of a deployment.
+const (
+	pendingReason   = "Pending"
+	deployingReason = "Deploying"
+	RunningReason   = "Running"
+	failedReason    = "Failed"
+	pausedReason    = "Paused"
+)
+
+const (
+	conditionAccepted  = "Accepted"
+	acceptedReason     = "Accepted"
+	invalidReason      = "Invalid"
+	nameConflictReason = "NameConflict"
+	notSupportedReason = "NotSupported"
+)
+
+// report publishes what holds for each deployment.
+func (k *Keeper) report() {
+	out := make([]report.Report, 0, len(k.entries))
+	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
+		e := k.entries[id]
+		ref := store.RefOf(store.ModelDeployments, id)
+		r := report.Report{Owner: ref, Conditions: []report.Condition{e.accepted()}}
+		phase, message, more := k.phase(id, e)
+		status := report.False
+		if phase == RunningReason {
+			status = report.True
+		}
+		r.Conditions = append(r.Conditions,
+			report.Condition{Type: ConditionReady, Status: status, Reason: phase, Message: message})
+		found := slices.Clone(e.found)
+		if e.conflict != nil {
+			found = append(found, *e.conflict)
+		}
+		found = append(found, more...)
+		for _, f := range found {
+			f.Owner = ref
+			r.Findings = append(r.Findings, f)
+		}
+		out = append(out, r)
+		if e.phase != phase && k.cfg.OnPhase != nil && k.supervised {
+			k.cfg.OnPhase(id, phase, message)
+		}
+		e.phase = phase
+	}
+	k.cfg.Report(out)
+}
+
+func (e *entry) accepted() report.Condition {
+	c := report.Condition{Type: conditionAccepted, Status: report.True, Reason: acceptedReason}
+	if e.conflict != nil {
+		c.Status, c.Reason, c.Message = report.False, nameConflictReason, e.conflict.Problem
+	}
+	for _, f := range e.found {
+		if f.Severity == report.Error {
+			c.Status, c.Reason, c.Message = report.False, invalidReason, f.Field+": "+f.Problem
+			if e.plan != nil {
+				c.Message += "; the last good version stays in use"
+			}
+			break
+		}
+	}
+	return c
+}
+
+// phase returns the phase of a deployment, a message, and findings about servers that do not run.
+func (k *Keeper) phase(id string, e *entry) (phase, message string, found []report.Finding) {
+	switch {
+	case e.plan == nil || e.conflict != nil:
+		return failedReason, e.accepted().Message, nil
+	case e.plan.Replicas == 0:
+		return pausedReason, "spec.replicas is 0", nil
+	case k.unavailable != "":
+		return failedReason, k.unavailable, []report.Finding{{Severity: report.Error, Problem: k.unavailable,
+			Fix: "correct the state folder, or name another one with --state"}}
+	case !k.supervised:
+		return pendingReason, "this process starts no model servers: run penstock up", nil
+	case e.missing != "":
+		return failedReason, e.missing, []report.Finding{{Severity: report.Error, Field: "spec.engine.name",
+			Problem: e.missing, Fix: "the deployment starts within a minute after the program is there"}}
+	}
+	return k.progress(id, e)
+}
+
+// progress returns the phase of a deployment whose servers may run.
+func (k *Keeper) progress(id string, e *entry) (phase, message string, found []report.Finding) {
+	ready, waits := 0, ""
+	var room *report.Finding // about accelerators
+	for replica := range e.plan.Replicas {
+		s, known := k.states[ProcessName(id, replica)]
+		if f := k.assigned[ProcessName(id, replica)].finding; room == nil {
+			room = f
+		}
+		switch {
+		case !known:
+		case s.Phase == engines.Running:
+			ready++
+		case (s.Phase == engines.Waiting || s.Phase == engines.Failed) && waits == "":
+			waits = fmt.Sprintf("server %d: %s", replica, words(s))
+		}
+	}
+	message = fmt.Sprintf("%d of %d servers of model %s are ready", ready, e.plan.Replicas, e.plan.ServedName)
+	if waits != "" {
+		found = append(found, report.Finding{Severity: report.Error, Field: "spec", Problem: waits,
+			Fix: "see penstock logs " + e.plan.Deployment.Name})
+		message += "; " + waits
+	}
+	if room != nil {
+		found = append(found, *room)
+		message += "; " + room.Problem
+	}
+	if used := k.used(id, e); used != "" {
+		message += "; " + used
+	}
+	switch {
+	case ready > 0:
+		return RunningReason, message, found
+	case waits != "":
+		return failedReason, waits, found
+	case room != nil && !k.started(id, e):
+		if room.Severity == report.Error {
+			return failedReason, room.Problem, found
+		}
+		return pendingReason, room.Problem, found
+	}
+	return deployingReason, message, found
+}
+
+// started reports whether a server of a deployment has a process.
+func (k *Keeper) started(id string, e *entry) bool {
+	for replica := range e.plan.Replicas {
+		if k.states[ProcessName(id, replica)].PID != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+const maxWords = 400
+
+// words explains why a server does not run, with the end of its log.
+func words(s engines.State) string {
+	text := strings.Join(strings.Fields(s.LastWords), " ")
+	if len(text) > maxWords {
+		text = "..." + strings.ToValidUTF8(text[len(text)-maxWords:], "")
+	}
+	reason := s.Reason
+	if reason == "" {
+		reason = "it does not run"
+	}
+	if text == "" {
+		return reason
+	}
+	return reason + ": " + text
+}
+
+// Unsupported returns reports for a process that starts no servers on Kubernetes, and the
+// deployments that are gone.
+func Unsupported(changes []store.Change) (set []report.Report, gone []report.Ref) {
+	for _, c := range changes {
+		if c.Table != store.ModelDeployments.Kind() {
+			continue
+		}
+		ref := store.RefOf(store.ModelDeployments, c.ID)
+		if c.Deleted {
+			gone = append(gone, ref)
+			continue
+		}
+		const why = "Penstock starts model servers with penstock up only, not on Kubernetes"
+		set = append(set, report.Report{Owner: ref,
+			Conditions: []report.Condition{
+				{Type: conditionAccepted, Status: report.False, Reason: notSupportedReason, Message: why}},
+			Findings: []report.Finding{{Severity: report.Error, Owner: ref, Problem: why,
+				Fix: "write a Deployment, an InferencePool that selects its pods, and an HTTPRoute"}}})
+	}
+	return set, gone
+}

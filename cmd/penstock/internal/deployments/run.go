@@ -1,0 +1,88 @@
+package deployments
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+)
+
+// Supervisor runs processes. *engines.Supervisor implements it.
+type Supervisor interface {
+	Want(processes []engines.Process)
+	States() []engines.State
+	Changed() <-chan struct{}
+}
+
+// recheck is the interval at which absent programs and taken ports are looked up again.
+const recheck = 30 * time.Second
+
+// Start begins to supervise. Servers that run are in the store when it returns.
+func (k *Keeper) Start(s Supervisor) error {
+	k.mu.Lock()
+	k.supervised, k.unavailable = true, ""
+	k.mu.Unlock()
+	return k.sync(s)
+}
+
+// Needed returns a channel that closes once there is a deployment.
+func (k *Keeper) Needed() <-chan struct{} { return k.needed }
+
+// Unavailable reports that servers cannot be started.
+func (k *Keeper) Unavailable(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unavailable = err.Error()
+	k.report()
+}
+
+// Run follows deployments and processes until ctx ends. Start precedes it. Processes continue.
+func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
+	again := time.NewTicker(recheck)
+	defer again.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var lists sync.WaitGroup
+	lists.Go(func() { k.list(ctx) })
+	defer lists.Wait()
+	defer cancel()
+	for checks := 1; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.Changed():
+		case <-k.dirty:
+		case <-again.C:
+			k.again(checks)
+			checks++
+		}
+		if err := k.sync(s); err != nil {
+			return err
+		}
+	}
+}
+
+// sync updates the store before it changes processes: a server that will be stopped receives no
+// further picks.
+func (k *Keeper) sync(s Supervisor) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.states = map[string]engines.State{}
+	for _, state := range s.States() {
+		k.states[state.Name] = state
+	}
+	before := k.applied
+	processes := k.processes()
+	for name, old := range before {
+		if p, wanted := k.applied[name]; !wanted || old.Hash() != p.Hash() {
+			state := k.states[name]
+			state.Phase = engines.Stopping
+			k.states[name] = state
+		}
+	}
+	_, err := k.commit(nil)
+	k.report()
+	k.save()
+	s.Want(processes)
+	return err
+}

@@ -1,0 +1,62 @@
+package deployments
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// saved is the content of the state file.
+type saved struct {
+	Ports map[string]uint16                       `json:"ports"` // by process
+	Good  map[string]v1alpha1.ModelDeploymentSpec `json:"good"`  // by deployment
+	// Devices are the accelerators of processes.
+	Devices map[string]held `json:"devices,omitempty"`
+
+	last string
+}
+
+func load(path string, log *slog.Logger) saved {
+	s := saved{}
+	if path != "" {
+		raw, err := statefile.Read(statefile.Machine{}, path)
+		if err == nil {
+			err = json.Unmarshal(raw, &s)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			log.Error("the ports of model servers are not known: servers may be restarted", "error", err)
+			s = saved{}
+		}
+		s.last = string(raw)
+	}
+	if s.Ports == nil {
+		s.Ports = map[string]uint16{}
+	}
+	if s.Devices == nil {
+		s.Devices = map[string]held{}
+	}
+	if s.Good == nil {
+		s.Good = map[string]v1alpha1.ModelDeploymentSpec{}
+	}
+	return s
+}
+
+// save writes the state file if its content changes. Without a supervisor it writes nothing:
+// another process may run for the same folder.
+func (k *Keeper) save() {
+	if k.cfg.StateFile == "" || !k.supervised {
+		return
+	}
+	raw, err := json.Marshal(k.saved)
+	if err == nil && string(raw) != k.saved.last {
+		err = statefile.Replace(k.cfg.StateFile, raw)
+		k.saved.last = string(raw)
+	}
+	if err != nil {
+		k.cfg.Log.Error("the ports of model servers are not kept over a restart", "error", err)
+	}
+}

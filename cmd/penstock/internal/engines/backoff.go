@@ -1,0 +1,29 @@
+package engines
+
+import "time"
+
+// timings are the intervals and limits of a supervisor; tests have shorter ones.
+type timings struct {
+	first, longest time.Duration // of the back-off
+	well           time.Duration // ready for so long: the next back-off is the first one again
+	probe          time.Duration // between two readiness checks
+	size           time.Duration // between two checks of the logs' sizes
+	locked         time.Duration // how long Open waits for the lock
+	logLimit       int64         // bytes
+	table          int           // processes
+}
+
+var production = timings{
+	first: time.Second, longest: 5 * time.Minute, well: 5 * time.Minute,
+	probe: 200 * time.Millisecond, size: 3 * time.Second, locked: time.Second,
+	logLimit: 8 << 20, table: 256,
+}
+
+// delay returns the back-off after so many consecutive failures.
+func (t timings) delay(failures int) time.Duration {
+	d := t.first
+	for i := 1; i < failures && d < t.longest; i++ {
+		d *= 2
+	}
+	return min(d, t.longest)
+}

@@ -1,0 +1,39 @@
+// Package engines starts, watches and stops model servers on this machine. It knows processes, not
+// Kubernetes objects. The subcommands of cmd/penstock that serve a folder use it.
+//
+// An engine outlives the process that started it. It has its own session, and it writes directly to
+// its log file. A Supervisor that ends leaves all engines. The next one on the same folder adopts
+// them: it compares process ID, start time and boot of each record with the process. A reused
+// process ID does not match. Only Want and Down stop engines.
+//
+// A start loses no process, even if the supervisor is killed in the middle. The record with a new
+// token is in its file before the process exists, and the process has this token in its
+// environment, in the variable PENSTOCK_ENGINE. A record without a process ID leads to a search for
+// the token. Some engines overwrite their environment, so a process whose standard output is the
+// engine's log matches, too. The folder's lock stays held by a child until the child executes its
+// program. Therefore the search never precedes the program. A search for the same marks also finds
+// workers that a dead engine left, which are killed.
+//
+// Logs: the supervisor copies a file over its limit to NAME.log.1 and truncates it. The engine
+// appends, so it goes on at the start of the file. Lines written between the copy and the
+// truncation are lost. Without a supervisor, a log grows until the next one opens the folder.
+//
+// Two parts of a Process form its identity: Command with Dir, and Env. Inherited is not a part:
+// another terminal has other variables, and an engine must not load its weights again for them.
+//
+// Goroutines start in Open and end in Close, not in a Run method: between both, a consumer calls
+// methods that need no context of their own.
+//
+// Invariants: a folder has one supervisor (LockedError otherwise). Records have mode 0600 and no
+// argument, variable or secret. At most 256 processes run. The logs of a process have at most twice
+// the limit of 8 MiB, and what it writes within 3 seconds. A broken record is logged by name and
+// loses no other record; its process, if the log identifies one, is stopped.
+//
+// A process stays in the control group of its supervisor. If that one is a unit of systemd, a stop
+// of the unit ends all engines, unless it has KillMode=process.
+//
+// Outside Linux, ended processes are noticed within a second, and a process without a recorded ID
+// is not found.
+//
+// Tests: go test ./cmd/penstock/internal/engines
+package engines

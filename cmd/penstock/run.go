@@ -1,0 +1,332 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/engine/catalog"
+	"github.com/penstock-project/penstock/discovery/engine/devices"
+	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
+)
+
+// The Gateway of penstock run.
+const (
+	runGateway     = "run"
+	runNamespace   = "default"
+	runPort        = 8080
+	runGatewayFile = "gateway.yaml"
+)
+
+type runOptions struct {
+	name      string
+	replicas  int32
+	variables []string
+	gpu       string
+	devices   int
+}
+
+func newRun() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run ENGINE/MODEL | file:PATH",
+		Short: "Start a model server and a gateway in front of it, without any file",
+		Long: `Start a model server and a gateway in front of it, without any file, in the foreground, and print a
+request that it answers. The engine is vllm, llama-cpp or sim; file:PATH.gguf runs llama-cpp. The gateway listens on
+127.0.0.1, at port 8080 or at a free one.
+
+A second penstock run adds its model to the gateway that runs. Ctrl-C and penstock down end the model servers. After
+SIGTERM or a crash they continue, and the next penstock run adopts them. The objects are written to a folder below
+$XDG_STATE_HOME/penstock; penstock up -f FOLDER does the same for files of your own.`,
+		Example: `  penstock run sim/qwen
+  penstock run file:qwen2.5-0.5b-instruct-q4_k_m.gguf --set ctx-size=8192
+  penstock run vllm/Qwen/Qwen2.5-0.5B-Instruct --set max-model-len=4096 --set enforce-eager=true`,
+		Args: takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.name, "name", "", "name of the ModelDeployment (default: from the model)")
+	f.Int32Var(&o.replicas, "replicas", 1, "number of servers")
+	f.StringVar(&o.gpu, "gpu", "", "accelerators of each server: a number, or a fraction below 1 of one (default: not "+
+		"restricted)")
+	devicesFlag(cmd, &o.devices)
+	f.StringArrayVar(&o.variables, "set", nil, "argument of the engine, as NAME=VALUE; VALUE is a text or JSON; may "+
+		"be repeated (default: none)")
+	return cmd
+}
+
+// runFolder is the folder with the objects of penstock run.
+func runFolder() (string, error) {
+	home, err := state.Home()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, "run"), nil
+}
+
+func (o *runOptions) run(cmd *cobra.Command, what string) error {
+	d, err := o.deployment(what)
+	if err != nil {
+		return err
+	}
+	folder, err := runFolder()
+	if err != nil {
+		return err
+	}
+	if err := state.Open(folder); err != nil {
+		return err
+	}
+	port, err := writeGateway(filepath.Join(folder, runGatewayFile))
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(folder, d.Name+".yaml")
+	if err := writeObject(file, d); err != nil {
+		return err
+	}
+	s := service{files: files{paths: []string{folder}}}
+	dir, err := s.stateDir()
+	if err != nil {
+		return err
+	}
+	r := &modelRun{cmd: cmd, deployment: d, port: port}
+	if runningFor(dir).get(cmd.Context(), "/status", &status.Document{}) == nil {
+		if o.devices != 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "--devices has no effect: the process that runs has its own")
+		}
+		return r.add(dir, file)
+	}
+	return r.up(folder, o.devices)
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// deployment makes the ModelDeployment of an argument.
+func (o *runOptions) deployment(what string) (*v1alpha1.ModelDeployment, error) {
+	d := &v1alpha1.ModelDeployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "ModelDeployment"}}
+	d.Namespace = runNamespace
+	d.Spec.Replicas = &o.replicas
+	d.Spec.GatewayRefs = []v1alpha1.DeploymentGateway{{Name: runGateway}}
+	if path, ok := strings.CutPrefix(what, "file:"); ok {
+		if !strings.HasSuffix(path, ".gguf") {
+			return nil, fmt.Errorf("%s: write the path of a .gguf file, or ENGINE/MODEL", what)
+		}
+		if err := absolute(&path); err != nil {
+			return nil, err
+		}
+		if _, err := new(filesystem.Disk).Stat(path); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		d.Spec.Engine.Name = "llama-cpp"
+		d.Spec.Model.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
+		d.Spec.Model.File = path
+	} else {
+		engine, model, found := strings.Cut(what, "/")
+		if _, known := catalog.Get(engine); !known || !found || model == "" {
+			fix := "write ENGINE/MODEL, with an engine of " + strings.Join(catalog.Names(), ", ") + "; or file:PATH"
+			if near := report.Nearest(engine, catalog.Names()); near != "" && model != "" && !known {
+				fix = "write " + near + "/" + model
+			}
+			return nil, fmt.Errorf("%q is no model: %s", what, fix)
+		}
+		d.Spec.Engine.Name, d.Spec.Model.Name = engine, model
+	}
+	last := d.Spec.Model.Name[strings.LastIndexByte(d.Spec.Model.Name, '/')+1:]
+	d.Name = cmp.Or(o.name, strings.Trim(notInName.ReplaceAllString(strings.ToLower(last), "-"), "-"))
+	if d.Name == "" || d.Name+".yaml" == runGatewayFile {
+		return nil, fmt.Errorf("%q gives no name: add --name", what)
+	}
+	if o.gpu != "" {
+		if _, err := devices.ParseShare(o.gpu); err != nil {
+			return nil, fmt.Errorf("--gpu: %w", err)
+		}
+		d.Spec.Resources.GPU = &v1alpha1.DeviceCount{Text: o.gpu}
+	}
+	for _, v := range o.variables {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--set %q: write NAME=VALUE", v)
+		}
+		raw := []byte(value)
+		if !json.Valid(raw) {
+			raw, _ = json.Marshal(value)
+		}
+		if d.Spec.Variables == nil {
+			d.Spec.Variables = map[string]apiextensionsv1.JSON{}
+		}
+		d.Spec.Variables[name] = apiextensionsv1.JSON{Raw: raw}
+	}
+	return d, nil
+}
+
+func writeObject(path string, obj any) error {
+	raw, err := yaml.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return statefile.Replace(path, raw)
+}
+
+// writeGateway returns the port of the Gateway in path. Without a file, it writes one.
+func writeGateway(path string) (port int32, err error) {
+	if raw, err := statefile.Read(statefile.Machine{}, path); err == nil {
+		var gw gatewayv1.Gateway
+		if yaml.Unmarshal(raw, &gw) == nil && len(gw.Spec.Listeners) == 1 {
+			return int32(gw.Spec.Listeners[0].Port), nil
+		}
+	}
+	port, err = choosePort()
+	if err != nil {
+		return 0, err
+	}
+	return port, writeObject(path, map[string]any{
+		"apiVersion": gatewayv1.GroupVersion.String(), "kind": "Gateway",
+		"metadata": map[string]any{"namespace": runNamespace, "name": runGateway},
+		"spec": map[string]any{"gatewayClassName": "penstock",
+			"addresses": []any{map[string]any{"type": "IPAddress", "value": "127.0.0.1"}},
+			"listeners": []any{map[string]any{"name": "http", "port": port, "protocol": "HTTP"}}},
+	})
+}
+
+func choosePort() (int32, error) {
+	if freeport.Free(runPort) {
+		return runPort, nil
+	}
+	port, err := freeport.Find()
+	return int32(port), err
+}
+
+// modelRun is one deployment of penstock run.
+type modelRun struct {
+	cmd        *cobra.Command
+	deployment *v1alpha1.ModelDeployment
+	port       int32
+	phase      string
+}
+
+// up serves the folder. Ctrl-C ends its servers, and so its deployments.
+func (r *modelRun) up(folder string, devices int) error {
+	s := service{devices: devices}
+	up := &cobra.Command{}
+	s.upFlags(up) // the defaults of penstock up
+	up.SetContext(r.cmd.Context())
+	up.SetOut(r.cmd.OutOrStdout())
+	up.SetErr(r.cmd.ErrOrStderr())
+	s.paths = []string{folder}
+	s.onPhase = func(id, phase, message string) {
+		if id == store.ID(r.deployment) {
+			r.show(phase, message)
+		}
+	}
+	err := s.up(up, 0)
+	if endsEngines(r.cmd.Context()) {
+		err = errors.Join(err, removeDeployments(folder))
+	}
+	return err
+}
+
+func removeDeployments(folder string) error {
+	list, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	for _, file := range list {
+		err = errors.Join(err, removeFile(file))
+	}
+	return err
+}
+
+// removeFile removes a file, which penstock down may have removed at the same time.
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// add follows a deployment of another process until Ctrl-C, which removes the deployment.
+func (r *modelRun) add(stateDir, file string) error {
+	ctx := r.cmd.Context()
+	for again := time.NewTicker(200 * time.Millisecond); ; {
+		var doc status.Document
+		err := runningFor(stateDir).get(ctx, "/status", &doc)
+		switch {
+		case ctx.Err() != nil:
+			again.Stop()
+			if endsEngines(ctx) {
+				return removeFile(file)
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, o := range doc.Objects {
+			if o.Kind != r.deployment.Kind || o.Key() != store.ID(r.deployment) {
+				continue
+			}
+			for _, c := range o.Status.Conditions {
+				if c.Type == deployments.ConditionReady {
+					r.show(c.Reason, c.Message)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-again.C:
+		}
+	}
+}
+
+// show prints a phase, and a request once the deployment runs.
+func (r *modelRun) show(phase, message string) {
+	if phase == r.phase {
+		return
+	}
+	r.phase = phase
+	out := r.cmd.OutOrStdout()
+	id := objectid.Join(r.deployment.Namespace, r.deployment.Name)
+	if phase != deployments.RunningReason {
+		fmt.Fprintf(out, "ModelDeployment %s is %s: %s\n", id, phase, message)
+		return
+	}
+	fmt.Fprintf(out, "ModelDeployment %s is %s. Try:\n\n  %s\n\n", id, phase, r.request())
+}
+
+func (r *modelRun) request() string {
+	body, _ := json.Marshal(map[string]any{"model": r.deployment.Spec.Model.Name,
+		"messages": []any{map[string]string{"role": "user", "content": "Hello"}}})
+	return fmt.Sprintf("curl -s http://localhost:%d/v1/chat/completions -H 'content-type: application/json' -d '%s'",
+		r.port, strings.ReplaceAll(string(body), "'", `'\''`))
+}
+
+// endsEngines reports whether a process ends by Ctrl-C or SIGHUP, which end its model servers, too.
+func endsEngines(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return false
+	}
+	return strings.HasPrefix(cause.Error(), os.Interrupt.String()) ||
+		strings.HasPrefix(cause.Error(), syscall.SIGHUP.String())
+}

@@ -1,0 +1,147 @@
+package features
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// ofClient has the credentials that a client sends to an open route.
+var ofClient = []string{"authorization", "Bearer of-the-client", "x-api-key", "of-the-client",
+	"api-key", "of-the-client"}
+
+// keyed is a model server that keeps the headers of its last request. The simulated one redacts
+// credentials.
+type keyed struct {
+	mu   sync.Mutex
+	last http.Header
+}
+
+func (s *site) keyed(name string) *keyed {
+	k := &keyed{}
+	s.backend(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			return // the picker reads metrics and health
+		}
+		body, _ := io.ReadAll(r.Body)
+		k.mu.Lock()
+		k.last = r.Header.Clone()
+		k.mu.Unlock()
+		w.Header().Set("x-served-by", name)
+		w.WriteHeader(http.StatusOK)
+		if strings.Contains(string(body), `"stream": true`) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	return k
+}
+
+// of waits for a request and returns its credentials. id is its x-request-id.
+func (k *keyed) of(s *site, id string) (credentials string) {
+	s.Helper()
+	s.Eventually("the server has the request", func() error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		h := k.last
+		credentials = fmt.Sprint(h.Values("authorization"), h.Values("x-api-key"), h.Values("api-key"))
+		return because(h.Get("x-request-id") == id, h)
+	})
+	return credentials
+}
+
+func (k *keyed) requested() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last != nil
+}
+
+// A server's own key replaces the client's credentials at the servers of its pool. No mirror, no
+// other backend of the route and no spill target receives it.
+func TestUpstreamCredential_GoesToThePoolsOwnServersAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	servers := map[string]*keyed{}
+	for _, name := range []string{"a", "mirror", "spare", "alone"} {
+		servers[name] = s.keyed(name)
+	}
+	s.up("credential.yaml")
+	const own, clients = "[Bearer canary-of-chat] [] []", "[Bearer of-the-client] [of-the-client] [of-the-client]"
+	received := func(server, id, want string) {
+		t.Helper()
+		if got := servers[server].of(s, id); got != want {
+			t.Errorf("%s receives %s, want %s", server, got, want)
+		}
+	}
+	got := s.answered("/", question, ofClient...)
+	if got.by() != "a" {
+		t.Fatalf("%s has answered", got.by())
+	}
+	received("a", got.header.Get("x-request-id"), own)
+	received("mirror", got.header.Get("x-request-id"), clients)
+	seen := map[string]bool{}
+	s.Eventually("both backends have answered", func() error {
+		got := s.answered("/both", question, ofClient...)
+		seen[got.by()] = true
+		received(got.by(), got.header.Get("x-request-id"), map[string]string{"a": own, "mirror": clients}[got.by()])
+		return because(seen["a"] && seen["mirror"], seen)
+	})
+	s.Eventually("a request spills", func() error {
+		by, end, err := s.occupy("/")
+		if err != nil {
+			return err
+		}
+		defer end()
+		if got = s.answered("/", question, ofClient...); by == "a" && got.by() == "spare" {
+			received("spare", got.header.Get("x-request-id"), clients)
+		}
+		return because(by == "a" && got.by() == "spare", by, got.by())
+	})
+	s.write("credential.yaml", swap("canary-of-chat", "canary-of-later"))
+	s.Eventually("the server receives the new token", func() error {
+		got := s.answered("/", question, ofClient...)
+		now := servers[got.by()].of(s, got.header.Get("x-request-id"))
+		return because(now == "[Bearer canary-of-later] [] []", now)
+	})
+	if strings.Contains(s.output(), "canary") {
+		t.Error("penstock logs the key")
+	}
+}
+
+// Without its key, no request reaches a server, with a reason and a finding.
+func TestUpstreamCredential_MissingSecretFailsClosed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var server *keyed
+	for _, name := range []string{"a", "mirror", "spare", "alone"} {
+		server = s.keyed(name)
+	}
+	s.up("credential.yaml")
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: alone}\nstringData: {token: canary-of-alone}\n"
+	closed := func() {
+		t.Helper()
+		got := s.answers("/alone", http.StatusServiceUnavailable)
+		if got.header.Get("x-penstock-reason") == "" || got.by() != "" {
+			t.Errorf("503 without a reason, or of a server: %v", got.header)
+		}
+		text, err := s.command("status")
+		const want = "PoolPolicy default/alone spec.upstreamCredential.secretRef: Secret default/alone does not exist"
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("status lacks %q: %v\n%s", want, err, text)
+		}
+	}
+	closed()
+	if server.requested() {
+		t.Error("the server has had a request")
+	}
+	s.Write("secret.yaml", secret)
+	id := s.answers("/alone", http.StatusOK).header.Get("x-request-id")
+	if got := server.of(s, id); got != "[] [canary-of-alone] []" {
+		t.Errorf("the server receives %s", got)
+	}
+	s.Write("secret.yaml", strings.Replace(secret, "name: alone", "name: renamed", 1))
+	closed()
+}

@@ -1,0 +1,271 @@
+package features
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// deploy serves a fixture whose model servers penstock starts, and ends them after the test.
+func (s *site) deploy(edits ...edit) {
+	s.Helper()
+	s.Cleanup(func() {
+		cmd := exec.CommandContext(context.Background(), binary, "down", "-f", s.Files, "--state", s.state)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.Errorf("penstock down: %v\n%s", err, out)
+		}
+	})
+	s.up("deployments.yaml", edits...)
+	s.answers("/", 200)
+}
+
+// engines has the process IDs of model servers, by the names of their records.
+func engines(t testing.TB, state string) map[string]int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(state, "engines", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		var record struct{ PID int }
+		if err == nil {
+			err = json.Unmarshal(raw, &record)
+		}
+		if err != nil {
+			t.Fatal(file, err)
+		}
+		out[filepath.Base(file)] = record.PID
+	}
+	return out
+}
+
+func (s *site) engine1() int {
+	s.Helper()
+	all := engines(s, s.state)
+	if len(all) != 1 {
+		s.Fatalf("model servers: %v, want one", all)
+	}
+	for _, pid := range all {
+		return pid
+	}
+	return 0
+}
+
+func TestDeployment_StartsItsServerAndOutlivesUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deploy()
+	if by := s.served("/"); by != "llama-0" {
+		t.Errorf("%s answers, want llama-0", by)
+	}
+	if got, err := s.get(s.base() + "/v1/models"); err != nil || !strings.Contains(got.body, `"llama"`) {
+		t.Errorf("the models are %s %v, want llama", got.body, err)
+	}
+	s.reports("InferencePool   PARENT")
+	if files, err := os.ReadDir(s.Files); err != nil || len(files) != 1 {
+		t.Errorf("the folder has %v %v, want the fixture alone", files, err)
+	}
+	before := s.engine1()
+	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		s.penstock.Signal(end)
+		<-s.penstock.Ended()
+		got, err := s.get(fmt.Sprintf("http://127.0.0.1:%d/health", s.enginePort()))
+		if err != nil || got.status != 200 {
+			t.Fatalf("after %s the server answers %d %v, want 200", end, got.status, err)
+		}
+		s.up("deployments.yaml")
+		s.answers("/", 200)
+		if after := s.engine1(); after != before {
+			t.Fatalf("after %s process %d serves, want %d, which has its weights loaded", end, after, before)
+		}
+	}
+	s.penstock.Signal(syscall.SIGINT)
+	<-s.penstock.Ended()
+	s.Eventually("Ctrl-C ends the server", func() error {
+		return because(errors.Is(syscall.Kill(before, 0), syscall.ESRCH), before, " runs")
+	})
+}
+
+// enginePort is the port of the one model server.
+func (s *site) enginePort() (port int) {
+	s.Helper()
+	var saved struct{ Ports map[string]int }
+	raw, err := os.ReadFile(filepath.Join(s.state, "deployments.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &saved)
+	}
+	if err != nil || len(saved.Ports) != 1 {
+		s.Fatal(saved, err)
+	}
+	for _, port = range saved.Ports {
+	}
+	return port
+}
+
+func TestDeployment_AKilledServerIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deploy()
+	before := s.engine1()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually("another process serves", func() error {
+		after := s.engine1()
+		return because(after != 0 && after != before, after)
+	})
+	s.answers("/", 200)
+}
+
+func TestDeployment_AMistakeNamesTheFieldAndTheRestServes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deploy(with("mistake"), with("collision"), with("absent"))
+	s.served("/")
+	for _, text := range []string{
+		"spec.variables.max_num_seq: is no argument of this engine, whose schema forbids others; write max-num-seqs",
+		"spec.variables.kv-cache-tokens: minimum: got 0, want 1; correct the value: the engine's schema has the rule",
+		"ModelDeployment default/taken metadata.name: there is another InferencePool default/taken, which stays",
+		"the program no-such-model-server is not on PATH; install it with: make model-server",
+	} {
+		s.reports(text)
+	}
+}
+
+var curl = regexp.MustCompile(`(?m)^  (curl .*)$`)
+
+func TestRun_StartsAModelWithoutFiles(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	home := "XDG_STATE_HOME=" + s.state
+	s.env = []string{home}
+	penstock := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(context.Background(), binary, args...)
+		cmd.Env = append(os.Environ(), home)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	s.Cleanup(func() {
+		if out, err := penstock("down"); err != nil {
+			t.Errorf("penstock down: %v\n%s", err, out)
+		}
+	})
+	asks := func(model, log string) {
+		t.Helper()
+		var line []string
+		s.Eventually("penstock run prints a request", func() error {
+			text, err := os.ReadFile(log)
+			line = curl.FindStringSubmatch(string(text))
+			return errors.Join(err, because(line != nil, string(text)))
+		})
+		s.Eventually("the printed request is answered", func() error {
+			out, err := exec.CommandContext(t.Context(), "sh", "-c", line[1]).CombinedOutput()
+			return errors.Join(err, because(strings.Contains(string(out), model+"-0 answers"), string(out)))
+		})
+	}
+	first, log := s.start("run", "run", "sim/qwen")
+	asks("qwen", log)
+	second, more := s.start("another", "run", "sim/org/Other-Model", "--name", "other")
+	asks("other", more)
+	if out, err := penstock("logs", "other"); err != nil || !strings.Contains(out, "serves org/Other-Model") {
+		t.Errorf("penstock logs: %v\n%s", err, out)
+	}
+	dirs, err := filepath.Glob(filepath.Join(s.state, "penstock", "*", "engines"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	pids := engines(t, filepath.Dir(dirs[0]))
+	if len(pids) != 2 {
+		t.Errorf("model servers: %v, want two", pids)
+	}
+	second.Signal(syscall.SIGINT)
+	<-second.Ended()
+	if out, err := penstock("run", "sym/qwen"); err == nil || !strings.Contains(out, "write sim/qwen") {
+		t.Errorf("a misspelled engine: %v %s, want the nearest", err, out)
+	}
+	if out, err := penstock("down"); err != nil {
+		t.Errorf("penstock down: %v\n%s", err, out)
+	}
+	s.Eventually("penstock down ends penstock run", func() error {
+		select {
+		case <-first.Ended():
+			return nil
+		default:
+			return errors.New("it runs")
+		}
+	})
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("penstock down leaves the server %d: %v", pid, err)
+		}
+	}
+}
+
+// llamaServer takes the flags of llama.cpp's server that Penstock passes, and rejects others.
+const llamaServer = `#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+  --host) host=$2; shift 2;; --port) port=$2; shift 2;; --model) file=$2; shift 2;; --alias) alias=$2; shift 2;;
+  --ctx-size) shift 2;; --metrics) shift;;
+  *) echo "error: invalid argument: $1" >&2; exit 1;;
+  esac
+done
+[ -f "$file" ] || { echo "error: failed to open $file" >&2; exit 1; }
+exec PENSTOCK sim --listen "$host:$port" --model "$alias" --name gguf
+`
+
+func TestRun_AFileOfAModelNeedsLlamaServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.env = []string{"XDG_STATE_HOME=" + s.state, "PATH=" + s.Files + ":/usr/bin:/bin"}
+	model := filepath.Join(s.Files, "Tiny Model.gguf")
+	if err := os.WriteFile(model, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Cleanup(func() {
+		cmd := exec.CommandContext(context.Background(), binary, "down")
+		cmd.Env = append(os.Environ(), s.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("penstock down: %v\n%s", err, out)
+		}
+	})
+	prints := func(log, text string) {
+		t.Helper()
+		s.Eventually("penstock run prints "+text, func() error {
+			got, err := os.ReadFile(log)
+			return errors.Join(err, because(strings.Contains(string(got), text), string(got)))
+		})
+	}
+	run, log := s.start("absent", "run", "file:"+model)
+	prints(log, "the program llama-server is not on PATH; install it with: brew install llama.cpp")
+	run.Signal(syscall.SIGINT)
+	<-run.Ended()
+	program := strings.ReplaceAll(llamaServer, "PENSTOCK", binary)
+	if err := os.WriteFile(filepath.Join(s.Files, "llama-server"), []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run, log = s.start("run", "run", "file:"+model, "--set", "ctx_size=512")
+	prints(log, `"model":"Tiny Model"`)
+	other := filepath.Join(s.Files, "other.gguf")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, more := s.start("wrong", "run", "file:"+other, "--name", "wrong", "--set", "no-such-argument=1")
+	prints(more, "ModelDeployment default/wrong is Failed")
+	prints(more, "error: invalid argument: --no-such-argument")
+	run.Signal(syscall.SIGINT)
+	<-run.Ended()
+}

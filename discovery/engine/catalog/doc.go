@@ -1,0 +1,11 @@
+// Package catalog has the built-in Engines, as the documents of this folder. discovery/engine/
+// deployment reads them.
+//
+// An Engine object of a user replaces the built-in Engine of its name. Documents are read once, at
+// the first call; a test checks each against the CRD and as a template.
+//
+// The schemas of vllm and llama-cpp list the arguments that deployments set most often. Other
+// arguments pass with a warning.
+//
+// Tests: go test ./discovery/engine/catalog
+package catalog

@@ -1,0 +1,16 @@
+// Package deployment turns one ModelDeployment and its Engine into a Plan: the command line of each
+// server, and the objects that route requests to the servers. cmd/penstock/internal/deployments
+// stores the objects and runs the processes.
+//
+// The objects have the deployment's name and namespace, and the label v1alpha1.DeploymentLabel:
+//
+//	InferencePool  selects the servers by that label
+//	PoolPolicy     names the engine's metrics, unless they are vLLM's
+//	HTTPRoute      matches the paths of the task and the model's name (x-gateway-model-name)
+//	ModelServers   has the addresses of the servers that are ready
+//
+// Invariants: New is pure: equal objects give an equal Plan. A mistake is a finding about a field
+// of the ModelDeployment. A Plan exists only without findings of severity error.
+//
+// Tests: go test ./discovery/engine/deployment
+package deployment

@@ -1,0 +1,172 @@
+package deployment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/engine/catalog"
+	"github.com/penstock-project/penstock/discovery/engine/commandline"
+	"github.com/penstock-project/penstock/discovery/engine/devices"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Plan has all that follows from a valid ModelDeployment.
+type Plan struct {
+	Deployment *v1alpha1.ModelDeployment
+	Process    v1alpha1.ProcessTemplate // of the engine's version
+	ServedName string                   // the model's name in requests
+	Replicas   int
+	// Share, Accelerator and Devices are the request for accelerators of each server.
+	Share       devices.Share // 0: none
+	Accelerator string
+	Devices     *v1alpha1.EngineDevices // nil: the engine uses none
+	selects     bool                    // servers see their own accelerators alone
+	metrics     string
+	task        string
+	arguments   []string // of the variables
+}
+
+// New makes the Plan of a deployment. engines has the Engine objects by name. The Plan is nil if a
+// finding is an error.
+func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Plan, []report.Finding) {
+	p := &Plan{Deployment: d, ServedName: cmp.Or(d.Spec.Model.ServedName, d.Spec.Model.Name), Replicas: 1,
+		task: cmp.Or(d.Spec.Model.Task, v1alpha1.TextGeneration)}
+	if d.Spec.Replicas != nil {
+		p.Replicas = int(*d.Spec.Replicas)
+	}
+	found := gateways(d)
+	version, problem := p.version(engines)
+	if problem != nil {
+		return nil, append(found, *problem)
+	}
+	p.Process, p.metrics = version.DeployTemplate.Process, version.Metrics
+	if !slices.Contains(version.SupportedTasks, p.task) {
+		found = append(found, mistake("spec.model.task", fmt.Sprintf("engine %s %s does not support %s",
+			d.Spec.Engine.Name, version.Version, p.task), "write one of "+strings.Join(version.SupportedTasks, ", ")))
+	}
+	var schema *commandline.Schema
+	if version.ValuesSchema != nil {
+		var err error
+		if schema, err = commandline.Compile(version.ValuesSchema.Raw); err != nil {
+			return nil, append(found, mistake("spec.engine.name", fmt.Sprintf("the valuesSchema of engine %s %s is "+
+				"invalid: %v", d.Spec.Engine.Name, version.Version, err), "correct the Engine"))
+		}
+	}
+	found = append(found, p.accelerators(version)...)
+	reserved := commandline.Reserved(&p.Process)
+	vars, more := p.variables(reserved)
+	found = append(found, more...)
+	p.arguments, more = commandline.Arguments(vars, schema, reserved)
+	found = append(found, more...)
+	if _, err := p.Command(Server{}); err != nil {
+		found = append(found, mistake("spec.engine.name", fmt.Sprintf("the template of engine %s %s is invalid: %v",
+			d.Spec.Engine.Name, version.Version, err), "correct the Engine"))
+	}
+	if slices.ContainsFunc(found, func(f report.Finding) bool { return f.Severity == report.Error }) {
+		return nil, found
+	}
+	return p, found
+}
+
+func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVersion, *report.Finding) {
+	wanted := p.Deployment.Spec.Engine
+	e := engines[wanted.Name]
+	if e == nil {
+		e, _ = catalog.Get(wanted.Name)
+	}
+	if e == nil {
+		names := catalog.Names()
+		for name := range engines {
+			names = append(names, name)
+		}
+		f := mistake("spec.engine.name", fmt.Sprintf("there is no engine %q", wanted.Name), choose(wanted.Name, names))
+		return nil, &f
+	}
+	var versions []string
+	for i := range e.Spec.Versions {
+		if v := &e.Spec.Versions[i]; wanted.Version == "" || v.Version == wanted.Version {
+			return v, nil
+		}
+		versions = append(versions, e.Spec.Versions[i].Version)
+	}
+	f := mistake("spec.engine.version", fmt.Sprintf("engine %s has no version %q", wanted.Name, wanted.Version),
+		choose(wanted.Version, versions))
+	return nil, &f
+}
+
+func choose(name string, names []string) string {
+	if near := report.Nearest(name, names); near != "" {
+		return "write " + near
+	}
+	slices.Sort(names)
+	return "write one of " + strings.Join(slices.Compact(names), ", ")
+}
+
+func mistake(field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Error, Field: field, Problem: problem, Fix: fix}
+}
+
+func gateways(d *v1alpha1.ModelDeployment) (out []report.Finding) {
+	for i, g := range d.Spec.GatewayRefs {
+		if g.Namespace != "" && g.Namespace != d.Namespace && len(d.Spec.Hostnames) == 0 {
+			out = append(out, mistake(fmt.Sprintf("spec.gatewayRefs[%d].namespace", i),
+				"a Gateway of another namespace needs hostnames: other routes there may have the same model",
+				"write spec.hostnames"))
+		}
+	}
+	if len(d.Spec.GatewayRefs) == 0 {
+		out = append(out, report.Finding{Severity: report.Warning, Field: "spec.gatewayRefs",
+			Problem: "no Gateway routes requests to the model",
+			Fix:     "write a Gateway, or an HTTPRoute to InferencePool " + d.Name})
+	}
+	return out
+}
+
+// ID returns the primary key of the deployment.
+func (p *Plan) ID() string { return store.ID(p.Deployment) }
+
+// Server is where one replica listens.
+type Server struct {
+	Replica int
+	Host    string
+	Port    uint16
+	Devices []devices.Device // accelerators of the server, if the deployment requests some
+}
+
+// Command has the arguments and the environment of one server.
+type Command struct {
+	Args []string
+	Env  []v1alpha1.EngineEnv // a name occurs once
+}
+
+// Command returns the command of a server, without the program.
+func (p *Plan) Command(s Server) (c Command, err error) {
+	d := p.Deployment
+	values := commandline.Values{Host: s.Host, Port: strconv.Itoa(int(s.Port)), Namespace: d.Namespace,
+		Deployment: d.Name, Replica: strconv.Itoa(s.Replica), ModelName: d.Spec.Model.Name,
+		ModelFile: d.Spec.Model.File, ServedName: p.ServedName}
+	for _, text := range slices.Concat(p.Process.Args, p.Process.Tasks[p.task]) {
+		arg, err := values.Expand(text)
+		if err != nil {
+			return c, err
+		}
+		c.Args = append(c.Args, arg)
+	}
+	c.Args = append(c.Args, p.arguments...)
+	for _, env := range p.Process.Env {
+		if env.Value, err = values.Expand(env.Value); err != nil {
+			return c, err
+		}
+		c.Env = append(c.Env, env)
+	}
+	for _, env := range slices.Concat(d.Spec.Env, p.selection(s)) {
+		c.Env = slices.DeleteFunc(c.Env, func(e v1alpha1.EngineEnv) bool { return e.Name == env.Name })
+		c.Env = append(c.Env, env)
+	}
+	return c, nil
+}

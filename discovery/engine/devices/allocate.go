@@ -1,0 +1,291 @@
+package devices
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Request is what a replica needs.
+type Request struct {
+	Name        string // of the replica, unique
+	Share       Share  // 0: none
+	Accelerator string // a part of the product's name; empty: any
+}
+
+// Hold is what a process has, also while it ends. A caller stores it to remember the devices.
+type Hold struct {
+	Name  string   `json:"name"`
+	UUIDs []string `json:"uuids"`
+	Share Share    `json:"share"`
+}
+
+// Result is what a replica gets.
+type Result struct {
+	Name    string
+	Share   Share
+	Devices []Device // sorted by index; empty without a Share, or with a Reason
+	Reason  string   // why it gets none; empty otherwise
+	Never   bool     // it would get none on an idle machine, too
+}
+
+// Hold returns what the replica holds from now on.
+func (r Result) Hold() Hold {
+	h := Hold{Name: r.Name, Share: r.Share}
+	for _, d := range r.Devices {
+		h.UUIDs = append(h.UUIDs, d.UUID)
+	}
+	return h
+}
+
+// Environment returns the variables that select the devices. A replica without devices sees none.
+func (r Result) Environment(variable string) []string {
+	if variable == "" {
+		return nil
+	}
+	var indexes []string
+	for _, d := range r.Devices {
+		indexes = append(indexes, strconv.Itoa(d.Index))
+	}
+	env := []string{variable + "=" + strings.Join(indexes, ",")}
+	if variable == "CUDA_VISIBLE_DEVICES" {
+		env = append([]string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, env...)
+	}
+	return env
+}
+
+// Allocate gives devices to replicas. Replicas keep what they hold. The others follow, the larger
+// ones first. Holds without a request occupy their devices. Results are sorted by name.
+func Allocate(devices []Device, holds []Hold, requests []Request) []Result {
+	requests = slices.Clone(requests)
+	slices.SortFunc(requests, func(a, b Request) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Accelerator, b.Accelerator))
+	})
+	m := newMachine(devices, holds, requests)
+	results := map[string]Result{}
+	for _, q := range requests {
+		if kept, ok := m.kept[q.Name]; ok {
+			results[q.Name] = Result{Name: q.Name, Share: q.Share, Devices: kept}
+		}
+	}
+	for _, q := range requests {
+		if _, ok := results[q.Name]; !ok {
+			results[q.Name] = m.place(q)
+		}
+	}
+	sorted := slices.Collect(maps.Values(results))
+	slices.SortFunc(sorted, func(a, b Result) int { return cmp.Compare(a.Name, b.Name) })
+	return sorted
+}
+
+// machine is the occupancy during an allocation.
+type machine struct {
+	devices []Device // usable ones, sorted by index
+	divided int      // devices in MIG mode
+	used    map[string]Share
+	users   map[string][]string // names by UUID
+	kept    map[string][]Device // by name
+	gone    map[string]string   // UUID of a device that a replica held, by name
+}
+
+func newMachine(devices []Device, holds []Hold, requests []Request) *machine {
+	m := &machine{
+		used: map[string]Share{}, users: map[string][]string{}, kept: map[string][]Device{}, gone: map[string]string{},
+	}
+	for _, d := range devices {
+		if d.MIG {
+			m.divided++
+		} else {
+			m.devices = append(m.devices, d)
+		}
+	}
+	slices.SortFunc(m.devices, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
+	wanted := map[string]Request{}
+	for _, q := range requests {
+		wanted[q.Name] = q
+	}
+	holds = slices.Clone(holds)
+	slices.SortFunc(holds, func(a, b Hold) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Share, b.Share), slices.Compare(a.UUIDs, b.UUIDs))
+	})
+	for _, h := range holds {
+		q, requested := wanted[h.Name]
+		if !requested {
+			m.occupy(h.Name, h.Share, h.UUIDs)
+			continue
+		}
+		if kept, ok := m.keep(q, h); ok {
+			m.kept[h.Name] = kept
+			m.occupy(h.Name, h.Share, h.UUIDs)
+		}
+	}
+	return m
+}
+
+// keep returns the held devices if they satisfy the request.
+func (m *machine) keep(q Request, h Hold) ([]Device, bool) {
+	if _, twice := m.kept[h.Name]; twice || h.Share != q.Share || q.Share <= 0 || !q.Share.valid() ||
+		len(h.UUIDs) != count(q.Share) {
+		return nil, false
+	}
+	var kept []Device
+	for _, uuid := range h.UUIDs {
+		i := slices.IndexFunc(m.devices, func(d Device) bool { return d.UUID == uuid })
+		if i < 0 {
+			m.gone[h.Name] = uuid
+			return nil, false
+		}
+		if !matches(m.devices[i], q.Accelerator) || slices.Contains(kept, m.devices[i]) {
+			return nil, false
+		}
+		kept = append(kept, m.devices[i])
+	}
+	slices.SortFunc(kept, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
+	return kept, true
+}
+
+func (m *machine) occupy(name string, share Share, uuids []string) {
+	for _, uuid := range uuids {
+		m.used[uuid] += min(share, Whole)
+		m.users[uuid] = append(m.users[uuid], name)
+	}
+}
+
+// count is the number of devices of a share.
+func count(s Share) int { return int((s + Whole - 1) / Whole) }
+
+func matches(d Device, accelerator string) bool {
+	return strings.Contains(normal(d.Name), normal(accelerator))
+}
+
+var separators = strings.NewReplacer("-", "", "_", "", " ", "")
+
+// normal makes "NVIDIA-L40S", "nvidia_l40s" and "NVIDIA L40S" equal.
+func normal(s string) string { return strings.ToLower(separators.Replace(s)) }
+
+// place gives devices to a replica that holds none.
+func (m *machine) place(q Request) Result {
+	result := Result{Name: q.Name, Share: q.Share}
+	if q.Share == 0 {
+		return result
+	}
+	if !q.Share.valid() {
+		result.Never, result.Reason = true, fmt.Sprintf(
+			"%s devices: use a whole number, or a fraction of one device", q.Share)
+		return result
+	}
+	groups := map[string][]Device{}
+	var suitable []Device
+	for _, d := range m.devices {
+		if matches(d, q.Accelerator) {
+			groups[kind(d)] = append(groups[kind(d)], d)
+			suitable = append(suitable, d)
+		}
+	}
+	if q.Share < Whole {
+		result.Devices = m.fraction(suitable, q.Share)
+	} else {
+		result.Devices = m.whole(groups, count(q.Share))
+	}
+	if len(result.Devices) > 0 {
+		m.occupy(q.Name, q.Share, result.Hold().UUIDs)
+		return result
+	}
+	largest := 0
+	for _, group := range groups {
+		largest = max(largest, len(group))
+	}
+	result.Never = largest < count(q.Share)
+	result.Reason = m.reason(q, suitable, largest)
+	return result
+}
+
+// fraction prefers the fullest device that has room, so that whole ones stay free.
+func (m *machine) fraction(suitable []Device, share Share) []Device {
+	best := -1
+	for i, d := range suitable {
+		if m.used[d.UUID]+share <= Whole && (best < 0 || m.used[d.UUID] > m.used[suitable[best].UUID]) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return suitable[best : best+1 : best+1]
+}
+
+// whole takes devices of one kind, of the kind with the fewest free ones that suffice.
+func (m *machine) whole(groups map[string][]Device, n int) []Device {
+	var best []Device
+	for _, group := range groups {
+		free := m.free(group)
+		if len(free) >= n && (best == nil || len(free) < len(best) ||
+			len(free) == len(best) && free[0].Index < best[0].Index) {
+			best = free
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best[:n:n]
+}
+
+func (m *machine) free(group []Device) (free []Device) {
+	for _, d := range group {
+		if m.used[d.UUID] == 0 {
+			free = append(free, d)
+		}
+	}
+	return free
+}
+
+const namedUsers = 5
+
+// reason explains why a request has no room.
+func (m *machine) reason(q Request, suitable []Device, largest int) string {
+	var b strings.Builder
+	if uuid, ok := m.gone[q.Name]; ok {
+		fmt.Fprintf(&b, "the device %s, which it used, is not there any more; ", uuid)
+	}
+	what := "devices"
+	if q.Share == Whole {
+		what = "device"
+	}
+	if q.Accelerator != "" {
+		what += fmt.Sprintf(" with %q in the name", q.Accelerator)
+	}
+	fmt.Fprintf(&b, "it needs %s %s", q.Share, what)
+	switch {
+	case len(suitable) < count(q.Share):
+		fmt.Fprintf(&b, ", and this machine has %d", len(suitable))
+		if m.divided > 0 {
+			fmt.Fprintf(&b, "; %d in MIG mode cannot be used", m.divided)
+		}
+		return b.String()
+	case largest < count(q.Share):
+		fmt.Fprintf(&b, " of one kind, and this machine has at most %d of one kind", largest)
+		return b.String()
+	case q.Share < Whole:
+		b.WriteString(", and no device has so much left")
+	default:
+		fmt.Fprintf(&b, ", and %d of %d are free", len(m.free(suitable)), len(suitable))
+	}
+	separator := ": "
+	for i, d := range suitable {
+		if i == namedUsers {
+			fmt.Fprintf(&b, ", and others")
+			break
+		}
+		if users := m.users[d.UUID]; len(users) > 0 {
+			slices.Sort(users)
+			users = users[:min(len(users), namedUsers)]
+			fmt.Fprintf(&b, "%s%d is used by %s", separator, d.Index, strings.Join(users, ", "))
+			separator = "; "
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,234 @@
+package file
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// An invalid AccessPolicy without a valid version closes its targets, because they would be open
+// without it. The store then has a closed policy (v1alpha1.ClosedAccessPolicy), which is never
+// persisted as a last good form.
+//
+// No real object has a name with #:
+//   - unnamed#DIGEST belongs to a document without a readable name. It exists only while the file
+//     has more such documents than last good policies that no document defines: one of the
+//     documents may be the changed version of such a policy, which stays in use.
+//   - NAME#2 has the targets of further definitions of policy NAME that the one in use lacks.
+const (
+	unnamed = "unnamed#"
+	second  = "#2"
+)
+
+func closedPolicy(namespace, name string, spec any, why v1alpha1.AccessClosure) store.Object {
+	return v1alpha1.ClosedAccessPolicy(namespace, name, spec, why)
+}
+
+func (c *catalog) closing(name string) *kind {
+	for _, k := range c.byName[name] {
+		if k.closed != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+func (c *catalog) specToClose(obj map[string]any) map[string]any {
+	spec, _ := obj["spec"].(map[string]any)
+	if kindName, _ := obj["kind"].(string); c.closing(kindName) == nil {
+		return nil
+	}
+	return runtime.DeepCopyJSON(spec)
+}
+
+// closeObject sets o.closed if the object is invalid. If o's kind or name is unreadable, it adds an
+// object. The parameter parsed has the mistakes of parsing.
+func (doc *document) closeObject(c *catalog, o *object, obj, spec map[string]any, parsed []mistake) {
+	if o.good != nil || !hasError(o.mistakes) {
+		return
+	}
+	duplicate := func(m mistake) bool { return m.field == "kind" }
+	kindName, _ := obj["kind"].(string)
+	k := c.closing(kindName)
+	if k == nil {
+		if slices.ContainsFunc(parsed, duplicate) { // two documents without a line --- between them
+			doc.closeUnnamed(c)
+		}
+		return
+	}
+	if slices.ContainsFunc(parsed, func(m mistake) bool {
+		return duplicate(m) || m.field == "spec" || strings.HasPrefix(m.field, "spec.targetRef")
+	}) {
+		spec = nil // of a duplicate key, only the first value is read
+	}
+	if o.kind == k && o.ref.Name != "" {
+		o.closed = k.closed(o.ref.Namespace, o.ref.Name, spec, v1alpha1.ClosedInvalid)
+		return
+	}
+	meta, _ := obj["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	namespace, _ := meta["namespace"].(string)
+	doc.addClosed(k, o, cmp.Or(namespace, metav1.NamespaceDefault), name, spec)
+}
+
+func (doc *document) addClosed(k *kind, at *object, namespace, name string, spec any) {
+	digest := sha256.Sum256([]byte(doc.text))
+	o := &object{kind: k, line: at.line, item: at.item, unnamed: name == ""}
+	o.ref = report.Ref{Group: k.table.Group(), Kind: k.table.Kind(), Namespace: namespace,
+		Name: cmp.Or(name, unnamed+hex.EncodeToString(digest[:4]))}
+	o.closed = k.closed(namespace, o.ref.Name, spec, v1alpha1.ClosedInvalid)
+	doc.objects = append(doc.objects, o)
+}
+
+var (
+	kindLine      = regexp.MustCompile(`\bkind["']?\s*:\s*["']?(\w+)`)
+	namespaceLine = regexp.MustCompile(`\bnamespace["']?\s*:\s*["']?([a-z0-9-]+)`)
+)
+
+// closeUnnamed is for a document that cannot be parsed: the targets are unreadable. Namespaces are
+// all that its text names, or else the default one.
+func (doc *document) closeUnnamed(c *catalog) {
+	var k *kind
+	namespaces := map[string]any{}
+	exempts := false
+	for line := range strings.Lines(doc.text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		for _, found := range kindLine.FindAllStringSubmatch(line, -1) {
+			if k == nil {
+				k = c.closing(found[1])
+			}
+		}
+		for _, found := range namespaceLine.FindAllStringSubmatch(line, -1) {
+			if len(validation.IsDNS1123Label(found[1])) == 0 {
+				namespaces[found[1]] = nil
+			}
+		}
+		exempts = exempts || strings.Contains(line, "except") // its routes have namespaces of their own
+	}
+	if k == nil {
+		return
+	}
+	if len(namespaces) == 0 || exempts {
+		namespaces[metav1.NamespaceDefault] = nil
+	}
+	for _, namespace := range sortedKeys(namespaces) {
+		doc.addClosed(k, &object{item: -1}, namespace, "", nil)
+	}
+}
+
+// closeInvalid replaces an object without a valid version, and adds or removes NAME#2.
+func (r *Reader) closeInvalid(ref report.Ref, now keptObject) (ops []store.Op) {
+	list := r.claims[ref]
+	other := ref
+	other.Name += second
+	var instead, more store.Object
+	switch {
+	case now.good == nil && len(list) > 0 && list[0].object.closed != nil && !r.mayBeKept(list[0]):
+		instead = list[0].object.closed
+		if targets := targetsOf(list); len(list) > 1 {
+			instead = withTargets(instead, targets)
+		}
+	case now.good != nil && len(list) > 1 && now.kind.closed != nil:
+		inUse, _ := now.object().(*v1alpha1.AccessPolicy)
+		targets := slices.DeleteFunc(targetsOf(list[1:]), func(t v1alpha1.AccessTarget) bool {
+			return slices.Contains(withoutGroups(inUse.Spec.TargetRefs), t)
+		})
+		if len(targets) > 0 {
+			more = withTargets(closedPolicy(ref.Namespace, other.Name, nil, v1alpha1.ClosedSecond), targets)
+		}
+	}
+	if now.good != nil {
+		delete(r.closed, ref) // decide puts the object
+	} else {
+		ops = r.putClosed(ops, ref, instead)
+	}
+	return r.putClosed(ops, other, more)
+}
+
+func (r *Reader) putClosed(ops []store.Op, ref report.Ref, o store.Object) []store.Op {
+	old := r.closed[ref]
+	switch {
+	case o == nil && old == nil:
+		return ops
+	case o == nil:
+		delete(r.closed, ref)
+		return append(ops, store.AccessPolicies.Delete(ref.Key()))
+	case o == old:
+		return ops
+	}
+	r.closed[ref] = o
+	return append(ops, store.AccessPolicies.PutObject(o))
+}
+
+// mayBeKept reports whether an unnamed document may be the newest version of a last good policy.
+func (r *Reader) mayBeKept(c claim) bool {
+	if !c.object.unnamed {
+		return false
+	}
+	documents, kept := 0, 0
+	for _, doc := range r.files[c.path].docs {
+		if slices.ContainsFunc(doc.objects, func(o *object) bool { return o.unnamed }) {
+			documents++
+		}
+	}
+	for ref, k := range r.kept {
+		if k.path == c.path && k.kind == c.object.kind && len(r.claims[ref]) == 0 {
+			kept++
+		}
+	}
+	return documents <= kept
+}
+
+func targetsOf(list []claim) (targets []v1alpha1.AccessTarget) {
+	for _, c := range list {
+		var o store.Object
+		switch {
+		case c.object.good != nil:
+			o = c.object.good.object()
+		case c.object.closed != nil:
+			o = c.object.closed
+		}
+		p, ok := o.(*v1alpha1.AccessPolicy)
+		if !ok {
+			continue
+		}
+		for _, t := range withoutGroups(p.Spec.TargetRefs) {
+			if !slices.Contains(targets, t) {
+				targets = append(targets, t)
+			}
+		}
+	}
+	return targets
+}
+
+func withoutGroups(targets []v1alpha1.AccessTarget) []v1alpha1.AccessTarget {
+	out := slices.Clone(targets)
+	for i := range out {
+		out[i].Group = ""
+	}
+	return out
+}
+
+func withTargets(o store.Object, targets []v1alpha1.AccessTarget) store.Object {
+	p := *o.(*v1alpha1.AccessPolicy)
+	p.Spec.TargetRefs = targets
+	return &p
+}
+
+func withoutSecond(ref report.Ref) report.Ref {
+	ref.Name = strings.TrimSuffix(ref.Name, second)
+	return ref
+}

@@ -1,0 +1,165 @@
+package file_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+const policyHead = "apiVersion: penstock.dev/v1alpha1\nkind: AccessPolicy\nmetadata: {name: p}\n"
+
+func policyOn(target string) string {
+	return policyHead + "spec: {targetRefs: [" + target + "], apiKeys: {}}\n"
+}
+
+const (
+	onChat = "{kind: HTTPRoute, name: chat}"
+	onGate = "{kind: Gateway, name: gw}"
+)
+
+// closed returns the closed policies as "namespace/name: Kind name/section ...". Of an unnamed one
+// the name is "unnamed".
+func (f *folder) closed() (out []string) {
+	for _, p := range store.AccessPolicies.All(f.store.View()) {
+		if p.Spec.Closed == 0 {
+			continue
+		}
+		if p.Spec.APIKeys != nil || p.Spec.JWT != nil || len(p.Spec.Except) > 0 {
+			f.t.Errorf("%s lets something in: %+v", store.ID(p), p.Spec)
+		}
+		name, _, _ := strings.Cut(store.ID(p), "unnamed#")
+		if name != store.ID(p) {
+			name += "unnamed"
+		}
+		for _, t := range p.Spec.TargetRefs {
+			name += fmt.Sprintf(" %s %s/%s", t.Kind, t.Name, t.SectionName)
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (f *folder) expectClosed(step string, want ...string) {
+	f.t.Helper()
+	if got := f.closed(); !slices.Equal(got, want) {
+		f.t.Errorf("%s: closed are %q, want %q", step, got, want)
+	}
+}
+
+const everything = " Gateway / HTTPRoute / GRPCRoute / InferencePool /"
+
+// The targets of a rejected new policy are closed as far as they can be read, and everything that
+// it may mean otherwise.
+func TestAccessPolicy_RejectedNewOneClosesItsTargets(t *testing.T) {
+	const chat = "default/p HTTPRoute chat/"
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field": {strings.Replace(policyOn(onChat), "apiKeys", "byModell: true, apiKeys", 1), chat},
+		"wrong type":    {strings.Replace(policyOn(onChat), "apiKeys", "byModel: 7, apiKeys", 1), chat},
+		"rule":          {strings.Replace(policyOn(onChat), ", apiKeys: {}", "", 1), chat},
+		"exceptions": {strings.Replace(policyOn(onChat), "apiKeys", "except: [{name: chat}], ungated: Allow, "+
+			"apiKeys", 1), chat},
+		"duplicate key": {strings.Replace(policyOn(onChat), "apiKeys", "apiKeys: {}, apiKeys", 1), chat},
+		"version":       {strings.Replace(policyOn(onChat), "v1alpha1", "v1", 1), chat},
+		"group":         {strings.Replace(policyOn(onChat), "penstock.dev", "penstok.dev", 1), chat},
+		"no version":    {strings.Replace(policyOn(onChat), "apiVersion: penstock.dev/v1alpha1\n", "", 1), chat},
+		"name": {strings.Replace(policyOn(onChat), "name: p", "name: P_1", 1),
+			"default/P_1 HTTPRoute chat/"},
+		"no name":         {strings.Replace(policyOn(onChat), "name: p", "", 1), "default/unnamed HTTPRoute chat/"},
+		"other cluster's": {strings.Replace(policyOn(onChat), "penstock.dev/v1alpha1", "a.example/v1", 1), ""},
+		"no list":         {policyHead + "spec: {targetRefs: " + onChat + ", apiKeys: {}}\n", chat},
+		"targetRef":       {policyHead + "spec: {targetRef: " + onChat + ", apiKeys: {}}\n", chat},
+		"section": {policyOn("{kind: Gateway, name: gw, sectionName: a}, 7"),
+			"default/p Gateway gw/a" + everything},
+		"section of 7":   {policyOn("{kind: Gateway, name: gw, sectionName: 7}"), "default/p Gateway gw/"},
+		"name of target": {policyOn("{kind: HTTPRoute, nme: chat}"), "default/p HTTPRoute /"},
+		"kind of target": {policyOn("{kind: Gatway, name: gw}"),
+			"default/p Gateway gw/ HTTPRoute gw/ GRPCRoute gw/ InferencePool gw/"},
+		"targets twice": {strings.Replace(policyOn(onChat), "apiKeys", "targetRefs: ["+onGate+"], apiKeys", 1),
+			"default/p" + everything},
+		"no targets":   {policyHead + "spec: {apiKeys: {}}\n", "default/p" + everything},
+		"no spec":      {policyHead, "default/p" + everything},
+		"no YAML":      {policyHead + "spec: {\n", "default/unnamed" + everything},
+		"namespace":    {"kind: AccessPolicy\nmetadata: {name: p, namespace: prod\n", "prod/unnamed" + everything},
+		"comment":      {"# kind: AccessPolicy\nmetadata: {name: p\n", ""},
+		"no separator": {chatRoute + policyOn(onChat), "default/unnamed" + everything},
+		"in a list": {"apiVersion: v1\nkind: List\nitems:\n- " +
+			strings.ReplaceAll(strings.Replace(policyOn(onChat), "apiKeys: {}", "apiKeys: 7", 1), "\n", "\n  "), chat},
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", c.text)
+		f.load()
+		var want []string
+		if c.want != "" {
+			want = append(want, c.want)
+		}
+		f.expectClosed(name, want...)
+		f.restart()
+		f.load()
+		f.expectClosed(name+" after a restart", want...)
+		f.write("x.yaml", policyOn(onChat))
+		f.load()
+		f.expectClosed(name + ", corrected")
+		f.write("x.yaml", c.text)
+		f.remove("x.yaml")
+		f.load()
+		if n := len(store.AccessPolicies.All(f.store.View())); n > 0 {
+			t.Errorf("%s: %d policies stay", name, n)
+		}
+	}
+}
+
+// A rejected change of a policy keeps the last good version in use, also over a restart.
+func TestAccessPolicy_RejectedChangeClosesNothing(t *testing.T) {
+	for name, text := range map[string]string{
+		"wrong type": strings.Replace(policyOn(onGate), "apiKeys: {}", "apiKeys: 7", 1),
+		"no targets": policyHead + "spec: {}\n",
+		"no YAML":    policyHead + "spec: {\n",
+		"no name":    strings.Replace(policyOn(onChat), "{name: p}", "{}", 1),
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", policyOn(onChat))
+		f.load()
+		f.write("x.yaml", text)
+		for range 2 {
+			f.load()
+			f.expectClosed(name)
+			p, ok := store.AccessPolicies.Get(f.store.View(), "default/p")
+			if !ok || p.Spec.TargetRefs[0].Name != "chat" || p.Spec.APIKeys == nil {
+				t.Errorf("%s: the last good version is not in use: %+v", name, p)
+			}
+			f.restart()
+		}
+		f.write("x.yaml", text+"---\n"+policyHead+"spec: {\n") // one document more than policies
+		f.load()
+		if got := f.closed(); name[:2] == "no" && name != "no targets" && len(got) == 0 {
+			t.Errorf("%s: a second unreadable document closes nothing", name)
+		}
+	}
+}
+
+// Of two definitions the first is in use. The other one's targets are closed.
+func TestAccessPolicy_SecondDefinitionClosesItsTargets(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.yaml", policyOn(onChat)+"---\n"+policyOn(onGate+", "+onChat))
+	f.load()
+	f.expectClosed("both valid", "default/p#2 Gateway gw/")
+	f.write("x.yaml", policyOn(onChat)+"---\n"+policyOn(onChat))
+	f.load()
+	f.expectClosed("the same")
+	f.restart()
+	f.write("x.yaml", policyHead+"spec: {targetRefs: ["+onChat+"]}\n---\n"+policyOn(onGate))
+	f.state = t.TempDir()
+	f.restart()
+	f.load()
+	f.expectClosed("the first is invalid", "default/p HTTPRoute chat/ Gateway gw/")
+	f.write("x.yaml", policyOn(onChat)+"---\n"+strings.Replace(policyOn(onGate), "{}", "7", 1))
+	f.load()
+	f.expectClosed("the second is invalid", "default/p#2 Gateway gw/")
+	f.write("x.yaml", policyOn(onChat))
+	f.load()
+	f.expectClosed("one definition")
+}

@@ -1,0 +1,221 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"encoding/json"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
+
+// DeploymentLabel marks the model servers of a ModelDeployment, and the objects that Penstock
+// derives from it. Its value is the deployment's name.
+const DeploymentLabel = Group + "/deployment"
+
+// The tasks of a model.
+const (
+	TextGeneration = "text-generation"
+	TextEmbedding  = "text-embedding"
+	TextRerank     = "text-rerank"
+)
+
+// ModelDeployment starts servers of a model, and routes requests to them by the name of the model.
+// Penstock derives an InferencePool, ModelServers and an HTTPRoute with the deployment's name. They
+// exist in Penstock's memory only. On Kubernetes Penstock starts no servers yet.
+//
+// +kubebuilder:resource:scope=Namespaced,shortName=md,path=modeldeployments,singular=modeldeployment
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.spec.engine.name`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.model.name`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+type ModelDeployment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ModelDeploymentSpec `json:"spec"`
+	// Status reports whether the deployment is valid and its servers are ready.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Status ModelDeploymentStatus `json:"status,omitzero"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (in *ModelDeployment) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
+// ModelDeploymentStatus is the status of a ModelDeployment.
+type ModelDeploymentStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions.
+	//
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions of the deployment. Accepted is False if the deployment is invalid. The reason of
+	// Ready is the deployment's phase: Pending, Deploying, Running, Failed or Paused.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ModelDeploymentSpec is the specification of a ModelDeployment.
+type ModelDeploymentSpec struct {
+	// Engine is the program that serves the model.
+	Engine DeploymentEngine `json:"engine"`
+	// Model is the model that is served.
+	Model DeploymentModel `json:"model"`
+	// Replicas is the number of servers. With 0 the deployment is paused.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=256
+	// +kubebuilder:default=1
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Resources that each server gets.
+	//
+	// +optional
+	Resources DeploymentResources `json:"resources,omitzero"`
+	// Variables are arguments of the engine, by name without leading dashes; - and _ are equal. A
+	// value true sets a flag, false omits it; lists and objects become JSON. The engine's
+	// valuesSchema validates them. An argument that the schema does not declare is passed with a
+	// warning.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=256
+	Variables map[string]apiextensionsv1.JSON `json:"variables,omitempty"`
+	// Env are environment variables of the servers. They override the engine's.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	Env []EngineEnv `json:"env,omitempty"`
+	// GatewayRefs are the Gateways that route requests for the model. Without them, only the
+	// InferencePool exists.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	GatewayRefs []DeploymentGateway `json:"gatewayRefs,omitempty"`
+	// Hostnames of requests. Defaults to the hostnames of the Gateways' listeners. They are
+	// required with a Gateway of another namespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +listType=set
+	Hostnames []string `json:"hostnames,omitempty"`
+}
+
+// DeploymentEngine names an Engine.
+type DeploymentEngine struct {
+	// Name of the Engine: vllm, llama-cpp, sim, or an Engine object.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Version of the Engine. Defaults to its first version.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Version string `json:"version,omitempty"`
+}
+
+// DeploymentResources are the resources of each server of a deployment.
+type DeploymentResources struct {
+	// GPU is the number of accelerators of each server: a whole number, or a fraction below 1 of
+	// one accelerator. A whole accelerator has one server. Fractions share an accelerator until
+	// their sum is 1; this isolates nothing. With 0 a server sees no accelerator. By default, a
+	// server is not restricted, and nothing is reserved for it.
+	//
+	// +optional
+	GPU *DeviceCount `json:"gpu,omitempty"`
+	// Accelerator is a part of the name of the accelerator's product, such as L40S. Defaults to any
+	// product. The accelerators of one server are always of one product.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Accelerator string `json:"accelerator,omitempty"`
+}
+
+// DeviceCount is a decimal number of accelerators, in the form that its author wrote.
+//
+// +kubebuilder:validation:Type=number
+// +kubebuilder:validation:Minimum=0
+// +kubebuilder:validation:Maximum=256
+type DeviceCount struct {
+	// Text is a number in JSON; "" is 0.
+	Text string `json:"-"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c DeviceCount) MarshalJSON() ([]byte, error) {
+	return json.Marshal(json.Number(cmp.Or(c.Text, "0")))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *DeviceCount) UnmarshalJSON(raw []byte) error {
+	var number json.Number
+	if err := json.Unmarshal(raw, &number); err != nil {
+		return err
+	}
+	c.Text = number.String()
+	return nil
+}
+
+// DeploymentModel is the model of a deployment.
+type DeploymentModel struct {
+	// Name of the model, as the engine knows it: for vllm a name on Hugging Face, or the path of a
+	// folder.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[^-*\x00-\x1f\x7f][^*\x00-\x1f\x7f]*$`
+	Name string `json:"name"`
+	// File is the absolute path of the model's file, such as a .gguf for llama-cpp.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^/[^\x00-\x1f\x7f]*$`
+	File string `json:"file,omitempty"`
+	// Task of the model: text-generation, text-embedding or text-rerank. It decides which paths are
+	// routed.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=text-generation;text-embedding;text-rerank
+	// +kubebuilder:default=text-generation
+	Task string `json:"task,omitempty"`
+	// ServedName is the name of the model in requests. Defaults to name.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[^-*\x00-\x1f\x7f][^*\x00-\x1f\x7f]*$`
+	ServedName string `json:"servedName,omitempty"`
+}
+
+// DeploymentGateway names a Gateway.
+type DeploymentGateway struct {
+	// Namespace of the Gateway. Defaults to the deployment's namespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the Gateway.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// SectionName is the name of a listener. Defaults to all listeners.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SectionName string `json:"sectionName,omitempty"`
+}
