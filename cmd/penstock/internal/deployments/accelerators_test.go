@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,8 @@ func two() ([]devices.Device, error) { return devices.Numbered(2), nil }
 
 // seen has "NAME DEVICES" of the wanted processes.
 func (f *fake) seen() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var out []string
 	for _, p := range f.wanted {
 		for _, env := range p.Env {
@@ -70,7 +73,9 @@ func (f *fake) seen() string {
 
 // end removes the state of a process that is not wanted.
 func (f *fake) end(name string) {
+	f.mu.Lock()
 	delete(f.states, name)
+	f.mu.Unlock()
 	f.changed <- struct{}{}
 }
 
@@ -153,13 +158,20 @@ func TestDevices_AProcessEndsBeforeItsSuccessorGetsOthers(t *testing.T) {
 
 func TestDevices_OneThatIsGoneIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, all := newFake(), devices.Numbered(2)
-		r := machine(t, "", func() ([]devices.Device, error) { return all, nil })
+		f := newFake()
+		var gone atomic.Bool
+		r := machine(t, "", func() ([]devices.Device, error) {
+			all := devices.Numbered(2)
+			if gone.Load() {
+				all = all[:1]
+			}
+			return all, nil
+		})
 		defer r.begin(f)()
 		r.deploy("qwen", cuda("2"))
 		f.set("default/qwen/0", running)
 		synctest.Wait()
-		all = all[:1]
+		gone.Store(true)
 		time.Sleep(time.Hour) // of the bubble's clock: devices are listed again
 		synctest.Wait()
 		if got := r.conditions("qwen"); f.seen() != "default/qwen/0 0,1" ||

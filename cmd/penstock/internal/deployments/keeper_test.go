@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -23,12 +24,16 @@ import (
 
 // fake is a Supervisor whose processes have the phases that a test sets.
 type fake struct {
-	wanted  []engines.Process
-	states  map[string]engines.State
 	changed chan struct{}
+
+	mu     sync.Mutex
+	wanted []engines.Process
+	states map[string]engines.State
 }
 
 func (f *fake) Want(list []engines.Process) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.wanted = list
 	for _, p := range list {
 		if s := f.states[p.Name]; s.Hash != p.Hash() {
@@ -38,6 +43,8 @@ func (f *fake) Want(list []engines.Process) {
 }
 
 func (f *fake) States() (out []engines.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, s := range f.states {
 		out = append(out, s)
 	}
@@ -47,9 +54,11 @@ func (f *fake) States() (out []engines.State) {
 func (f *fake) Changed() <-chan struct{} { return f.changed }
 
 func (f *fake) set(name string, change func(*engines.State)) {
+	f.mu.Lock()
 	s := f.states[name]
 	change(&s)
 	f.states[name] = s
+	f.mu.Unlock()
 	f.changed <- struct{}{}
 }
 

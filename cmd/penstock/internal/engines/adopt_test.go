@@ -230,6 +230,9 @@ func TestRecord_BrokenOneIsNamedAndOthersAreKept(t *testing.T) {
 	if st := stateOf(next, q.Name); st.PID != kept.PID {
 		t.Errorf("state %+v, want process %d", st, kept.PID)
 	}
+	if poll.Within(50*time.Millisecond, func() bool { return content(t, path) != `{"name":` }) {
+		t.Errorf("before anything is wanted the broken record is replaced by %q", content(t, path))
+	}
 	next.Want([]Process{p, q})
 	// The process of the broken record is found by its log. Its command is not known.
 	st := until(t, next, p.Name, "another process", func(st State) bool { return st.Phase == Running && !st.Adopted })

@@ -166,7 +166,7 @@ func (u *unit) attend(ctx context.Context, p *Process) {
 	defer cancel()
 	var ready <-chan struct{}
 	var late <-chan time.Time
-	if !u.rec.Served {
+	if !u.rec.Served && !u.broken { // when the process of a broken record is ready is not known
 		ready = probing(ctx, u.rec.Ready, u.s.t.probe)
 		timer := time.NewTimer(time.Until(u.rec.Started.Add(u.rec.Startup)))
 		defer timer.Stop()
