@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/status"
@@ -39,7 +41,7 @@ func TestStatus_ProxySyncStateNamesMissingResources(t *testing.T) {
 func TestStatus_WatchPrintsEachChange(t *testing.T) {
 	t.Parallel()
 	board := status.NewBoard(nil)
-	page := httptest.NewServer(status.Page(board, "penstock.dev/gateway-controller"))
+	page := httptest.NewServer(status.Page(board, "penstock.dev/gateway-controller", nil))
 	t.Cleanup(page.Close)
 	for _, output := range []string{"text", "json"} {
 		board.Set(status.Translation, routeReport("Accepted"))
@@ -57,6 +59,46 @@ func TestStatus_WatchPrintsEachChange(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("an interrupted watch fails: %v", err)
 		}
+	}
+}
+
+// In Kubernetes, the own status of an object is printed, which only the leader can write: a follower
+// knows neither the addresses nor the ACKs of all proxies.
+func TestStatus_KubernetesHasTheObjectsOwn(t *testing.T) {
+	t.Parallel()
+	board := status.NewBoard(nil)
+	gateway, route := report.Ref{Kind: "Gateway", Namespace: "default", Name: "gw"}, routeReport("Accepted")
+	programmed := report.Condition{Type: report.Programmed, Status: report.True, Reason: report.Programmed}
+	board.Set(status.Translation, report.Report{Owner: gateway, Addresses: []string{"0.0.0.0"},
+		Conditions: []report.Condition{programmed}})
+	board.Set(status.Translation, route)
+	own := `{"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}], "listeners": [{"name": "http"}],
+		"conditions": [{"type": "Programmed", "status": "False", "reason": "Pending", "message": "not acknowledged"},
+			{"type": "penstock.dev/RolledOut", "status": "False", "reason": "Stuck", "message": "0 of 2 proxies"}]}`
+	others := `{"parents": [{"controllerName": "example.com/other", "conditions": [{"type": "Foreign"}]}]}`
+	page := httptest.NewServer(status.Page(board, "c", func(ref report.Ref) any {
+		if ref == gateway {
+			return json.RawMessage(own)
+		}
+		return json.RawMessage(others)
+	}))
+	t.Cleanup(page.Close)
+	var doc status.Document
+	if err := runningAt(page.URL).get(t.Context(), "/status", &doc); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := status.Text(&text, &doc, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := text.String()
+	for _, want := range []string{"192.0.2.1", "not acknowledged", "0 of 2 proxies", "Accepted"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "0.0.0.0") || strings.Contains(got, "Foreign") {
+		t.Error(got)
 	}
 }
 

@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,6 +63,7 @@ func programmedAfterACKs(p place) {
 		}
 		return unacknowledged(gw.Status.Conditions)
 	})
+	p.commandReports("192.0.2.1", "not acknowledged")
 	slow.Disconnect()
 	proxy("prompt")
 	p.programmed("gw")
@@ -95,6 +99,25 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 			return err
 		}
 		return holds(s.Status.Conditions, "Programmed", metav1.ConditionTrue, s.Generation)
+	})
+}
+
+// commandReports waits until penstock status, without a folder, prints a line about the Gateway with
+// these texts, whichever process leads.
+func (p place) commandReports(texts ...string) {
+	p.Helper()
+	p.Until("penstock status reports what the Gateway's own status has", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "../../bin/penstock", "status", "--kubeconfig", running.Kubeconfig()).
+			CombinedOutput()
+		for line := range strings.Lines(string(out)) {
+			if strings.HasPrefix(line, p.Namespace+"/gw ") && !slices.ContainsFunc(texts,
+				func(text string) bool { return !strings.Contains(line, text) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("want %q: %v\n%s", texts, err, out)
 	})
 }
 

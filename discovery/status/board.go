@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -166,21 +167,34 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 }
 
 // Stream calls emit with the document of the board whenever the board has settled after a change,
-// so that no document shows half of a change. It returns when ctx ends or emit fails.
-func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
+// so that no document shows half of a change. It returns when ctx ends or emit fails. A change of
+// written, which may be nil, is noticed within two seconds.
+func (b *Board) Stream(ctx context.Context, controller string, written Written, emit func(*Document) error) error {
 	var last *Document
-	return b.follow(ctx, func(all []report.Report) error {
-		last = NewDocument(all, controller, last, time.Now())
+	var again time.Duration
+	if written != nil {
+		again = writtenInterval
+	}
+	return b.follow(ctx, again, func(all []report.Report) error {
+		doc := NewDocument(all, controller, last, time.Now())
+		doc.replace(written, controller)
+		if reflect.DeepEqual(doc, last) {
+			return nil
+		}
+		last = doc
 		return emit(last)
 	})
 }
 
+const writtenInterval = 2 * time.Second
+
 // StreamFindings is like Stream, but emits only the findings. It makes no document of all objects.
 func (b *Board) StreamFindings(ctx context.Context, emit func([]report.Finding) error) error {
-	return b.follow(ctx, func(all []report.Report) error { return emit(findings(all)) })
+	return b.follow(ctx, 0, func(all []report.Report) error { return emit(findings(all)) })
 }
 
-func (b *Board) follow(ctx context.Context, emit func([]report.Report) error) error {
+// follow also calls emit when the time again has passed without a change; 0: never.
+func (b *Board) follow(ctx context.Context, again time.Duration, emit func([]report.Report) error) error {
 	for {
 		if err := b.Settle(ctx, streamDebounce); err != nil {
 			return err
@@ -189,7 +203,13 @@ func (b *Board) follow(ctx context.Context, emit func([]report.Report) error) er
 		if err := emit(b.List(ws)); err != nil {
 			return err
 		}
-		if err := ws.WatchCtx(ctx); err != nil {
+		wait, cancel := ctx, context.CancelFunc(func() {})
+		if again > 0 {
+			wait, cancel = context.WithTimeout(ctx, again)
+		}
+		_ = ws.WatchCtx(wait)
+		cancel()
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}

@@ -237,7 +237,7 @@ func TestStream_ShowsWhatSettledAndEveryChange(t *testing.T) {
 		docs := make(chan *status.Document, 10)
 		done := make(chan error)
 		go func() {
-			done <- b.Stream(ctx, "c", func(doc *status.Document) error { docs <- doc; return nil })
+			done <- b.Stream(ctx, "c", nil, func(doc *status.Document) error { docs <- doc; return nil })
 		}()
 		reason := func(doc *status.Document) string {
 			for _, o := range doc.Objects {

@@ -4,25 +4,56 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
+
+// Written returns the status that an object has in Kubernetes, as a value with the JSON fields of
+// Status, or nil.
+type Written func(report.Ref) any
 
 // Page serves the status of all objects as JSON. With ?watch it serves one line of JSON once the
 // board has settled, and another after each change, until the client disconnects.
-func Page(b *Board, controller string) http.Handler {
+//
+// In Kubernetes, an object's own status is served, where Penstock has written one: only the leader
+// knows the proxies of all processes. In a folder, written is nil.
+func Page(b *Board, controller string, written Written) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)
 		if !r.URL.Query().Has("watch") {
 			w.Header().Set("content-type", "application/json")
 			lines.SetIndent("", "  ")
 			// fails only if the client has disconnected
-			_ = lines.Encode(NewDocument(b.List(nil), controller, nil, time.Now()))
+			doc := NewDocument(b.List(nil), controller, nil, time.Now())
+			doc.replace(written, controller)
+			_ = lines.Encode(doc)
 			return
 		}
 		w.Header().Set("content-type", "application/jsonl")
 		flush := http.NewResponseController(w)
-		_ = b.Stream(r.Context(), controller, func(doc *Document) error {
+		_ = b.Stream(r.Context(), controller, written, func(doc *Document) error {
 			return errors.Join(lines.Encode(doc), flush.Flush())
 		})
 	})
+}
+
+// replace replaces what the board has about objects by what they have in Kubernetes.
+func (d *Document) replace(written Written, controller string) {
+	if written == nil {
+		return
+	}
+	for i := range d.Objects {
+		raw, err := json.Marshal(written(d.Objects[i].Ref))
+		var own Status
+		if err != nil || json.Unmarshal(raw, &own) != nil {
+			continue
+		}
+		own.Parents = slices.DeleteFunc(own.Parents, func(p Parent) bool { return p.ControllerName != controller })
+		own.Ancestors = slices.DeleteFunc(own.Ancestors, func(a Ancestor) bool { return a.ControllerName != controller })
+		if len(own.Conditions)+len(own.allParents()) > 0 {
+			d.Objects[i].Status = own
+		}
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/learned"
@@ -93,6 +94,7 @@ type App struct {
 	remotePickers *remotePickers
 
 	standAlone *StandAlone
+	written    status.Written                     // nil in a folder
 	engines    atomic.Pointer[engines.Supervisor] // nil: nothing has been started
 }
 
@@ -101,13 +103,15 @@ type wiring struct {
 	lagging    func() bool // reports whether objects may be outdated: then nothing may be removed; nil: never outdated
 	proxies    func(gateway string)
 	standAlone *StandAlone
+	written    status.Written // in Kubernetes
 	// apiServers are the API server's addresses, HOST:PORT.
 	apiServers []string
 }
 
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(),
-		ports: everyPort{}, budget: admission.NewBudget(budget),
+	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, written: w.written,
+		registry: prometheus.NewRegistry(),
+		ports:    everyPort{}, budget: admission.NewBudget(budget),
 		drain: cmp.Or(cfg.StopTimeout, pickDrainTime), stopping: newStopping()}
 	if _, err := c.store.Apply(cfg.Processor.object()); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 		}
 	}
 	a, err = newApp(cfg, core,
-		wiring{security: c.proxies.security(cfg.Peers), lagging: c.lagging, apiServers: apiServers(k.REST),
+		wiring{security: c.proxies.security(cfg.Peers), lagging: c.lagging, written: c.written, apiServers: apiServers(k.REST),
 			proxies: func(gateway string) { c.writer.DeliveryChanged(gateway) }})
 	if err != nil {
 		return nil, err
@@ -116,6 +116,15 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 		}))
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
+}
+
+// written returns the status of an object's newest version.
+func (c *cluster) written(ref report.Ref) any {
+	live, ok := c.source.Live(ref)
+	if !ok {
+		return nil
+	}
+	return live.Status
 }
 
 // lagging reports whether objects may be outdated. If so, nothing may be removed from proxies.

@@ -159,7 +159,7 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
 		mux.Handle(page, open)
 	}
-	mux.Handle("GET /status", status.Page(a.board, Controller))
+	mux.Handle("GET /status", status.Page(a.board, Controller, a.written))
 	mux.HandleFunc("GET /explain", a.explain)
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, r *http.Request) {
 		if a.set == nil {
