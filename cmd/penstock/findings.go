@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/release"
 )
 
 const printedAtOnce = 100
@@ -47,6 +48,17 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 }
 
 func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
+
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+
+// linked returns where people read a page: in a released program, the page's URL, because packages
+// and images have no source tree.
+func linked(page string) string {
+	if v := release.Version(); released.MatchString(v) {
+		return "https://github.com/penstock-project/penstock/blob/" + v + "/" + page
+	}
+	return page
+}
 
 // A row of aboutFields matches a finding of an object of the row's kind. The row's field must be a
 // prefix of the finding's field; indexes are ignored. The first match applies.
@@ -113,7 +125,7 @@ func printPages(out io.Writer, doc *status.Document) {
 	reasons := status.Reasons(doc)
 	var pages []string
 	for i := range doc.Findings {
-		page := findingPage(&doc.Findings[i])
+		page := linked(findingPage(&doc.Findings[i]))
 		if doc.Findings[i].Severity != report.Info && !slices.Contains(pages, page) {
 			pages = append(pages, page)
 		}
@@ -122,7 +134,7 @@ func printPages(out io.Writer, doc *status.Document) {
 		fmt.Fprintln(out)
 	}
 	for _, reason := range reasons {
-		fmt.Fprintf(out, "What to do about %s: %s\n", reason, reasonPage(reason))
+		fmt.Fprintf(out, "What to do about %s: %s\n", reason, linked(reasonPage(reason)))
 	}
 	if len(pages) > 0 {
 		fmt.Fprintf(out, "Pages about these findings: %s\n", strings.Join(pages, ", "))

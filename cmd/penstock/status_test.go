@@ -62,8 +62,8 @@ func TestStatus_WatchPrintsEachChange(t *testing.T) {
 	}
 }
 
-// In Kubernetes, the own status of an object is printed, which only the leader can write: a follower
-// knows neither the addresses nor the ACKs of all proxies.
+// In Kubernetes, an object's own status is printed. Only the leader can write it: others know
+// neither the addresses nor the ACKs of all proxies.
 func TestStatus_KubernetesHasTheObjectsOwn(t *testing.T) {
 	t.Parallel()
 	board := status.NewBoard(nil)
@@ -75,7 +75,7 @@ func TestStatus_KubernetesHasTheObjectsOwn(t *testing.T) {
 	own := `{"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}], "listeners": [{"name": "http"}],
 		"conditions": [{"type": "Programmed", "status": "False", "reason": "Pending", "message": "not acknowledged"},
 			{"type": "penstock.dev/RolledOut", "status": "False", "reason": "Stuck", "message": "0 of 2 proxies"}]}`
-	others := `{"parents": [{"controllerName": "example.com/other", "conditions": [{"type": "Foreign"}]}]}`
+	others := `{"parents": [{"controllerName": "example.com/other", "conditions": [{"type": "Alien"}]}]}`
 	page := httptest.NewServer(status.Page(board, "c", func(ref report.Ref) any {
 		if ref == gateway {
 			return json.RawMessage(own)
@@ -97,7 +97,7 @@ func TestStatus_KubernetesHasTheObjectsOwn(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "0.0.0.0") || strings.Contains(got, "Foreign") {
+	if strings.Contains(got, "0.0.0.0") || strings.Contains(got, "Alien") {
 		t.Error(got)
 	}
 }

@@ -289,10 +289,17 @@ func detailsText(details string) string {
 	return details
 }
 
+// listText has each endpoint once: a pick repeats them, because a retry takes the next one.
 func listText(endpoints string) string {
 	const hops = "envoy://" + model.HopListener + "/"
 	if !strings.Contains(endpoints, hops) {
-		return endpoints
+		var once []string
+		for e := range strings.SplitSeq(endpoints, ",") {
+			if !slices.Contains(once, e) {
+				once = append(once, e)
+			}
+		}
+		return strings.Join(once, ",")
 	}
 	return placesText(strings.Split(endpoints, ","), ", ")
 }

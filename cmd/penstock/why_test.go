@@ -29,12 +29,13 @@ func shownPicks(t *testing.T, records ...*picker.Record) string {
 func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T) {
 	two, half := 2.0, 0.5
 	got := shownPicks(t,
-		&picker.Record{Candidates: 1, Tokens: 1, Endpoints: "10.0.0.4:80,10.0.0.5:80", Compared: []picker.Choice{
+		&picker.Record{Candidates: 1, Tokens: 1, Endpoints: "10.0.0.4:80,10.0.0.5:80,10.0.0.4:80", Compared: []picker.Choice{
 			{Address: "10.0.0.1:80", Cost: &two, Cached: 64}, {Address: "10.0.0.2:80", Score: &half},
 			{Address: "10.0.0.3:80"}, {Address: "10.0.0.4:80", Cached: 1, Trial: true},
 			{Address: "10.0.0.5:80", Trial: true},
 		}})
-	if !strings.Contains(got, ", 1 candidate, a prompt of 1 token, ") {
+	if !strings.Contains(got, ", 1 candidate, a prompt of 1 token, ") ||
+		!strings.Contains(got, ": 10.0.0.4:80,10.0.0.5:80 (") {
 		t.Error(got)
 	}
 	for _, want := range []string{

@@ -102,8 +102,8 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	})
 }
 
-// commandReports waits until penstock status, without a folder, prints a line about the Gateway with
-// these texts, whichever process leads.
+// commandReports waits until penstock status, without a folder, prints a line about the Gateway
+// with these texts, whichever process leads.
 func (p place) commandReports(texts ...string) {
 	p.Helper()
 	p.Until("penstock status reports what the Gateway's own status has", func(ctx context.Context) error {

@@ -51,7 +51,8 @@ func (d *Document) replace(written Written, controller string) {
 			continue
 		}
 		own.Parents = slices.DeleteFunc(own.Parents, func(p Parent) bool { return p.ControllerName != controller })
-		own.Ancestors = slices.DeleteFunc(own.Ancestors, func(a Ancestor) bool { return a.ControllerName != controller })
+		own.Ancestors = slices.DeleteFunc(own.Ancestors,
+			func(a Ancestor) bool { return a.ControllerName != controller })
 		if len(own.Conditions)+len(own.allParents()) > 0 {
 			d.Objects[i].Status = own
 		}

@@ -336,13 +336,18 @@ spec:
 func TestInferencePool_ReportsMissingRoutesAndEndpoints(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
 	gw := report.Ref{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}
-	if text := texts(inference.PoolReport(p, nil, false, nil).Findings); !strings.Contains(text, "names this pool") ||
+	rep := inference.PoolReport(p, nil, false, nil)
+	if text := texts(rep.Findings); !strings.Contains(text, "names this pool") ||
 		!strings.Contains(text, "no ready Pod") {
 		t.Errorf(`an unused, empty pool has: %s, want a text with "names this pool" and a text with "no ready Pod"`,
 			text)
 	}
-	rep := inference.PoolReport(p, []report.Ref{gw}, false, make([]model.Member, 1))
-	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" ||
+	if serving := report.Find(rep.Conditions, inference.ConditionServing); serving == nil ||
+		serving.Status != report.False {
+		t.Errorf("an empty pool has conditions %+v, want %s False", rep.Conditions, inference.ConditionServing)
+	}
+	rep = inference.PoolReport(p, []report.Ref{gw}, false, make([]model.Member, 1))
+	if len(rep.Findings)+len(rep.Conditions) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" ||
 		len(rep.Parents[0].Conditions) != 2 {
 		t.Errorf("a pool in use has: %+v", rep)
 	}

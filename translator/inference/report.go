@@ -16,6 +16,9 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
+// ConditionServing is False while no server of an InferencePool serves. It is absent otherwise.
+const ConditionServing = "penstock.dev/Serving"
+
 // PoolReport reports on an InferencePool for each Gateway whose routes name it. The parameter
 // spilledTo is set if another pool spills to this pool.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
@@ -37,9 +40,12 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 	}
 	// A ModelDeployment reports itself why its pool has no servers.
 	if len(members) == 0 && p.Selector[v1alpha1.DeploymentLabel] != p.Ref.Name {
-		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector",
-			"no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
+		const problem = "no ready Pod and no ModelServers of the namespace match, at an address that is allowed"
+		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector", problem,
 			"label the model servers so that they match; a denied address has a finding of its own"))
+		rep.Conditions = []report.Condition{
+			{Type: ConditionServing, Status: report.False, Reason: "NoServer", Message: "spec.selector: " + problem},
+		}
 	}
 	return rep
 }

@@ -9,11 +9,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
-
-// ConditionServing is False while no server of a pool serves.
-const ConditionServing = "penstock.dev/Serving"
 
 // OwnerOf returns the object that defines a pool: an InferencePool or an InferencePoolImport.
 func OwnerOf(pool objectid.Target) report.Ref {
@@ -41,7 +39,7 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 		text = "cluster " + pool.Member + ": " + text
 	} else {
 		rep.Conditions = []report.Condition{
-			{Type: ConditionServing, Status: report.False, Reason: "NoServer", Message: text},
+			{Type: inference.ConditionServing, Status: report.False, Reason: "NoServer", Message: text},
 		}
 	}
 	rep.Findings = []report.Finding{{
