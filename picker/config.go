@@ -64,6 +64,8 @@ type Config struct {
 	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits
 	// nothing.
 	Permits func(keys, pool, model string) bool
+	// Believes reports whether a member may state the callers of its picks; nil believes none.
+	Believes func(member string) bool
 	// Keyed means that this cluster's Gateways send keys. Calls without a key come from elsewhere.
 	Keyed bool
 	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.

@@ -16,7 +16,10 @@ type callers struct {
 	unrestricted
 	gateway  func(context.Context) string
 	exported func(pool, member string) bool
+	member   string // of all calls
 }
+
+func (c callers) Member(context.Context) string { return c.member }
 
 func (c callers) Gateway(ctx context.Context) string {
 	if c.gateway == nil {

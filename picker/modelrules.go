@@ -129,11 +129,15 @@ const (
 )
 
 // priority returns the priority of the request's objective, if the pool has the objective. The
-// header that names the objective counts only if the pool trusts headers, or if a gate wrote it.
+// header that names the objective counts only if the pool trusts headers, or if a gate of this
+// cluster wrote it.
 // Otherwise the priority follows from the criticality of the request's model: with priority 0, as
 // in the inference extension, a misspelled header would promote a Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
-	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }
+	trusted := func() bool {
+		by := caller(r)
+		return pool.TrustHeaders || len(by) > 0 && !ofMember(by)
+	}
 	return pool.priorityOf(trusted, r.Headers.Header, r.Facts.Model)
 }
 

@@ -34,6 +34,7 @@ func admitted(r *Record) string {
 }
 
 func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
+	r.Vouched = r.Member != "" && p.config.Believes != nil && p.config.Believes(r.Member)
 	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.config.Keyed)
 	if r.Imported && !p.exported(r) && !p.waitExported(ctx, r) {
 		p.metrics.denied.WithLabelValues("").Inc()

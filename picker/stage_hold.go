@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -156,13 +157,34 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found, or nil. In other requests, the
-// client may have set CallerHeader.
+// caller returns the caller that a gate of this cluster found, or nil. If the ClusterSet believes
+// the member that calls, caller returns MEMBER:CALLER of a gate there, as the peer listener does
+// (translator/envoy, peer.lua). In other requests, the client may have set CallerHeader.
 func caller(r *extproc.Request) []byte {
-	if !r.Reported() || r.Member != "" {
+	if r.Member != "" {
+		if !r.Vouched {
+			return nil
+		}
+		return stated(r.Member, r.Headers.Header(authz.CallerHeader))
+	}
+	if !r.Reported() {
 		return nil
 	}
 	return r.Headers.Header(authz.CallerHeader)
+}
+
+func stated(member string, id []byte) []byte {
+	if !authz.Stated(id) {
+		return nil
+	}
+	return append([]byte(member+":"), id...)
+}
+
+// ofMember reports whether a caller is MEMBER:CALLER. A caller of this cluster has a / before any
+// colon.
+func ofMember(caller []byte) bool {
+	i := bytes.IndexAny(caller, ":/")
+	return i >= 0 && caller[i] == ':'
 }
 
 func (pool *pool) fairness(r *extproc.Request) []byte {

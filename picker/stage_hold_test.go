@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -177,6 +178,51 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 				t.Errorf("%+v, want 4 requests of %d flows", bands, c.want)
 			}
 		})
+	}
+}
+
+// A member that the ClusterSet believes states the callers of its picks. Others count as one.
+func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		believed string
+		want     int
+	}{"believed": {"east", 2}, "another is believed": {"west", 1}} {
+		t.Run(name, func(t *testing.T) {
+			p := runPicker(t, Config{Callers: callers{member: "east"},
+				Believes: func(member string) bool { return member == c.believed }})
+			_, address := servePicker(t, p)
+			setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}),
+				Endpoints: specs("10.0.0.1:80"), Models: &Models{Objectives: map[string]int32{"live": 7}}})
+			conn := dialPicker(t, address)
+			for i, caller := range []string{"ns/alice", "ns/alice", "ns/bob"} {
+				stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+				if r := exchange(t, stream, headerMessage(nil, authz.CallerHeader, caller,
+					plainObjectiveHeader, "live")); i > 0 &&
+					r.GetOverrideMessageTimeout() == nil {
+					t.Fatalf("request %d does not wait: %v", i, r)
+				}
+			}
+			if bands := p.pool("ns/pool").queue.Bands(); len(bands) != 1 || bands[0].Flows != c.want ||
+				bands[0].Priority != 0 {
+				t.Errorf("%+v, want %d flows of priority 0", bands, c.want)
+			}
+		})
+	}
+}
+
+// A member may state only callers that a gate writes, and its names are not names of this cluster.
+func TestFlowControl_MembersStateWellFormedCallersAlone(t *testing.T) {
+	for text, want := range map[string]string{
+		"ns/alice@x.y": "east:ns/alice@x.y", "west:ns/a%20b": "east:west:ns/a%20b", "": "", "a,b": "", "a\xff": "",
+		"a\nb": "", strings.Repeat("a", 512): "east:" + strings.Repeat("a", 512), strings.Repeat("a", 513): "",
+	} {
+		got := stated("east", []byte(text))
+		if string(got) != want || len(got) > 0 && !ofMember(got) {
+			t.Errorf("%q is caller %q, want %q", text, got, want)
+		}
+	}
+	if ofMember([]byte("ns/a:b")) || ofMember(nil) {
+		t.Error("callers of this cluster count as a member's")
 	}
 }
 

@@ -99,7 +99,8 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 			var err error
 			if host, err = envoy.PeerHost(&model.PeerHost{
 				Host:    model.PeerAuthority(p.Ref.Namespace, p.Ref.Name, m.Cluster),
-				Members: members, Gated: len(policies) > 0, Backends: hop.Backends, Owners: owners}); err != nil {
+				Members: members, Gated: len(policies) > 0, Believed: believed(m, members), Backends: hop.Backends,
+				Owners: owners}); err != nil {
 				out.err = err
 			}
 		}
@@ -117,6 +118,16 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	slices.SortFunc(out.clusters, model.ClusterID.Compare)
 	out.clusters = slices.Compact(out.clusters)
 	return out, true
+}
+
+func believed(m *store.Membership, members []string) map[string][]string {
+	out := map[string][]string{}
+	for _, member := range m.Members {
+		if len(member.Identities) > 0 && slices.Contains(members, member.Name) {
+			out[member.Name] = member.Identities
+		}
+	}
+	return out
 }
 
 func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {

@@ -202,8 +202,8 @@ func (s *site) member(cluster, more, fixture string, edits ...edit) {
 	s.Helper()
 	const set = "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: "
 	s.Write("set.yaml", set+cluster+"\n"+more)
-	s.flags = []string{"--members-listen", fmt.Sprint("127.0.0.1:", s.Port()), "--picker", fmt.Sprint("127.0.0.1:",
-		s.Port())}
+	s.flags = append(s.flags, "--members-listen", fmt.Sprint("127.0.0.1:", s.Port()),
+		"--picker", fmt.Sprint("127.0.0.1:", s.Port()))
 	s.up(fixture, edits...)
 }
 

@@ -154,6 +154,8 @@ type Membership struct {
 type Member struct {
 	Name   string // also its trust domain
 	Bundle []byte // CA certificates for IDs of the trust domain, in PEM
+	// Identities are the parts of callers' identities that the member may state, sorted.
+	Identities []string
 }
 
 // OwnMembership is the name of the one Membership.

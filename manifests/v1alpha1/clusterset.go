@@ -267,6 +267,17 @@ type ClusterSetPeerListener struct {
 	Address string `json:"address,omitempty"`
 }
 
+// Identity is a part of a caller's identity.
+//
+// +kubebuilder:validation:Enum=Owner;Groups
+type Identity string
+
+// The values of Identity.
+const (
+	IdentityOwner  Identity = "Owner"
+	IdentityGroups Identity = "Groups"
+)
+
 // ClusterSetAllow limits the exports of a member. Only pools that the fields namespaces or pools
 // allow are imported.
 type ClusterSetAllow struct {
@@ -299,6 +310,15 @@ type ClusterSetAllow struct {
 	// Cleartext allows requests, including prompts and credentials, to reach gateways of the member
 	// (ParentMode) without TLS. Peer listeners always use TLS.
 	Cleartext bool `json:"cleartext,omitempty"`
+	// Identities are the parts of a caller's identity that this cluster believes if the member
+	// states them in requests to pools that are exported to it: Owner, and Groups, which needs
+	// Owner. The caller is then MEMBER:CALLER in flow control and in access logs. The member's
+	// AccessPolicies have verified the caller. Defaults to none.
+	//
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:XValidation:rule="!('Groups' in self) || 'Owner' in self",message="Groups needs Owner: add Owner"
+	Identities []Identity `json:"identities,omitempty"`
 	// Exports is the maximum number of pools that are imported from the member, in the order of
 	// namespace and name. Defaults to 1,000.
 	//

@@ -165,11 +165,19 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 		bundle, problems := certificates.Select(now, share, written, published)
 		findings = append(findings, untrusted(store.ClusterSets.Ref(set), i, &m, problems, now)...)
 		if len(bundle) > 0 {
-			out = append(out, store.Member{Name: m.Name, Bundle: bundle})
+			out = append(out, store.Member{Name: m.Name, Bundle: bundle, Identities: identities(m.Allow.Identities)})
 		}
 	}
 	slices.SortFunc(out, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
 	return out, findings
+}
+
+func identities(list []v1alpha1.Identity) (out []string) {
+	for _, part := range list {
+		out = append(out, string(part))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 const maxUntrusted = 4

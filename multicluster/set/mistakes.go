@@ -92,6 +92,11 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 				fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name),
 				"run `penstock clusters drain` there, and remove the field")
 		}
+		if len(m.Allow.Identities) > 0 && (m.Peer == nil || set.Spec.PeerListener == nil) {
+			add(report.Warning, field+".allow.identities",
+				"member "+m.Name+": it has no effect, because the member's requests reach no peer listener",
+				"add spec.peerListener and the member's peer, or remove the field")
+		}
 		if m.Peer == nil {
 			continue
 		}

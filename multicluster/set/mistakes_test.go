@@ -157,6 +157,24 @@ func TestOverlaps_TheNarrowerOfTwoClustersIsNamed(t *testing.T) {
 	}
 }
 
+// No member's request reaches a cluster without a peer listener: there is no identity to believe.
+func TestSet_IdentitiesWithoutAPeerListenerAreAWarning(t *testing.T) {
+	board := &lastBoard{}
+	s := setWith(board, []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"},
+		Allow: v1alpha1.ClusterSetAllow{Identities: []v1alpha1.Identity{v1alpha1.IdentityOwner}}}})
+	s.report()
+	found, ok := board.finding("member east: it has no effect")
+	if !ok || found.Field != "spec.members[0].allow.identities" || found.Severity != report.Warning {
+		t.Errorf("the finding is %+v", found)
+	}
+	s = setWith(board, s.adopted.spec.Spec.Members)
+	s.adopted.spec.Spec.PeerListener = &v1alpha1.ClusterSetPeerListener{Port: 1}
+	s.report()
+	if found, ok := board.finding("member east: it has no effect"); ok {
+		t.Errorf("with a peer listener there is %+v", found)
+	}
+}
+
 // Pod ranges of a hundred members are compared while the set's lock is held.
 func TestOverlaps_ManyRangesAreSortedAndNotComparedWithEachOther(t *testing.T) {
 	var set v1alpha1.ClusterSet

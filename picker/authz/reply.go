@@ -3,6 +3,8 @@ package authz
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -22,6 +24,7 @@ const (
 	// MetadataGroups lists the caller's groups.
 	MetadataGroups = "groups"
 	metadataKeys   = "keys"  // the value of KeysHeader
+	metadataVouch  = "vouch" // the value of GroupsHeader
 	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
 )
 
@@ -35,7 +38,10 @@ const (
 	// unambiguous for every server.
 	ModelHeader = "x-penstock-model"
 	// KeysHeader has the restricted keys of a request for the list of models (Table.Permits).
-	KeysHeader      = "x-penstock-keys"
+	KeysHeader = "x-penstock-keys"
+	// GroupsHeader has the caller's groups for other clusters: comma-separated, and each escaped
+	// for a query. It has at most maxGroups, in maxGroupsSize bytes.
+	GroupsHeader    = "x-penstock-groups"
 	chunkedHeader   = "x-penstock-chunked" // the client's Transfer-Encoding
 	reasonHeader    = "x-penstock-reason"
 	fairnessHeader  = "x-gateway-inference-fairness-id"
@@ -107,6 +113,9 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 	}
 	if len(d.Key.Groups) > 0 {
 		metadata[MetadataGroups] = texts(d.Key.Groups)
+		if list := vouched(d.Key.Groups); list != "" {
+			set, metadata[metadataVouch] = append(set, overwrite(GroupsHeader, list)), structpb.NewStringValue(list)
+		}
 	}
 	if final {
 		metadata[metadataFinal] = structpb.NewBoolValue(true)
@@ -118,6 +127,37 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 		},
 		DynamicMetadata: &structpb.Struct{Fields: metadata},
 	}
+}
+
+const (
+	maxGroups, maxGroupsSize = 32, 1024
+	// maxStated is the longest caller that a member may state, in bytes.
+	maxStated = 512
+)
+
+// Stated reports whether a member may state the text as a caller: gates write no other characters
+// (jwt.Identity.Owner). The script of peer listeners decides alike (translator/envoy, peer.lua).
+func Stated(caller []byte) bool {
+	return len(caller) > 0 && len(caller) <= maxStated && !slices.ContainsFunc(caller, func(c byte) bool {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		return !letter && strings.IndexByte("@._:%/-", c) < 0
+	})
+}
+
+// vouched returns the value of GroupsHeader. Groups beyond its limits are omitted.
+func vouched(groups []string) string {
+	var list strings.Builder
+	for i, g := range groups {
+		text := url.QueryEscape(g)
+		if i == maxGroups || list.Len()+1+len(text) > maxGroupsSize {
+			break
+		}
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.WriteString(text)
+	}
+	return list.String()
 }
 
 func texts(list []string) *structpb.Value {

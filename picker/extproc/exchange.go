@@ -22,6 +22,7 @@ import (
 type Request struct {
 	Gateway     string   // "namespace/name" of the Gateway whose key the call has; "" if calls need no key
 	Member      string   // other cluster that the connection proves; "" if none
+	Vouched     bool     // the ClusterSet believes what Member states about callers
 	Pool        string   // "" if the gateway named none
 	Open        bool     // see MetadataKeyOpen
 	Imported    bool     // from a gateway of another cluster

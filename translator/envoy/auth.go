@@ -17,7 +17,7 @@ import (
 
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
-const ourHeaders = "x-penstock-.*"
+const ourHeaders = "x-penstock-.*|penstock-peer-.*"
 
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{

@@ -17,8 +17,10 @@ import (
 type builder struct {
 	hops  bool
 	peers bool
-	refs  []resource.Ref
-	err   error
+	// believes is set if callers that members state may become the callers here.
+	believes bool
+	refs     []resource.Ref
+	err      error
 }
 
 func (b *builder) any(msg proto.Message) *anypb.Any {

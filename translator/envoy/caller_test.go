@@ -23,33 +23,41 @@ func TestGate_CallerReachesHopsAlone(t *testing.T) {
 		backend model.WeightedBackend
 		removed bool
 		written bool // for hops
+		peer    bool // the host of a peer listener that believes a member
 	}{
-		{"a Service", false, gated, model.WeightedBackend{Cluster: named("a")}, true, false},
-		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false, false},
-		{"a pool", false, gated, model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true, false},
+		{"a Service", false, gated, model.WeightedBackend{Cluster: named("a")}, true, false, false},
+		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false, false, false},
+		{"a pool", false, gated,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true, false, false},
 		{"a pool that picks again", false, gated,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, true, true},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Again: true})}, true, true, false},
 		{"a pool that spills", false, gated,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, true, true},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, true, true, false},
 		{"an open pool that spills", false, open,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, false, false},
-		{"a pool behind hops", false, gated, model.WeightedBackend{Cluster: pool, Hops: true}, false, false},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, false, false, false},
+		{"a pool behind hops", false, gated, model.WeightedBackend{Cluster: pool, Hops: true}, false, false, false},
 		{"an import in EndpointMode", false, gated, model.WeightedBackend{Cluster: far, Picker: &model.PickerCall{
-			Cluster: model.ImportPickerCluster("ns", "far", "east"), RemotePool: "ns/far"}}, true, false},
+			Cluster: model.ImportPickerCluster("ns", "far", "east"), RemotePool: "ns/far"}}, true, false, false},
 		{"an import in ParentMode", false, gated,
-			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true, false},
+			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true, false, false},
 		{"an import of members", false, gated,
-			model.WeightedBackend{Cluster: model.PeerCluster("ns", "far", "east"), Peer: "east.peer"}, true, false},
+			model.WeightedBackend{Cluster: model.PeerCluster("ns", "far", "east"), Peer: "east.peer"}, true, false,
+			false},
 		{"an import of several clusters", false, gated, model.WeightedBackend{Cluster: far,
-			Members: []model.WeightedBackend{{Cluster: far, Weight: 1}}}, false, false},
+			Members: []model.WeightedBackend{{Cluster: far, Weight: 1}}}, false, false, false},
 		{"a pool behind a hop", true, open,
-			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Last: true})}, true, false},
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Last: true})}, true, false, false},
 		{"gateways behind a hop", true, open,
-			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true, false},
-		{"further hops behind a hop", true, open, model.WeightedBackend{Cluster: far, Hops: true}, false, false},
+			model.WeightedBackend{Cluster: model.ParentCluster("ns", "far", "east")}, true, false, false},
+		{"further hops behind a hop", true, open,
+			model.WeightedBackend{Cluster: far, Hops: true}, false, false, false},
+		{"an exported pool", false, open,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{})}, true, false, true},
+		{"an exported pool that spills", false, open,
+			model.WeightedBackend{Cluster: pool, Picker: picked(model.PickerCall{Spills: true})}, true, true, true},
 	} {
 		c.backend.Weight = 1
-		b := &builder{hops: c.hops}
+		b := &builder{hops: c.hops, peers: c.peer, believes: c.peer}
 		shares := b.weightedClusters(&model.Forward{Backends: []model.WeightedBackend{c.backend}}, c.calls)
 		if got := slices.Contains(shares[0].GetRequestHeadersToRemove(), callerHeader); got != c.removed {
 			t.Errorf("%s: removed %t, want %t", c.name, got, c.removed)

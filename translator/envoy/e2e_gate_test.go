@@ -102,7 +102,7 @@ func (g gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func withCaller(ok *authv3.CheckResponse) *authv3.CheckResponse {
-	for i, key := range []string{callerMetadata, keysMetadata} {
+	for i, key := range gatedMetadata {
 		ok.DynamicMetadata.Fields[key] = structpb.NewStringValue("ns/alice")
 		ok.GetOkResponse().Headers = append(ok.GetOkResponse().Headers, overwrite(gatedHeaders[i], "ns/alice"))
 	}

@@ -42,6 +42,7 @@ type peerRig struct {
 	*rig
 	west, home, south *authority
 	chat, code        *pod
+	picker            *picker
 	port              uint16
 }
 
@@ -63,7 +64,7 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 		map[string]script{"chat": {endpoints: chat.address.String()}, "code": {endpoints: code.address.String()},
 			"gated": {endpoints: chat.address.String()}, "full": {status: 503}})
 	r := &peerRig{rig: newRig(t, p.address), west: newAuthority(t), home: newAuthority(t), south: newAuthority(t),
-		chat: chat, code: code, port: uint16(envoytest.FreePort(t))}
+		chat: chat, code: code, picker: p, port: uint16(envoytest.FreePort(t))}
 	chain, key, _ := r.west.pairs(model.GatewayURI("west"))
 	r.add(Secret(model.Secret{Name: model.MemberCertificate, Chain: chain, Key: key}))
 	r.add(
@@ -84,7 +85,8 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 			b.Picker = nil
 		}
 		host, err := PeerHost(&model.PeerHost{Host: model.PeerAuthority("team-a", h.name, "west"), Members: h.members,
-			Gated: h.name == "gated", Backends: []model.WeightedBackend{b}})
+			Gated: h.name == "gated", Believed: map[string][]string{"home": {"Groups", "Owner"}},
+			Backends: []model.WeightedBackend{b}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +112,20 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 		}}, endpoints(netip.AddrPortFrom(at.Addr(), r.port))...)
 		r.forward(member, backends(model.WeightedBackend{Cluster: id, Weight: 1, Peer: host}))
 	}
+	service := (&pod{name: "gate"}).serve(t, gateServer{t})
+	r.cluster(gateCluster, endpoints(service.address)...)
+	to := backends(model.WeightedBackend{Cluster: model.PeerCluster("team-a", "chat", "west"), Weight: 1,
+		Peer: chatHost})
+	r.host("gated", model.Route{Name: "gated", Match: prefix("/"), Gates: []string{"caller"},
+		Action: &model.Action{Forward: &to}})
+	hop := model.HopTo("InferencePoolImport", "team-a", "chat")
+	r.hop(model.Hop{Name: hop, Backends: to.Backends})
+	r.cluster(model.Cluster{Name: named("hops-far"), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true},
+		model.Endpoint{Hop: hop})
+	through := backends(model.WeightedBackend{Cluster: named("hops-far"), Weight: 1, Hops: true})
+	r.host("gated-hop", model.Route{Name: "gated-hop", Match: prefix("/"), Gates: []string{"caller"},
+		Action: &model.Action{Forward: &through}})
+	r.forward("open-hop", through)
 	r.start()
 	r.envoy.Wait("a member is answered", func() bool {
 		a, err := r.ask(r.client("home", r.home, chatHost), chatHost, nil)
@@ -352,5 +368,82 @@ func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("%d, want %d", resp.StatusCode, http.StatusOK)
+	}
+}
+
+// caller returns what the picker of pool chat receives as the caller of a request, and fails if the
+// pod receives one.
+func (r *peerRig) caller(t *testing.T, what string, header http.Header, send func(http.Header) (answer, error)) string {
+	t.Helper()
+	var a answer
+	header.Set("X-Test", what)
+	r.envoy.Wait(what+" is answered", func() (ok bool) { // a busy machine makes the gate too slow
+		var err error
+		a, err = send(header)
+		return err == nil && a.status == 200
+	})
+	for name, values := range a.header {
+		if strings.HasPrefix(name, "Echo-X-Penstock-") || strings.HasPrefix(name, "Echo-Penstock-Peer-") {
+			t.Errorf("%s: the pod receives %s: %s", what, name, values)
+		}
+	}
+	var headers map[string]string
+	r.envoy.Wait("the picker's call ends", func() bool {
+		for _, call := range r.picker.seen("chat") {
+			if call.headers["x-test"] == what {
+				headers = call.headers
+			}
+		}
+		return headers != nil
+	})
+	return headers[callerHeader]
+}
+
+// A caller travels from a gated route to another cluster. The peer listener believes a member whose
+// ClusterSet entry allows it, and no client can name a caller.
+func TestPeerListener_BelievesCallersOfMembersThatTheClusterSetBelieves(t *testing.T) {
+	t.Parallel()
+	r := newPeerRig(t)
+	r.healthy(model.OurGate.String())
+	for _, c := range []struct {
+		what, cluster string
+		header        http.Header
+		want          string
+	}{
+		{"a member", "home", http.Header{"Penstock-Peer-Caller": {"ns/alice"}, "Penstock-Peer-Groups": {"a,b%2Cc"}},
+			"home:ns/alice"},
+		{"a member that is not believed", "south", http.Header{"Penstock-Peer-Caller": {"ns/alice"}}, ""},
+		{"nothing stated", "home", http.Header{"X-Penstock-Caller": {"ns/root"}, "Penstock-Peer-Groups": {"a"}}, ""},
+		{"two callers", "home", http.Header{"Penstock-Peer-Caller": {"ns/alice", "ns/bob"}}, ""},
+		{"too long", "home", http.Header{"Penstock-Peer-Caller": {strings.Repeat("x", 513)}}, ""},
+		{"the longest", "home", http.Header{"Penstock-Peer-Caller": {strings.Repeat("x", 512)}},
+			"home:" + strings.Repeat("x", 512)},
+		{"two callers in one value", "home", http.Header{"Penstock-Peer-Caller": {"ns/alice,ns/bob"}}, ""},
+		{"no UTF-8", "home", http.Header{"Penstock-Peer-Caller": {"ns/\xff"}}, ""},
+		{"a quote", "home", http.Header{"Penstock-Peer-Caller": {`ns/a"b`}}, ""},
+		{"groups without UTF-8", "home", http.Header{"Penstock-Peer-Caller": {"ns/alice"},
+			"Penstock-Peer-Groups": {"%ff,%00,%,%C3%A9,\xff," + strings.Repeat("g", 129)}}, "home:ns/alice"},
+		{"groups beyond the limit", "home", http.Header{"Penstock-Peer-Caller": {"ns/alice"},
+			"Penstock-Peer-Groups": {strings.Repeat("g,", 513)}}, "home:ns/alice"},
+	} {
+		ca := map[string]*authority{"home": r.home, "south": r.south}[c.cluster]
+		got := r.caller(t, c.what, c.header, func(header http.Header) (answer, error) {
+			return r.ask(r.client(c.cluster, ca, chatHost), chatHost, header)
+		})
+		if got != c.want {
+			t.Errorf("%s: the caller is %q, want %q", c.what, got, c.want)
+		}
+	}
+	for host, want := range map[string]string{"gated": "home:ns/alice", "gated-hop": "home:ns/alice", "west": "",
+		"open-hop": ""} {
+		forged := http.Header{"Penstock-Peer-Caller": {"ns/root"}, "X-Penstock-Caller": {"ns/root"}}
+		got := r.caller(t, host, forged, func(header http.Header) (answer, error) {
+			req := r.request("POST", host, "/v1/chat/completions", []byte("{}"))
+			req.Header = header
+			return r.do(req)
+		})
+		if got != want {
+			t.Errorf("%s: the caller is %q, want %q", host, got, want)
+		}
 	}
 }

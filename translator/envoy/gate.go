@@ -39,10 +39,12 @@ const (
 	modelHeader     = "x-penstock-model" // ModelHeader, if all servers read the same model
 	keysHeader      = "x-penstock-keys"  // for requests for the list of models
 	callerHeader    = "x-penstock-caller"
+	groupsHeader    = "x-penstock-groups"
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided"
 	callerMetadata  = "caller"
 	keysMetadata    = "keys"
+	vouchMetadata   = "vouch" // groupsHeader
 	finalMetadata   = "final"
 )
 
@@ -50,7 +52,9 @@ const (
 // gatedHeaders are also for pickers behind hops (hopsCaller).
 var (
 	stageHeaders = []string{chunkedHeader, modelHeader}
-	gatedHeaders = []string{callerHeader, keysHeader}
+	gatedHeaders = []string{callerHeader, keysHeader, groupsHeader}
+	// gatedMetadata has the values of gatedHeaders.
+	gatedMetadata = []string{callerMetadata, keysMetadata, vouchMetadata}
 )
 
 // gateHeaders are all headers that the service reads. It also reads method and path.

@@ -33,7 +33,10 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)},
+			RequestMutations: []*mutationv3.HeaderMutation{
+				removeHeader(hopHeader), removeHeader(peerCaller), removeHeader(peerGroups),
+				setHeader(peerCaller, "%REQ("+callerHeader+")%"), setHeader(peerGroups, "%REQ("+groupsHeader+")%"),
+			},
 		}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters,
 		func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })

@@ -21,6 +21,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
@@ -46,6 +47,10 @@ const (
 	// peerCluster is a header with the hop to the cluster that serves the request's session. It is
 	// sent to no other cluster.
 	peerCluster = "penstock-peer-cluster"
+	// peerCaller and peerGroups have the caller that the gates of a member found: the values of
+	// callerHeader and groupsHeader there. peer.lua keeps what the ClusterSet believes.
+	peerCaller = "penstock-peer-caller"
+	peerGroups = "penstock-peer-groups"
 )
 
 const (
@@ -67,7 +72,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
 	}
-	b := &builder{}
+	b := &builder{peers: true}
 	l := tcpListener(cfg, p.Port)
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
@@ -231,10 +236,22 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	}
 }
 
+// vouch passes on the caller that this route's gate found. Nothing else may write the two headers,
+// so they are removed before. Requests that come through a hop have them from the hop's listener.
+func vouch(share *routev3.WeightedCluster_ClusterWeight, gated bool) {
+	share.RequestHeadersToRemove = append(slices.Clip(share.RequestHeadersToRemove), peerCaller, peerGroups)
+	if !gated {
+		return
+	}
+	from := func(key string) string { return "%DYNAMIC_METADATA(" + gateMetadata + ":" + key + ")%" }
+	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, overwrite(peerCaller, from(callerMetadata)),
+		overwrite(peerGroups, from(vouchMetadata)))
+}
+
 // PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority:
 // otherwise a member that may use one pool could reach others.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
-	b := &builder{peers: true}
+	b := &builder{peers: true, believes: len(h.Believed) > 0}
 	name := h.Host
 	if h.Gated {
 		name += gatedSuffix
@@ -252,11 +269,27 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 			Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}},
 		}}}),
 	}
+	if len(h.Believed) > 0 {
+		host.TypedPerFilterConfig[filterRestore] = b.any(&luav3.LuaPerRoute{FilterContext: believed(h)})
+	}
 	out, err := b.encoded(host, h.Owners)
 	if err != nil {
 		return nil, fmt.Errorf("host %s of peer listeners: %w", h.Host, err)
 	}
 	return out, nil
+}
+
+// believed is the context of peer.lua: for each member, what its headers may state.
+func believed(h *model.PeerHost) *structpb.Struct {
+	fields := map[string]*structpb.Value{}
+	for member, parts := range h.Believed {
+		one := map[string]*structpb.Value{}
+		for _, part := range parts {
+			one[part] = structpb.NewBoolValue(true)
+		}
+		fields[member] = structpb.NewStructValue(&structpb.Struct{Fields: one})
+	}
+	return &structpb.Struct{Fields: fields}
 }
 
 func peerRules(h *model.PeerHost) *rbacrulesv3.RBAC {

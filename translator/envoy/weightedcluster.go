@@ -49,9 +49,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		further := len(w.Members) > 0
 		if (b.hops || b.peers) && w.Peer == "" && !further {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
-				peerAttempt, peerSession)
+				peerAttempt, peerSession, peerCaller, peerGroups)
 		}
-		if (b.hops || calls.gated) && !hopsAlone(w) {
+		if (b.hops || b.peers || calls.gated) && !hopsAlone(w) {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), gatedHeaders...)
 		}
 		if further { // a picker that selects one hop has written the header
@@ -81,6 +81,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		}
 		if w.Peer != "" {
 			toPeer(s, w.Peer)
+			if !b.hops {
+				vouch(s, calls.gated)
+			}
 		}
 		if !w.Cluster.IsZero() {
 			s.Name = b.cluster(w.Cluster)
@@ -93,7 +96,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 				put(&s.TypedPerFilterConfig, filterMetadata, b.fill(filterMetadata, &setv3.Config{Metadata: list}))
 			}
 		}
-		if calls.gated && podsAndHops(w) {
+		if (calls.gated || b.believes) && podsAndHops(w) {
 			put(&s.TypedPerFilterConfig, filterUnmarked, b.hopsCaller())
 		}
 		b.keep(s, f, w)
@@ -118,7 +121,7 @@ func podsAndHops(w *model.WeightedBackend) bool {
 // the writing because an attempt has the headers of the attempt before it.
 func (b *builder) hopsCaller() *anypb.Any {
 	var list []*mutationv3.HeaderMutation
-	for i, key := range []string{callerMetadata, keysMetadata} {
+	for i, key := range gatedMetadata {
 		list = append(list, removeHeader(gatedHeaders[i]), setHeader(gatedHeaders[i], fmt.Sprintf(
 			"%%CEL(has(upstream.address) && upstream.address.startsWith('envoy://') && "+
 				"'%[1]s' in metadata.filter_metadata && '%[2]s' in metadata.filter_metadata['%[1]s'] ? "+

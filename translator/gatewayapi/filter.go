@@ -122,9 +122,9 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// ownHeaders is the prefix of the headers in which gates and pickers pass on the caller's identity.
-// A route that sets such a header would forge the identity for the next hop.
-const ownHeaders = "x-penstock-"
+// ownHeaders are the prefixes of the headers in which gates and pickers pass on the caller's
+// identity. A route that sets such a header would forge the identity for the next hop or cluster.
+var ownHeaders = []string{"x-penstock-", "penstock-peer-"}
 
 // Envoy rejects a whole route configuration for one invalid header name.
 func (b *ruleBuilder) headerName(name, field string) string {
@@ -137,9 +137,11 @@ func (b *ruleBuilder) headerName(name, field string) string {
 // modified checks the name of a header that a filter changes, and returns it in lower case.
 func (b *ruleBuilder) modified(name, field string) string {
 	name = b.headerName(name, field)
-	if strings.HasPrefix(name, ownHeaders) {
-		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "headers "+ownHeaders+"* are Penstock's own",
-			"use another name")
+	for _, prefix := range ownHeaders {
+		if strings.HasPrefix(name, prefix) {
+			b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "headers "+prefix+"* are Penstock's own",
+				"use another name")
+		}
 	}
 	return name
 }

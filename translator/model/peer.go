@@ -20,7 +20,10 @@ type PeerHost struct {
 	Host    string // PeerAuthority
 	Members []string
 	// Gated is set if AccessPolicies decided about Members, too.
-	Gated    bool
+	Gated bool
+	// Believed has, for members, the parts of a caller's identity that they may state: the values
+	// of v1alpha1.Identity.
+	Believed map[string][]string
 	Backends []WeightedBackend
 	Owners   []report.Ref
 }

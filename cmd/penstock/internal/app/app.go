@@ -232,8 +232,8 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 		Learner: a.learner, Peers: a.loads, Observer: a.clusterLoads, Chooser: a.clusterLoads, Access: a.access,
 		Stops:   a.stops,
 		Reports: around, Sharing: around, Callers: around, Troubles: around, Addresses: &cfg.Addresses,
-		Permits: a.gates.Table().Permits,
-		Keyed:   a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
+		Permits: a.gates.Table().Permits, Believes: a.believes,
+		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/identity"
 )
@@ -18,6 +19,14 @@ import (
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
+}
+
+// believes reports whether a member may state the callers of its requests.
+func (a *App) believes(member string) bool {
+	m, ok := store.Memberships.Get(a.store.View(), store.OwnMembership)
+	return ok && slices.ContainsFunc(m.Members, func(o store.Member) bool {
+		return o.Name == member && slices.Contains(o.Identities, string(v1alpha1.IdentityOwner))
+	})
 }
 
 type membersCalls struct{ store *store.Store }
