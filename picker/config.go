@@ -64,6 +64,8 @@ type Config struct {
 	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits
 	// nothing.
 	Permits func(keys, pool, model string) bool
+	// Watches ends requests whose keys no longer count; nil denies requests that are watched.
+	Watches extproc.Watches
 	// Believes reports whether a member may state the callers of its picks; nil believes none.
 	Believes func(member string) bool
 	// Keyed means that this cluster's Gateways send keys. Calls without a key come from elsewhere.

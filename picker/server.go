@@ -74,7 +74,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	extproc.New(extproc.Config{Picker: p, Bodies: p.wire.bodies, ImportBodies: p.wire.imports, Calls: p.wire.calls,
 		Gateway: p.config.Callers.Gateway, Member: p.config.Callers.Member, Uploads: p, Failures: p,
-		Names: p.config.Protocol.Names}).Register(r)
+		Watches: p.config.Watches, Names: p.config.Protocol.Names}).Register(r)
 	accesslog.New(accesslog.Config{Sink: p, Gateway: p.config.Callers.Gateway, Attempts: p.config.Reports.Attempt,
 		Usage: p.config.Reports.Used}).Register(r)
 	p.RegisterHealth(r)

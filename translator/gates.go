@@ -56,6 +56,7 @@ func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 		route.Reaches = all.texts()
 		route.Gates, route.ByModel = access.Above(r, at)
 		route.ExactUsage = access.ExactUsage(r, route.Gates)
+		route.Watched = access.Watches(r, route.Gates)
 		vh.ByModel = vh.ByModel || route.ByModel
 		for _, policy := range route.Gates {
 			vh.Owners = append(vh.Owners, store.RefOf(store.AccessPolicies, policy))

@@ -181,6 +181,7 @@ func (c *chaos) accessPolicy() (store.Op, func(string) store.Op, string) {
 	p.CreationTimestamp = metav1.Unix(int64(c.IntN(2)), 0)
 	p.Spec.Ungated = pick(c, v1alpha1.UngatedAllow, v1alpha1.UngatedDeny)
 	p.Spec.ByModel = c.IntN(3) == 0
+	p.Spec.Revoke = pick(c, v1alpha1.RevokeAtEnd, v1alpha1.RevokeImmediately)
 	if c.IntN(3) == 0 {
 		p.Spec.Except = []v1alpha1.AccessException{{Name: fmt.Sprint("route", c.IntN(4))}}
 	}

@@ -104,6 +104,16 @@ type AccessPolicySpec struct {
 	// +kubebuilder:validation:Enum=Exact;Estimate
 	// +kubebuilder:default=Estimate
 	Usage UsageOfStreams `json:"usage,omitempty"`
+	// Revoke is Immediately if an open request ends as soon as a policy of its route would deny it:
+	// within a second after its key is disabled, revoked, restricted or expired, or a policy has
+	// changed. Each request of the policy's routes then has one more call to Penstock, which is
+	// open until the response ends. If Penstock cannot watch a request, the request is answered
+	// with 503, or ends. With AtEnd, an open request runs to its end.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Immediately;AtEnd
+	// +kubebuilder:default=AtEnd
+	Revoke RevokeOfRequests `json:"revoke,omitempty"`
 
 	// Members are the other clusters of the set whose requests the targets take at peer listeners
 	// (ClusterSet), each by its name in the set. Requests of all other clusters are answered with
@@ -136,6 +146,15 @@ type UsageOfStreams string
 const (
 	UsageExact    UsageOfStreams = "Exact"
 	UsageEstimate UsageOfStreams = "Estimate"
+)
+
+// RevokeOfRequests is when open requests end whose keys no longer count.
+type RevokeOfRequests string
+
+// The values of RevokeOfRequests.
+const (
+	RevokeImmediately RevokeOfRequests = "Immediately"
+	RevokeAtEnd       RevokeOfRequests = "AtEnd"
 )
 
 // UngatedRoutes decides about routes that no gate can read.

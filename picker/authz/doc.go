@@ -14,6 +14,7 @@
 //	server.go  Server: the gRPC service
 //	failures.go  calls and requests without an answer, in metrics and the log
 //	attempts.go  limits of failed attempts by client address
+//	open.go    open requests of routes with revoke: Immediately: a key that no longer counts ends them
 //	token.go   callers with a JSON Web Token: packages jwt and jwks verify it
 //
 // cmd wires the service, and fills the Table from the store's APIKeys and AccessPolicies: a changed

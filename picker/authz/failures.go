@@ -14,9 +14,10 @@ const (
 	causeKeys   = "keys"   // the Table has no such policy, or was never filled
 	causeTokens = "tokens" // the keys of a token's issuer are not fetched yet
 	causeLate   = "late"   // the call has timed out before its answer
+	causeFull   = "full"   // the process watches as many open requests as it may
 )
 
-var causes = []string{causePolicy, causeKeys, causeTokens, causeLate}
+var causes = []string{causePolicy, causeKeys, causeTokens, causeLate, causeFull}
 
 const (
 	logEvery = 10 * time.Second
@@ -100,8 +101,9 @@ var (
 			"route's external authorization failed.", nil, nil)
 	failedCallsDesc = prometheus.NewDesc("penstock_gate_errors_total",
 		"Calls of gates that this process answered with an error, by cause: policy (it gates no route of the "+
-			"Gateway, or not yet), keys (not read yet), tokens (their issuer's keys are not fetched yet), or late "+
-			"(after the time limit). Envoy repeats such calls.", []string{"cause"}, nil)
+			"Gateway, or not yet), keys (not read yet), tokens (their issuer's keys are not fetched yet), late "+
+			"(after the time limit), or full (too many open requests are watched). Envoy repeats such calls.",
+		[]string{"cause"}, nil)
 )
 
 // Describe implements prometheus.Collector.

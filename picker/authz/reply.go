@@ -26,6 +26,7 @@ const (
 	metadataKeys   = "keys"  // the value of KeysHeader
 	metadataVouch  = "vouch" // the value of GroupsHeader
 	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
+	metadataGrant  = "grant" // Watched.Grant
 )
 
 // Clients cannot set these headers: the edge removes x-penstock-*, and the answer overwrites or
@@ -79,12 +80,14 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// An early answer that lets a request pass is empty unless it is final: the late gate still needs
-// the key.
+// decides reports whether the answer lets a request pass for good. An early answer may not: the
+// late gate then needs the key.
+func (c *call) decides(d Decision) bool { return !c.Early || c.final && len(d.Restricted) == 0 }
+
+// An early answer that lets a request pass is empty unless it decides.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
-	final := c.Early && c.final && len(d.Restricted) == 0
 	switch {
-	case c.preflight, d.Reason == "" && c.Early && !final:
+	case c.preflight, d.Reason == "" && !c.decides(d):
 		return &authv3.CheckResponse{
 			Status:       &rpcstatus.Status{Code: int32(codes.OK)},
 			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
@@ -117,7 +120,10 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 			set, metadata[metadataVouch] = append(set, overwrite(GroupsHeader, list)), structpb.NewStringValue(list)
 		}
 	}
-	if final {
+	if c.grant != "" {
+		metadata[metadataGrant] = structpb.NewStringValue(c.grant)
+	}
+	if c.Early {
 		metadata[metadataFinal] = structpb.NewBoolValue(true)
 	}
 	return &authv3.CheckResponse{

@@ -27,6 +27,7 @@ const (
 	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
 	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
 	FinalKey    = "final"    // an early answer may decide: all routes have these policies
+	WatchKey    = "watch"    // the route watches its open requests (Open)
 )
 
 // The value of stageKey in a call's metadata is earlyStage if the route may still change.
@@ -98,6 +99,9 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	case d.Key != nil || token == failed || !jwt.Formed(credential):
 		s.attempts.note(from, credential, d.Key != nil, now)
 	}
+	if d.Reason == "" && call.watch && call.decides(d) {
+		call.grant = s.cfg.Table.grantOf(call.Request)
+	}
 	return call.reply(d), nil
 }
 
@@ -111,6 +115,8 @@ type call struct {
 	path  string
 	grpc  bool
 	final bool
+	watch bool
+	grant string // "" without watch
 	// preflight marks an early call about a CORS preflight request. The call passes, because the
 	// cors filter or the late gate answers the request.
 	preflight bool
@@ -118,7 +124,8 @@ type call struct {
 
 func callOf(ctx context.Context, a *authv3.AttributeContext) call {
 	extensions, request := a.GetContextExtensions(), a.GetRequest().GetHttp()
-	c := call{path: request.GetPath(), final: extensions[FinalKey] == "true"}
+	c := call{path: request.GetPath(), final: extensions[FinalKey] == "true",
+		watch: extensions[WatchKey] == "true"}
 	c.Headers = read(request.GetHeaderMap())
 	c.grpc = strings.HasPrefix(c.header("content-type"), "application/grpc")
 	meta, _ := metadata.FromIncomingContext(ctx)

@@ -3,6 +3,7 @@ package authz
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -65,6 +66,7 @@ type Table struct {
 	byHash   map[Hash][]*Key // sorted; immutable slices
 	policies map[string]*Policy
 	removed  map[string]time.Time // policies that still decide
+	changed  func(hashes []Hash, policies []string)
 }
 
 // NewTable returns a Table. Its decisions fail before its first Change.
@@ -81,10 +83,29 @@ type Change struct {
 
 // Apply applies a change as a whole. Before the first change, decisions fail.
 func (t *Table) Apply(c Change, now time.Time) {
+	if changed, hashes := t.apply(c, now); changed != nil {
+		changed(hashes, slices.Collect(maps.Keys(c.Policies)))
+	}
+}
+
+// follow makes Apply call changed with the hashes of changed keys, and with the changed policies.
+func (t *Table) follow(changed func(hashes []Hash, policies []string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changed = changed
+}
+
+func (t *Table) apply(c Change, now time.Time) (changed func([]Hash, []string), hashes []Hash) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.filled = true
 	for name, k := range c.Keys {
+		if old := t.byName[name]; old != nil && t.changed != nil {
+			hashes = append(hashes, old.Hashes...)
+		}
+		if k != nil && t.changed != nil {
+			hashes = append(hashes, k.Hashes...)
+		}
 		t.setKey(name, k)
 	}
 	for name, p := range c.Policies {
@@ -101,6 +122,7 @@ func (t *Table) Apply(c Change, now time.Time) {
 			delete(t.removed, name)
 		}
 	}
+	return t.changed, hashes
 }
 
 // t.mu is held.

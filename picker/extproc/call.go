@@ -37,6 +37,11 @@ const (
 	// MetadataKeyFailed marks a call about a failed response; the call picks nothing. Its value is
 	// the address of a server of the pool.
 	MetadataKeyFailed = "x-penstock-failed"
+	// MetadataKeyWatch marks a call that watches an open request; the call picks nothing. Its value
+	// is the grant of the request's gates. MetadataKeyPools then lists what the route may reach,
+	// and MetadataKeyPolicies the policies above it, comma-separated.
+	MetadataKeyWatch    = "x-penstock-watch"
+	MetadataKeyPolicies = "x-penstock-policies"
 )
 
 type call struct {
@@ -49,6 +54,9 @@ type call struct {
 	exact             bool
 	failed            string
 	upload            int64
+	watch             bool
+	grant             string
+	policies          []string
 }
 
 func readCall(md metadata.MD) (c call) {
@@ -68,6 +76,10 @@ func readCall(md metadata.MD) (c call) {
 	}
 	c.open, c.fixed = first(MetadataKeyOpen) == "true", first(MetadataKeyTries) == "fixed"
 	c.failed, c.exact = first(MetadataKeyFailed), first(MetadataKeyUsage) == "exact"
+	if grants := md[MetadataKeyWatch]; len(grants) > 0 {
+		c.watch, c.grant = true, grants[0]
+		c.policies = strings.FieldsFunc(first(MetadataKeyPolicies), func(r rune) bool { return r == ',' })
+	}
 	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {
 		c.upload = limit

@@ -348,6 +348,10 @@ func errorBody(a *Answer, anthropic bool) string {
 		kind, kindAnthropic = "invalid_request_error", "request_too_large"
 	case 400:
 		kind, kindAnthropic = "invalid_request_error", "invalid_request_error"
+	case 401:
+		kind, kindAnthropic = "invalid_request_error", "authentication_error"
+	case 403:
+		kind, kindAnthropic = "invalid_request_error", "permission_error"
 	}
 	out := map[string]any{"error": map[string]any{"message": a.Message, "type": kind, "code": a.Reason, "param": nil}}
 	if anthropic {

@@ -81,6 +81,7 @@ type Config struct {
 	Member   func(context.Context) string
 	Uploads  Uploads // nil means no limit
 	Failures Failures
+	Watches  Watches // nil denies all requests that are watched
 	Names    Names
 	// If Pool is set, all callers of this server are from another cluster. They may pick only from
 	// Pool, and need not name it.
@@ -100,6 +101,9 @@ func New(c Config) *Server {
 	}
 	if c.Uploads == nil {
 		c.Uploads = unlimited{}
+	}
+	if c.Watches == nil {
+		c.Watches = unwatched{}
 	}
 	if c.Failures == nil {
 		c.Failures = working{}
@@ -142,7 +146,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
-	other := call.upload > 0 || call.failed != ""
+	other := call.upload > 0 || call.failed != "" || call.watch
 	if s.Pool != "" && (other || call.pool != "" && call.pool != s.Pool) {
 		return status.Error(codes.PermissionDenied, "this port serves picks from pool "+s.Pool+" alone")
 	}
@@ -155,6 +159,9 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 	if call.failed != "" {
 		return s.failed(stream, call)
+	}
+	if call.watch {
+		return s.watch(stream, call)
 	}
 	x := exchanges.Get().(*exchange)
 	defer x.close()

@@ -69,6 +69,14 @@ func ExactUsage(r store.Reader, names []string) bool {
 	})
 }
 
+// Watches reports whether one of the named policies ends open requests that it would deny.
+func Watches(r store.Reader, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		p, ok := store.AccessPolicies.Get(r, name)
+		return ok && p.Spec.Revoke == v1alpha1.RevokeImmediately
+	})
+}
+
 // GatesPools reports whether any policy targets an InferencePool. If none does, Above ignores
 // Route.Pools.
 func GatesPools(r store.Reader) bool {

@@ -27,6 +27,7 @@ const (
 	filterGate        = "gate"
 	filterAuthz       = "ext-authz" // a user's ext_authz service
 	filterRBAC        = "rbac"      // also the lock of gated routes
+	filterWatch       = "watch"
 	filterRateLimit   = "local-rate-limit"
 	filterSession     = "stateful-session"
 	filterHeaders     = "header-mutation"
@@ -55,6 +56,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 		b.httpFilter(filterGate, b.gate(false)),
 		b.httpFilter(filterAuthz, &compositev3.Composite{}),
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{}),
+		b.httpFilter(filterWatch, b.watch()),
 		b.httpFilter(filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}),
 		b.httpFilter(filterSession, &sessionv3.StatefulSession{}),
 		b.httpFilter(filterHeaders, headers),

@@ -36,6 +36,7 @@ const (
 	gateLists       = "lists"
 	gateAny         = "any"              // one policy suffices, before the route is known
 	gateFinal       = "final"            // the early answer may be the only answer
+	gateWatch       = "watch"            // the answer has grantMetadata
 	modelHeader     = "x-penstock-model" // ModelHeader, if all servers read the same model
 	keysHeader      = "x-penstock-keys"  // for requests for the list of models
 	callerHeader    = "x-penstock-caller"
@@ -46,6 +47,7 @@ const (
 	keysMetadata    = "keys"
 	vouchMetadata   = "vouch" // groupsHeader
 	finalMetadata   = "final"
+	grantMetadata   = "grant" // for calls that watch the request
 )
 
 // stageHeaders are headers that only filters and pickers of the edge read: the router removes them.
@@ -109,6 +111,7 @@ func (b *builder) ungated() map[string]*anypb.Any {
 type gateOf struct {
 	policies, reaches []string
 	lists             bool
+	watched           bool
 }
 
 func (b *builder) asks(extensions map[string]string) *anypb.Any {
@@ -129,6 +132,10 @@ func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	}
 	if g.lists {
 		extensions[gateLists] = "true"
+	}
+	if g.watched {
+		extensions[gateWatch] = "true"
+		put(to, filterWatch, b.watches(g))
 	}
 	put(to, filterGate, b.asks(extensions))
 	var decided []*rbacrulesv3.Principal
@@ -185,6 +192,9 @@ func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
 	switch {
 	case gatedAlike(vh):
 		extensions[gateFinal] = "true"
+		if vh.Routes[0].Watched {
+			extensions[gateWatch] = "true"
+		}
 	case len(vh.Gates) > 0:
 	default:
 		var all []string
@@ -206,9 +216,13 @@ func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
 	if len(r.Gates) == 0 || script == nil || !proto.Equal(script, b.script(waitCode)) {
 		return
 	}
-	put(&route.TypedPerFilterConfig, filterGateEarly, b.asks(map[string]string{
+	extensions := map[string]string{
 		gatePolicies: strings.Join(r.Gates, ","), gatePools: strings.Join(r.Reaches, ","), gateFinal: "true",
-	}))
+	}
+	if r.Watched {
+		extensions[gateWatch] = "true"
+	}
+	put(&route.TypedPerFilterConfig, filterGateEarly, b.asks(extensions))
 }
 
 // If our picker answers a route's requests for the list of models, lists returns true. The answer

@@ -162,7 +162,7 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
-	not := []string{filterRBAC, filterGateEarly, filterGate}
+	not := []string{filterRBAC, filterGateEarly, filterGate, filterWatch}
 	return append(first,
 		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return slices.Contains(not, f.Name) })...)
 }

@@ -32,7 +32,8 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 		Routes:  b.routes(vh),
 	}
 	if gatedWhole(vh) {
-		b.gated(&host.TypedPerFilterConfig, gateOf{policies: vh.Gates, reaches: vh.Routes[0].Reaches})
+		b.gated(&host.TypedPerFilterConfig, gateOf{policies: vh.Gates, reaches: vh.Routes[0].Reaches,
+			watched: vh.Routes[0].Watched})
 	}
 	out, err := b.encoded(host, vh.Owners)
 	if err != nil {
@@ -76,7 +77,8 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 		}
 		for _, own := range b.route(vh, r) {
 			hoistReason(own)
-			b.gateRoute(vh, own, gateOf{policies: r.Gates, reaches: r.Reaches, lists: lists(r, own)})
+			b.gateRoute(vh, own, gateOf{policies: r.Gates, reaches: r.Reaches, lists: lists(r, own),
+				watched: r.Watched})
 			b.gateWait(r, own)
 			plainUsage(r, own)
 			routes = append(routes, own)

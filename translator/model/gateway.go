@@ -256,6 +256,8 @@ type Route struct {
 	Gates []string
 	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
 	ExactUsage bool
+	// Watched means that open requests end once Gates would deny them (AccessPolicy.revoke).
+	Watched bool
 	// While there are AccessPolicies, Reaches lists, sorted, all that the requests may reach:
 	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
 	Reaches []string

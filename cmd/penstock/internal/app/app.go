@@ -77,6 +77,7 @@ type App struct {
 	gates         *gates.Keeper
 	usage         *usage.Keeper
 	unanswered    *authz.Failures
+	open          *authz.Open
 	entries       *peers.Entries
 	loads         *peers.Loads
 	shared        *peers.Picks
@@ -166,7 +167,9 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.gate = &gate{a.gates.Table(), a.gates.Tokens()}
 	a.usage = newUsage(cfg, a.board, a.store)
 	a.unanswered = authz.NewFailures(a.log, clock())
-	if err := errors.Join(a.share(), register(a.registry, a.usage, a.unanswered)); err != nil {
+	a.open = authz.NewOpen(authz.OpenConfig{Table: a.gates.Table(), Gates: a.gates.Gates, Failures: a.unanswered,
+		Now: clock()})
+	if err := errors.Join(a.share(), register(a.registry, a.usage, a.unanswered, a.open)); err != nil {
 		return nil, err
 	}
 	if err := a.pick(envoys); err != nil {
@@ -233,7 +236,8 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 		Stops:   a.stops,
 		Reports: around, Sharing: around, Callers: around, Troubles: around, Addresses: &cfg.Addresses,
 		Permits: a.gates.Table().Permits, Believes: a.believes,
-		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
+		Watches: watches{a.open, a.security.keyed},
+		Keyed:   a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
 	})
 	if err != nil {
 		return err
@@ -274,7 +278,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	for _, run := range []func(context.Context) error{
 		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run,
 		a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run,
-		a.gates.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages,
+		a.gates.Run, a.open.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages,
 		a.parentHosts.Run, a.usage.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },

@@ -1,0 +1,360 @@
+package authz
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/authz/jwt"
+)
+
+const (
+	// maxOpen bounds the open requests that one process watches. One takes about 20 KiB here.
+	maxOpen = 16_384
+	// maxOpenGateway bounds the open requests of one Gateway.
+	maxOpenGateway = maxOpen / 2
+	// sweepEvery bounds the time from the expiry of a key or token to the end of its requests.
+	sweepEvery = 250 * time.Millisecond
+	// maxGrant bounds a grant, in bytes.
+	maxGrant = 8 << 10
+)
+
+// grant is what a gate found, for calls that watch its request. It has the hash of the credential,
+// so that the Table decides again as the gate did.
+type grant struct {
+	Hash  string `json:"h"`
+	Model string `json:"m,omitempty"`
+	Lists bool   `json:"l,omitempty"`
+	// Tokens has, for each policy that let a token in, the fingerprint of its rule.
+	Tokens  map[string]string `json:"t,omitempty"`
+	Expires int64             `json:"e,omitempty"` // of the token, in Unix seconds
+}
+
+// grantOf returns the text of a grant. It has no character that Envoy's formats read.
+func (t *Table) grantOf(r Request) string {
+	credential, _ := presented(r.Headers)
+	hash := HashOf(credential)
+	g := grant{Hash: hash.String(), Model: r.Model, Lists: r.Lists}
+	for i, rule := range t.Rules(r.Policies) {
+		if i >= len(r.Tokens) || r.Tokens[i] == nil || rule == nil {
+			continue
+		}
+		if g.Tokens == nil {
+			g.Tokens = map[string]string{}
+		}
+		g.Tokens[r.Policies[i]], g.Expires = fingerprint(rule), r.Tokens[i].Expires.Unix()
+	}
+	text, _ := json.Marshal(g) // cannot fail: only strings and numbers
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// fingerprint changes if a rule may no longer accept a token that it has accepted.
+func fingerprint(r *jwt.Rule) string {
+	d := xxhash.New()
+	for _, text := range append([]string{r.Namespace, r.Source.Issuer}, slices.Sorted(slices.Values(r.Audiences))...) {
+		_, _ = d.WriteString(text + "\x00") // never fails
+	}
+	return hex.EncodeToString(d.Sum(nil))
+}
+
+// Watched describes a request that gates have let in.
+type Watched struct {
+	Gateway  string   // whose proxy has the request; "" if calls do not prove it
+	Grant    string   // of a gate: its metadata "grant"
+	Policies []string // above the route
+	Pools    []string // that the route may reach
+}
+
+// ErrGrant is the error of Open.Watch about a request that no gate has let in. After any other
+// error, another process may watch the request.
+var (
+	ErrGrant = errors.New("the call has no grant of a gate")
+	ErrFull  = errors.New("this process watches as many open requests as it may")
+	errGates = errors.New("a policy gates no route of this Gateway, or not yet")
+)
+
+// OpenConfig configures an Open.
+type OpenConfig struct {
+	Table *Table
+	// Gates is Config.Gates.
+	Gates func(gateway, policy string) bool
+	// Failures records the calls that end with an error; may be nil.
+	Failures *Failures
+	Now      func() time.Time
+}
+
+// Open has the open requests of routes whose policies have revoke: Immediately. It ends a request
+// once the policies of its route no longer let its key in. It is safe for concurrent use.
+type Open struct {
+	cfg  OpenConfig
+	wake chan struct{} // has room for one element
+
+	mu       sync.Mutex
+	byHash   map[Hash]map[*watched]struct{}
+	gateways map[string]int
+	count    int
+	denied   uint64 // requests that ended
+}
+
+type watched struct {
+	gateway string
+	hash    Hash
+	request Request
+	token   time.Time // the expiry of the token, or zero
+	rules   []string  // fingerprints of the rules that accepted the token, by policy
+	expires time.Time // the next expiry of a key or token; zero if none expires
+	ended   bool
+	end     func(Decision)
+}
+
+// NewOpen makes an Open that follows the changes of the Table. A Table has one Open.
+func NewOpen(cfg OpenConfig) *Open {
+	o := &Open{cfg: cfg, wake: make(chan struct{}, 1), byHash: map[Hash]map[*watched]struct{}{},
+		gateways: map[string]int{}}
+	cfg.Table.follow(o.changed)
+	return o
+}
+
+// Run ends requests whose keys or tokens expire.
+func (o *Open) Run(ctx context.Context) error {
+	ticks := time.NewTicker(sweepEvery)
+	defer ticks.Stop()
+	for {
+		next := ticks.C
+		if !o.sweep(o.cfg.Now()) { // nothing expires
+			next = nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.wake:
+		case <-next:
+		}
+	}
+}
+
+// Watch begins to watch a request, until the caller calls done. Once the request is denied, Watch
+// calls end: at most once, perhaps before Watch returns, and not after done has returned.
+func (o *Open) Watch(in Watched, end func(Decision)) (done func(), err error) {
+	w, err := o.read(in)
+	if err != nil {
+		return nil, err
+	}
+	w.end = end
+	if !o.add(w) {
+		o.cfg.Failures.call(causeFull, ErrFull.Error())
+		return nil, ErrFull
+	}
+	// A change after this decision finds the request: it was added before.
+	d, err := o.decide(w)
+	if err != nil {
+		o.remove(w)
+		o.cfg.Failures.call(causeKeys, err.Error())
+		return nil, err
+	}
+	o.finish(w, d)
+	return func() { o.remove(w) }, nil
+}
+
+func (o *Open) read(in Watched) (*watched, error) {
+	var g grant
+	text, err := base64.RawURLEncoding.DecodeString(in.Grant)
+	if len(in.Grant) > maxGrant || err != nil || json.Unmarshal(text, &g) != nil {
+		return nil, ErrGrant
+	}
+	hash, err := ParseHash(g.Hash)
+	if err != nil || len(in.Policies) == 0 {
+		return nil, ErrGrant
+	}
+	w := &watched{gateway: in.Gateway, hash: hash, rules: make([]string, len(in.Policies)),
+		request: Request{Policies: in.Policies, Pools: in.Pools, Known: true, Model: g.Model, Lists: g.Lists}}
+	for i, p := range in.Policies {
+		if in.Gateway != "" && !o.cfg.Gates(in.Gateway, p) {
+			o.cfg.Failures.call(causePolicy, errGates.Error())
+			return nil, errGates
+		}
+		w.rules[i] = g.Tokens[p]
+	}
+	if len(g.Tokens) > 0 {
+		w.token = time.Unix(g.Expires, 0)
+	}
+	return w, nil
+}
+
+func (o *Open) add(w *watched) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.count >= maxOpen || o.gateways[w.gateway] >= maxOpenGateway {
+		return false
+	}
+	o.count++
+	o.gateways[w.gateway]++
+	if o.byHash[w.hash] == nil {
+		o.byHash[w.hash] = map[*watched]struct{}{}
+	}
+	o.byHash[w.hash][w] = struct{}{}
+	return true
+}
+
+func (o *Open) remove(w *watched) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w.ended = true
+	o.count--
+	if o.gateways[w.gateway]--; o.gateways[w.gateway] == 0 {
+		delete(o.gateways, w.gateway)
+	}
+	if delete(o.byHash[w.hash], w); len(o.byHash[w.hash]) == 0 {
+		delete(o.byHash, w.hash)
+	}
+}
+
+// Count returns the number of watched requests.
+func (o *Open) Count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.count
+}
+
+func (o *Open) decide(w *watched) (Decision, error) {
+	d, expires, err := o.cfg.Table.decideAgain(w, o.cfg.Now())
+	if err != nil {
+		return d, err
+	}
+	o.mu.Lock()
+	w.expires = expires
+	o.mu.Unlock()
+	if !expires.IsZero() {
+		select {
+		case o.wake <- struct{}{}:
+		default:
+		}
+	}
+	return d, nil
+}
+
+// decideAgain decides about a watched request, and returns when the decision may expire.
+func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time.Time, err error) {
+	r := w.request
+	keys, all, err := t.find(w.hash, r.Policies)
+	if err != nil {
+		return d, expires, err
+	}
+	earlier := func(at time.Time) {
+		if !at.IsZero() && now.Before(at) && (expires.IsZero() || at.Before(expires)) {
+			expires = at
+		}
+	}
+	if !w.token.IsZero() {
+		r.Tokens = make([]*Key, len(all))
+		for i, p := range all {
+			if p.JWT != nil && w.rules[i] != "" && fingerprint(p.JWT) == w.rules[i] {
+				r.Tokens[i] = &Key{Expires: w.token}
+			}
+		}
+		earlier(w.token)
+	}
+	for _, k := range keys {
+		earlier(k.Expires)
+	}
+	return decide(r, keys, all, now), expires, nil
+}
+
+// changed decides again about the requests that a change of the Table may affect.
+func (o *Open) changed(hashes []Hash, policies []string) {
+	o.mu.Lock()
+	list := map[*watched]struct{}{}
+	for _, h := range hashes {
+		maps.Copy(list, o.byHash[h])
+	}
+	if len(policies) > 0 {
+		o.collect(list, func(w *watched) bool {
+			return slices.ContainsFunc(policies, func(p string) bool { return slices.Contains(w.request.Policies, p) })
+		})
+	}
+	o.mu.Unlock()
+	o.again(list)
+}
+
+// sweep ends requests whose keys or tokens have expired. It reports whether others may expire.
+func (o *Open) sweep(now time.Time) (more bool) {
+	o.mu.Lock()
+	list := map[*watched]struct{}{}
+	o.collect(list, func(w *watched) bool {
+		more = more || !w.expires.IsZero()
+		return !w.expires.IsZero() && !now.Before(w.expires)
+	})
+	o.mu.Unlock()
+	o.again(list)
+	return more
+}
+
+// o.mu is held.
+func (o *Open) collect(list map[*watched]struct{}, selects func(*watched) bool) {
+	for _, set := range o.byHash {
+		for w := range set {
+			if selects(w) {
+				list[w] = struct{}{}
+			}
+		}
+	}
+}
+
+// again decides again about requests. A request stays open if the Table cannot decide, because a
+// policy was removed.
+func (o *Open) again(list map[*watched]struct{}) {
+	for w := range list {
+		if d, err := o.decide(w); err == nil {
+			o.finish(w, d)
+		}
+	}
+}
+
+// finish holds the lock during end, so that done waits for it.
+func (o *Open) finish(w *watched, d Decision) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if d.Reason != "" && !w.ended {
+		w.ended = true
+		o.denied++
+		w.end(d)
+	}
+}
+
+// Denial returns the status and the text of a decision that denies a request.
+func (d Decision) Denial() (status int, text string) {
+	how := denials[d.Reason]
+	return int(how.status), how.text
+}
+
+var (
+	watchedDesc = prometheus.NewDesc("penstock_gate_watched_requests",
+		"Open requests of AccessPolicies with revoke: Immediately that this process watches.", nil, nil)
+	endedDesc = prometheus.NewDesc("penstock_gate_ended_requests_total",
+		"Open requests that this process ended because their AccessPolicies no longer let the key or token in.", nil,
+		nil)
+)
+
+// Describe implements prometheus.Collector.
+func (o *Open) Describe(ch chan<- *prometheus.Desc) {
+	ch <- watchedDesc
+	ch <- endedDesc
+}
+
+// Collect implements prometheus.Collector.
+func (o *Open) Collect(ch chan<- prometheus.Metric) {
+	o.mu.Lock()
+	count, denied := o.count, o.denied
+	o.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(watchedDesc, prometheus.GaugeValue, float64(count))
+	ch <- prometheus.MustNewConstMetric(endedDesc, prometheus.CounterValue, float64(denied))
+}

@@ -1,0 +1,84 @@
+package extproc
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Watched describes a request that the gates of its route have let in.
+type Watched struct {
+	Gateway  string   // whose key the call has, or ""
+	Grant    string   // what the gates found
+	Policies []string // above the route
+	Pools    []string // that the route may reach
+}
+
+// Watches ends requests once their keys no longer count.
+type Watches interface {
+	// Watch begins to watch a request, until the caller calls done. It may call end: at most once,
+	// perhaps before it returns, and not after done has returned. An error denies the request.
+	Watch(ctx context.Context, w Watched, end func(*Answer)) (done func(), err error)
+}
+
+type unwatched struct{}
+
+func (unwatched) Watch(context.Context, Watched, func(*Answer)) (func(), error) {
+	return nil, status.Error(codes.Unavailable, "this process watches no requests")
+}
+
+// watch keeps the call of an open request until the request ends. An immediate response ends the
+// request, also after the response has begun.
+func (s *Server) watch(stream grpc.ServerStream, c *call) error {
+	m := newMessage()
+	err := stream.RecvMsg(m)
+	w := watchedCall{stream: stream, anthropic: err == nil && ofAnthropic(m)}
+	m.Free()
+	if err != nil {
+		return nil
+	}
+	done, err := s.Watches.Watch(stream.Context(), Watched{Gateway: s.Gateway(stream.Context()), Grant: c.grant,
+		Policies: c.policies, Pools: c.pools}, w.end)
+	if err != nil {
+		return err // Envoy calls another process, or answers 503
+	}
+	defer done()
+	for answer := passRequestHeaders; ; {
+		if answer != nil && !w.send(answer) {
+			return nil
+		}
+		m := newMessage()
+		if err := stream.RecvMsg(m); err != nil {
+			m.Free()
+			return nil
+		}
+		answer = passUpload(m)
+		m.Free()
+	}
+}
+
+// watchedCall serializes answers: a stream allows one sender at a time.
+type watchedCall struct {
+	stream    grpc.ServerStream
+	anthropic bool
+
+	mu    sync.Mutex
+	ended bool
+}
+
+func (w *watchedCall) end(a *Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	_ = w.stream.SendMsg(immediateReply(a, w.anthropic)) // fails if the request has ended
+}
+
+// send returns false if the stream has failed. After the end of the request it sends nothing.
+func (w *watchedCall) send(answer *reply) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended || w.stream.SendMsg(answer) == nil
+}
