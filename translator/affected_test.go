@@ -196,3 +196,28 @@ func TestAccessPolicy_ClosedOneNamesWhatItCloses(t *testing.T) {
 		t.Errorf("conditions %+v", rep.Conditions)
 	}
 }
+
+// A closed policy without readable targets names all objects of a kind as its targets.
+func TestAccessPolicy_ClosureOfAKindIsReportedAtItsTargets(t *testing.T) {
+	w := newGateWorld(t)
+	w.apply(store.AccessPolicies.Put(closed("p")))
+	affected := func(kind, name string) bool {
+		for _, message := range w.affected(kind, name) {
+			if strings.Contains(message, "AccessPolicy default/p") {
+				return true
+			}
+		}
+		return false
+	}
+	for kind, name := range map[string]string{"Gateway": "gw", "HTTPRoute": "r", "InferencePool": "first"} {
+		if !affected(kind, name) {
+			t.Errorf("%s %s: %+v", kind, name, w.report(kind, name))
+		}
+	}
+	w.apply(store.AccessPolicies.Delete("default/p"))
+	for kind, name := range map[string]string{"Gateway": "gw", "HTTPRoute": "r", "InferencePool": "first"} {
+		if affected(kind, name) {
+			t.Errorf("%s %s after the policy is removed: %+v", kind, name, w.report(kind, name))
+		}
+	}
+}

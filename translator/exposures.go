@@ -62,6 +62,9 @@ func (t *tables) declarePolicies() {
 		Compute: func(r *graph.Reader, key string) ([]access.Effect, bool) {
 			kind, id := store.ParseTargetKey(key)
 			namespace, name := store.ParseID(id)
+			if all, ok := strings.CutSuffix(id, "/"); ok { // all objects of the kind in a namespace
+				namespace, name = all, ""
+			}
 			effects := access.Effects(r, report.Ref{Kind: kind, Namespace: namespace, Name: name})
 			return effects, len(effects) > 0
 		},
@@ -69,8 +72,14 @@ func (t *tables) declarePolicies() {
 }
 
 func (t *tables) effectsAt(r *graph.Reader, target report.Ref) []access.Effect {
-	effects, _ := t.effects.Get(r, store.TargetOf(target))
-	return effects
+	effects, found := t.effects.Get(r, store.TargetOf(target))
+	if found {
+		return effects
+	}
+	if _, all := t.effects.Get(r, store.TargetKey(target.Kind, target.Namespace, "")); all {
+		return access.Effects(r, target)
+	}
+	return nil
 }
 
 // isPoliced reports whether there is any AccessPolicy.

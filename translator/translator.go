@@ -295,7 +295,14 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 		}
 	}
 	for _, c := range t.tables.effects.Changes(d) {
-		again(c.Key)
+		if again(c.Key); !strings.HasSuffix(c.Key, "/") {
+			continue
+		}
+		for route := range t.tables.attachments.All(r) { // of the kind in the namespace
+			if strings.HasPrefix(route, c.Key) {
+				again(route)
+			}
+		}
 	}
 	for _, c := range t.tables.exposures.Changes(d) {
 		for _, p := range slices.Concat(c.Old.gated, c.Old.open, c.New.gated, c.New.open) {

@@ -245,8 +245,8 @@ func newKeysList() *cobra.Command {
 	var k keyFlags
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List API keys: their owners, and whether they are valid",
-		Long: `List API keys: their owners, and whether they are valid. The state of an APIKey that cannot be decoded is invalid,
+		Short: "List API keys: their owners, their models, and whether they are valid",
+		Long: `List API keys: their owners, their models, and whether they are valid. The state of an APIKey that cannot be decoded is invalid,
 and a warning has the reason.`,
 		Example: `  penstock keys list -f config
   penstock keys list --kubeconfig ~/.kube/config`,
@@ -277,11 +277,11 @@ func printKeys(out io.Writer, all []storedKey, now time.Time) error {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tOWNER\tSTATE\tKEYS\tEXPIRES")
+	fmt.Fprintln(w, "KEY\tOWNER\tSTATE\tKEYS\tMODELS\tEXPIRES")
 	for i := range all {
 		o := &all[i]
 		if o.problem != nil {
-			fmt.Fprintf(w, "%s/%s\t-\tinvalid\t-\t-\n", o.Namespace, o.Name)
+			fmt.Fprintf(w, "%s/%s\t-\tinvalid\t-\t-\t-\n", o.Namespace, o.Name)
 			continue
 		}
 		state, expires := "valid", "never"
@@ -293,8 +293,21 @@ func printKeys(out io.Writer, all []storedKey, now time.Time) error {
 		if o.Spec.Disabled {
 			state = "disabled"
 		}
-		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\n", o.Namespace, o.Name, cmp.Or(o.Spec.Owner, o.Name), state,
-			len(o.Spec.Hashes), expires)
+		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\n", o.Namespace, o.Name, cmp.Or(o.Spec.Owner, o.Name), state,
+			len(o.Spec.Hashes), modelsOf(o.Spec.Models), expires)
 	}
 	return w.Flush()
+}
+
+func modelsOf(models []string) string {
+	const most = 4
+	switch {
+	case models == nil:
+		return "all"
+	case len(models) == 0:
+		return "none"
+	case len(models) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(models[:most], ","), len(models)-most)
+	}
+	return strings.Join(models, ",")
 }

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -26,6 +25,7 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 				continue
 			}
 			affected[o.ref] = true
+			r.expand(o.ref)
 			list := append(slices.Clone(r.claims[o.ref]), claim{src.path, doc, o})
 			slices.SortFunc(list, func(a, b claim) int {
 				return cmp.Or(cmp.Compare(a.path, b.path),
@@ -61,6 +61,7 @@ func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	if src == nil {
 		return
 	}
+	r.expandAll(src)
 	for _, doc := range src.docs {
 		for _, o := range doc.objects {
 			list := slices.DeleteFunc(slices.Clone(r.claims[o.ref]), func(c claim) bool { return c.path == path })
@@ -74,6 +75,7 @@ func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 }
 
 func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []report.Ref) {
+	var done []settled
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
 		now := r.currentForm(ref, before)
@@ -87,14 +89,18 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 			continue
 		case now.good == nil:
 			continue
-		case before.good != now.good || !r.loaded:
-			ops = append(ops, now.kind.table.PutObject(now.object()))
 		}
-		if before.path != now.path || !bytes.Equal(before.form, now.form) {
+		id := ref.Key()
+		if before.good != now.good || !r.loaded {
+			ops = append(ops, r.withFormer(now.put(id), ref, now))
+		}
+		if before.path != now.path || before.good == nil || !before.same(now.good) {
 			dirty = append(dirty, ref)
 		}
 		r.kept[ref] = now
+		done = append(done, settled{ref, id})
 	}
+	r.compact(done)
 	return ops, dirty
 }
 

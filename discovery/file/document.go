@@ -11,8 +11,10 @@ import (
 
 // document is parsed only once, even if it moves in its file: all lines in it are relative.
 type document struct {
-	text     string
-	line     int // the document's first line in the file, from 1
+	text     string // "" once the document has been read
+	digest   digest // of text
+	line     int    // the document's first line in the file, from 1
+	number   int    // the document's position in the file, from 1
 	objects  []*object
 	mistakes []mistake
 	// unidentified reports that some part of the document is too broken to identify its object. The

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,8 +29,30 @@ func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}
 
 type good struct {
 	kind *kind
-	obj  store.Object
-	form []byte // JSON of the whole object, in the kind's first version
+	obj  any    // in the form of the store; nil if only raw is known
+	raw  []byte // the form, if obj lacks something of it; else nil
+}
+
+// form is the JSON of the whole object, in the kind's first version.
+func (g *good) form() ([]byte, error) {
+	if g.raw != nil {
+		return g.raw, nil
+	}
+	return json.Marshal(g.object())
+}
+
+func (g *good) same(o *good) bool {
+	if g == o {
+		return true
+	}
+	a, errA := g.form()
+	b, errB := o.form()
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+func (g *good) put(id string) store.Op {
+	g.object()
+	return g.kind.table.PutPacked(id, g.obj)
 }
 
 func (g *good) ref() report.Ref {
@@ -41,10 +64,11 @@ func (g *good) ref() report.Ref {
 // object decodes a restored form at its first call, because few restored forms are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
-		g.obj = g.kind.table.New()
-		_ = json.Unmarshal(g.form, g.obj) // cannot fail: restore has decoded the same form
+		obj := g.kind.table.New()
+		_ = json.Unmarshal(g.raw, obj) // cannot fail: restore has decoded the same form
+		g.obj = g.kind.table.Pack(obj)
 	}
-	return g.obj
+	return g.kind.table.Unpack(g.obj)
 }
 
 func (doc *document) read(ctx context.Context, c *catalog) error {
@@ -258,11 +282,12 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	if hasError(out) {
 		return out, nil
 	}
-	form, err := json.Marshal(d.obj)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
+	o.good = &good{kind: k, obj: k.table.Pack(obj)}
+	if k.lossy {
+		if o.good.raw, err = json.Marshal(d.obj); err != nil {
+			return nil, fmt.Errorf("encode: %w", err)
+		}
 	}
-	o.good = &good{kind: k, obj: obj, form: form}
 	return out, nil
 }
 

@@ -69,7 +69,7 @@ func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 			}
 		}
 		for ref, form := range good {
-			if k, ok := r.kept[ref]; !replaced[ref] && (!ok || string(k.form) != form) {
+			if k, ok := r.kept[ref]; !replaced[ref] && (!ok || string(k.raw) != form) {
 				t.Errorf("%s is lost", ref)
 			}
 		}

@@ -34,9 +34,9 @@ func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(r.files) != 1 || len(r.kept) != 1 || len(r.claims) != 1 || len(r.emptied) != 0 {
-		t.Errorf(
-			"with one file and one object there are %d files, %d objects, %d definitions and %d "+
-				"empty files", len(r.files), len(r.kept), len(r.claims), len(r.emptied))
+	if len(r.files) != 1 || len(r.keptRefs()) != 1 || len(r.kept) != 0 || len(r.claims) != 0 || len(r.emptied) != 0 {
+		t.Errorf("with one file and one plain object there are %d files, %d objects, %d of them not plain, "+
+			"%d definitions of such objects and %d empty files", len(r.files), len(r.keptRefs()), len(r.kept),
+			len(r.claims), len(r.emptied))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/about"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
@@ -20,6 +21,7 @@ type kind struct {
 	versions []version // accepted apiVersions; the store has the type of the first
 	crd      string    // the plural name in the kind's CRD in manifests; "" for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
+	lossy    bool      // the Go type keeps less than the document has, such as null
 	check    func(store.Object) []mistake
 	// explain replaces some errors of the schema by mistakes. Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
@@ -76,7 +78,7 @@ func kinds() []*kind {
 		{table: store.ModelDeployments, crd: "modeldeployments", versions: ours},
 		{table: store.PoolPolicies, crd: "poolpolicies", versions: ours, check: on(checkPoolPolicy)},
 		{table: store.APIKeys, crd: "apikeys", versions: ours},
-		{table: store.AccessPolicies, crd: "accesspolicies", versions: ours, closed: closedPolicy},
+		{table: store.AccessPolicies, crd: "accesspolicies", versions: ours, closed: closedPolicy, lossy: true},
 		{table: store.EndpointPickerConfigs, check: on(checkPlugins), versions: []version{
 			{endpointpicker.Group + "/" + endpointpicker.Version, nil},
 			{endpointpicker.FormerGroup + "/" + endpointpicker.Version, same}}},
@@ -123,6 +125,16 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	}
 	return c
 })
+
+// of returns the kind of an object, or nil.
+func (c *catalog) of(ref report.Ref) *kind {
+	for _, k := range c.byName[ref.Kind] {
+		if k.table.Group() == ref.Group {
+			return k
+		}
+	}
+	return nil
+}
 
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {

@@ -188,6 +188,10 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 				fix: "make it readable for penstock, or move it out of the folder"}
 		} else if text, ok := decodeText(raw); ok {
 			src.docs = split(text)
+			for i, doc := range src.docs {
+				doc.digest, doc.number = digestOf(doc.text), i+1
+			}
+			src.total = len(src.docs)
 		} else {
 			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
 		}
@@ -203,7 +207,7 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 }
 
 func (r *Reader) deferEmptied(src, old *source, empty bool) bool {
-	if old == nil || len(old.docs) == 0 || !empty || src.unusable != nil {
+	if old == nil || old.total == 0 || !empty || src.unusable != nil {
 		delete(r.emptied, src.path)
 		return false
 	}

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // Store receives the objects. *store.Store implements it.
@@ -45,6 +45,9 @@ type Config struct {
 	// Report receives all reports about the files whenever a report may have changed, one call at a
 	// time. A report without an owner has the findings that belong to no object. Optional.
 	Report func([]report.Report)
+	// Former returns the former targets of an AccessPolicy in the store ("namespace/name"), which
+	// are persisted with its last good form. Optional.
+	Former func(policy string) []v1alpha1.FormerTarget
 	// Changed files are read when no event has arrived for Debounce. 0: debounceQuiet.
 	Debounce time.Duration
 	// Poll is the interval of full scans, for file systems without events. Default 10 s.
@@ -68,16 +71,24 @@ type Reader struct {
 	problems []mistake
 	emptied  map[string]time.Time // when a file was first seen empty
 
-	mu     sync.Mutex                // guards the fields below; only the holder of work changes them
-	claims map[report.Ref][]claim    // the first is in use
-	kept   map[report.Ref]keptObject // what the store has
+	mu     sync.Mutex                             // guards the fields below; only the holder of work changes them
+	claims map[report.Ref][]claim                 // the first is in use
+	kept   map[report.Ref]keptObject              // what the store has
+	former map[report.Ref][]v1alpha1.FormerTarget // restored; nil after the first read
+	plains map[*kind]map[string]spot              // objects that are neither in claims nor in kept, by primary key
 
 	invalid map[report.Ref]bool         // objects that are defined, invalid and not in the store; guarded by work
 	closed  map[report.Ref]store.Object // the objects of closed.go that the store has; guarded by work
 
-	parsing sync.Mutex
-	last    struct { // the document that findLine parsed last
-		text    string
+	parsing sync.Mutex // guards the fields below
+	again   *disk      // reads the files for findLine
+	text    struct {   // the file that findLine read last
+		path string
+		mark signature
+		docs map[digest]string
+	}
+	last struct { // the document that findLine parsed last
+		digest  digest
 		node    *yaml.Node
 		mistake *mistake
 	}
@@ -91,7 +102,10 @@ type keptObject struct {
 type source struct {
 	path     string // as the user would write it
 	mark     signature
-	docs     []*document
+	docs     []*document // sorted by line, without plain documents
+	plains   []plainDocument
+	free     []int32 // the positions in plains that have no document
+	total    int     // the number of all documents
 	unusable *mistake
 }
 
@@ -117,9 +131,10 @@ func New(cfg Config) (*Reader, error) {
 		cfg.Poll = 10 * time.Second
 	}
 	r := &Reader{
-		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(),
+		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(), again: newDisk(),
 		files: map[string]*source{}, invalid: map[report.Ref]bool{}, closed: map[report.Ref]store.Object{},
-		claims: map[report.Ref][]claim{}, kept: map[report.Ref]keptObject{}, emptied: map[string]time.Time{},
+		claims: map[report.Ref][]claim{}, kept: map[report.Ref]keptObject{}, plains: map[*kind]map[string]spot{},
+		emptied: map[string]time.Time{},
 	}
 	for _, p := range cfg.Paths {
 		root, err := newRoot(p)
@@ -188,7 +203,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	}
 	r.cfg.Report(reports)
 	if !r.loaded {
-		r.loaded = true
+		r.loaded, r.former = true, nil
 		close(r.synced)
 	}
 	r.persist(dirty)
@@ -242,21 +257,28 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, src := range fresh {
-		var before map[string]*document
+		var before map[digest]*document
 		if old := r.files[src.path]; old != nil {
-			before = make(map[string]*document, len(old.docs))
+			r.mu.Lock()
+			r.expandAll(old)
+			r.mu.Unlock()
+			before = make(map[digest]*document, len(old.docs))
 			for _, d := range old.docs {
-				before[d.text] = d
+				before[d.digest] = d
 			}
 		}
 		for i, doc := range src.docs {
-			if old := before[doc.text]; old != nil {
+			if old := before[doc.digest]; old != nil {
 				moved := *old
-				moved.line = doc.line
+				moved.line, moved.number = doc.line, doc.number
 				src.docs[i] = &moved
 				continue
 			}
-			group.Go(func() error { return r.readDocument(ctx, src.path, doc) })
+			group.Go(func() error {
+				err := r.readDocument(ctx, src.path, doc)
+				doc.text = ""
+				return err
+			})
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -274,10 +296,11 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 		if r.cfg.OnPanic != nil {
 			r.cfg.OnPanic(place(path, doc.line), v, debug.Stack())
 		}
-		*doc = document{text: doc.text, line: doc.line, unidentified: true, mistakes: []mistake{{
+		*doc = document{text: doc.text, digest: doc.digest, line: doc.line, number: doc.number, unidentified: true}
+		doc.mistakes = []mistake{{
 			severity: report.Error, problem: "reading this document panics, which is a bug of Penstock",
 			fix: "undo its last change, and report the stack that is in Penstock's log",
-		}}}
+		}}
 		doc.closeUnnamed(theCatalog())
 		err = nil
 	}()
@@ -293,6 +316,8 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 		c = list[0]
 	} else if list := r.claims[withoutSecond(ref)]; len(list) > 1 {
 		c = list[1]
+	} else {
+		c, _ = r.plainOf(ref)
 	}
 	kept := r.kept[ref]
 	r.mu.Unlock()
@@ -316,7 +341,10 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	if line, ok := c.doc.lines[key]; ok {
 		return line
 	}
-	line := r.findLine(c, field)
+	line, found := r.findLine(c, field)
+	if !found {
+		return c.object.line
+	}
 	if c.doc.lines == nil || len(c.doc.lines) >= maxLines {
 		c.doc.lines = map[position]int{}
 	}
@@ -325,22 +353,26 @@ func (r *Reader) fieldLine(c claim, field string) int {
 }
 
 // r.parsing is held.
-func (r *Reader) findLine(c claim, field string) int {
-	if r.last.text != c.doc.text || c.doc.text == "" {
-		r.last.text = c.doc.text
-		r.last.node, r.last.mistake = parseNode(c.doc.text)
+func (r *Reader) findLine(c claim, field string) (line int, found bool) {
+	if r.last.digest != c.doc.digest || r.last.node == nil {
+		text := r.textOf(c.path, c.doc.digest)
+		if text == "" {
+			return 0, false
+		}
+		r.last.digest = c.doc.digest
+		r.last.node, r.last.mistake = parseNode(text)
 	}
 	node := r.last.node
 	if r.last.mistake != nil {
-		return c.object.line
+		return c.object.line, true
 	}
 	if c.object.item >= 0 {
 		node = nodeAt(node, at("items", c.object.item))
 	}
 	if node == nil {
-		return c.object.line
+		return c.object.line, true
 	}
-	return lineOf(node, written(c.object.moved, field))
+	return lineOf(node, written(c.object.moved, field)), true
 }
 
 func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }
@@ -366,10 +398,10 @@ func (r *Reader) reports() []report.Report {
 		if src.unusable != nil {
 			add(report.Ref{}, path, nil, *src.unusable)
 		}
-		for i, doc := range src.docs {
+		for _, doc := range src.docs {
 			for _, m := range doc.mistakes {
-				if m.broken && len(src.docs) > 1 {
-					m.problem = fmt.Sprintf("document %d %s", i+1, m.problem)
+				if m.broken && src.total > 1 {
+					m.problem = fmt.Sprintf("document %d %s", doc.number, m.problem)
 				}
 				add(report.Ref{}, path, doc, m)
 			}
@@ -398,7 +430,7 @@ func (r *Reader) superseded(doc *document, o *object) []mistake {
 		return nil
 	case list[0].doc != doc || list[0].object != o:
 		first := list[0]
-		if o.good != nil && first.object.good != nil && bytes.Equal(o.good.form, first.object.good.form) {
+		if o.good != nil && first.object.good != nil && o.good.same(first.object.good) {
 			return []mistake{
 				{severity: report.Info, line: o.line,
 					problem: "is defined twice, identically at " + place(first.path, first.doc.line+first.object.line)},

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // folder is a configuration folder, and a reader of it.
@@ -40,10 +41,19 @@ func (f *folder) restart() {
 	var err error
 	f.store = store.New()
 	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour,
-		Report: f.setReported, Log: slog.New(slog.DiscardHandler)})
+		Report: f.setReported, Former: f.former, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// former returns the former targets of a policy in the store.
+func (f *folder) former(policy string) []v1alpha1.FormerTarget {
+	p, ok := store.AccessPolicies.Get(f.store.View(), policy)
+	if !ok {
+		return nil
+	}
+	return p.Spec.Former
 }
 
 func (f *folder) setReported(r []report.Report) {

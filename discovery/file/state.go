@@ -1,10 +1,12 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // stateFile has a line of JSON for each change; the last line about an object is valid. It is one
@@ -21,20 +24,23 @@ import (
 // because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// The journal is rewritten when its size exceeds maxWaste plus four times the size of the objects
-// in use.
+// The journal is rewritten when its size exceeds maxWaste plus four times its size after the last
+// rewrite.
 const maxWaste = 1 << 20
 
 type record struct {
 	Ref    report.Ref      `json:"ref"`
 	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
 	Object json.RawMessage `json:"object,omitempty"` // absent if the object is gone
+	// Former are the former targets of an AccessPolicy.
+	Former []v1alpha1.FormerTarget `json:"former,omitempty"`
 }
 
 type journal struct {
 	path    string
 	written bool // this process wrote the file, so its last line is complete
 	size    int  // in bytes, with outdated lines
+	live    int  // size after the last rewrite
 	outcome statefile.Outcome
 }
 
@@ -50,20 +56,18 @@ func (r *Reader) restore() {
 		return
 	}
 	r.journal.path = path
-	var records []record
 	var dropped error
-	for line := range bytes.Lines(raw) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.former = map[report.Ref][]v1alpha1.FormerTarget{}
+	decided := map[report.Ref]bool{}
+	// Newest first: the line before a damaged line applies.
+	for _, line := range slices.Backward(slices.Collect(bytes.Lines(raw))) {
 		var rec record
 		if err := json.Unmarshal(line, &rec); err != nil {
 			dropped = err
 			continue
 		}
-		records = append(records, rec)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	decided := map[report.Ref]bool{}
-	for _, rec := range slices.Backward(records) { // newest first: the line before a damaged line applies
 		path, ours := r.asGiven(rec.Path)
 		if decided[rec.Ref] {
 			continue
@@ -80,6 +84,9 @@ func (r *Reader) restore() {
 			g.obj = nil // to save memory: few of these objects will be used
 			if ours {
 				r.kept[rec.Ref] = keptObject{g, path}
+			}
+			if ours && rec.Former != nil {
+				r.former[rec.Ref] = rec.Former
 			}
 		}
 		decided[rec.Ref] = true
@@ -114,7 +121,7 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	if err := json.Unmarshal(form, obj); err != nil {
 		return nil, err
 	}
-	return &good{kind: k, obj: obj, form: form}, nil
+	return &good{kind: k, obj: k.table.Pack(obj), raw: form}, nil
 }
 
 // After an error, the next call of persist writes the forms of all objects.
@@ -132,19 +139,20 @@ func (r *Reader) persist(dirty []report.Ref) {
 // write rewrites the whole journal at the first call in a process, and later when it has too many
 // outdated lines (maxWaste). Otherwise it appends lines.
 func (r *Reader) write(dirty []report.Ref) error {
-	lines, err := r.records(dirty)
-	if err != nil {
-		return fmt.Errorf("state of the configuration: %w", err)
+	var lines bytes.Buffer
+	rewrite := !r.journal.written
+	if !rewrite {
+		if err := r.records(&lines, dirty); err != nil {
+			return fmt.Errorf("state of the configuration: %w", err)
+		}
+		rewrite = r.journal.size+lines.Len() > 4*r.journal.live+maxWaste
 	}
-	live := 0
-	for _, k := range r.kept {
-		live += len(k.form)
-	}
-	if !r.journal.written || r.journal.size+len(lines) > 4*live+maxWaste {
+	var err error
+	if rewrite {
 		err = r.rewrite()
 	} else {
-		err = appendTo(r.journal.path, lines)
-		r.journal.size += len(lines)
+		err = appendTo(r.journal.path, lines.Bytes())
+		r.journal.size += lines.Len()
 	}
 	if err != nil {
 		return fmt.Errorf("state of the configuration: %w", err)
@@ -152,43 +160,52 @@ func (r *Reader) write(dirty []report.Ref) error {
 	return nil
 }
 
-func (r *Reader) records(refs []report.Ref) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+func (r *Reader) records(to io.Writer, refs []report.Ref) error {
+	enc := json.NewEncoder(to)
 	for _, ref := range refs {
 		rec := record{Ref: ref}
-		if k, ok := r.kept[ref]; ok {
+		if k, ok := r.keptOf(ref); ok {
 			abs, err := filepath.Abs(k.path)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			rec.Path, rec.Object = abs, k.form
+			form, err := k.form()
+			if err != nil {
+				return err
+			}
+			rec.Path, rec.Object = abs, form
+			if k.kind.closed != nil && r.cfg.Former != nil {
+				rec.Former = r.cfg.Former(ref.Key())
+			}
 		}
 		if err := enc.Encode(rec); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return buf.Bytes(), nil
+	return nil
 }
 
 // rewrite removes outdated lines. Appended lines are not synced: after a power cut, restore drops
 // incomplete lines.
 func (r *Reader) rewrite() error {
-	refs := make([]report.Ref, 0, len(r.kept))
-	for ref := range r.kept {
-		refs = append(refs, ref)
-	}
-	slices.SortFunc(refs, report.Ref.Compare)
-	lines, err := r.records(refs)
+	size := 0
+	err := statefile.ReplaceBy(r.journal.path, func(f io.Writer) error {
+		lines := bufio.NewWriterSize(f, 1<<16)
+		if err := r.records(io.MultiWriter(lines, (*counter)(&size)), r.keptRefs()); err != nil {
+			return err
+		}
+		return lines.Flush()
+	})
 	if err != nil {
 		return err
 	}
-	if err := statefile.Replace(r.journal.path, lines); err != nil {
-		return err
-	}
-	r.journal.written, r.journal.size = true, len(lines)
+	r.journal.written, r.journal.size, r.journal.live = true, size, size
 	return nil
 }
+
+type counter int
+
+func (n *counter) Write(p []byte) (int, error) { *n += counter(len(p)); return len(p), nil }
 
 func appendTo(path string, lines []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

@@ -173,7 +173,7 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 		before := func() *model {
 			m := newModel()
 			if !first {
-				if err := replace(m, path, []byte("old"), 0o600); err != nil {
+				if err := replace(m, path, whole([]byte("old")), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -192,7 +192,7 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 						panic(v)
 					}
 				}()
-				if err := replace(m, path, []byte("new"), 0o600); err != nil {
+				if err := replace(m, path, whole([]byte("new")), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				return true
@@ -223,10 +223,10 @@ func TestStateFile_MissingSyncsAreFound(t *testing.T) {
 		"no sync of the folder": func(m *model) Disk { return unsynced{m, false, true} },
 	} {
 		m := newModel()
-		if err := replace(m, path, []byte("old"), 0o600); err != nil {
+		if err := replace(m, path, whole([]byte("old")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := replace(on(m), path, []byte("new"), 0o600); err != nil {
+		if err := replace(on(m), path, whole([]byte("new")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if left := m.lost(path); slices.Equal(left, []string{"new"}) {

@@ -2,6 +2,7 @@ package statefile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -17,10 +18,25 @@ func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, 
 
 // ReplaceOn replaces a file with mode 0600 and creates its folder if necessary. Once it returns
 // nil, the new content survives a power cut.
-func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
+func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, whole(raw), 0o600) }
+
+// ReplaceBy is Replace with the content that the function write writes. If write fails, the old
+// content stays.
+func ReplaceBy(path string, write func(io.Writer) error) error {
+	return replace(Machine{}, path, write, 0o600)
+}
+
+func whole(raw []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(raw)
+		return err
+	}
+}
 
 // ReplaceReadable is Replace with mode 0644, for files without secrets that other users read.
-func ReplaceReadable(path string, raw []byte) error { return replace(Machine{}, path, raw, 0o644) }
+func ReplaceReadable(path string, raw []byte) error {
+	return replace(Machine{}, path, whole(raw), 0o644)
+}
 
 // Rewrite replaces an existing file on this machine and keeps its mode. It removes unfinished files
 // that a killed process left.
@@ -35,7 +51,7 @@ func Rewrite(path string, raw []byte) error {
 			_ = os.Remove(name)
 		}
 	}
-	return replace(Machine{}, path, raw, info.Mode().Perm())
+	return replace(Machine{}, path, whole(raw), info.Mode().Perm())
 }
 
 // Sweep removes unfinished files that a killed process left below a state folder. Call it before
@@ -57,7 +73,7 @@ func Sweep(folder string) error {
 }
 
 // Without the syncs, a power cut may leave the file without content, or with the old content.
-func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
+func replace(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
 		return err
@@ -66,7 +82,7 @@ func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(raw)
+	err = write(f)
 	if changes, ok := f.(interface{ Chmod(fs.FileMode) error }); ok && err == nil && mode != 0o600 {
 		err = changes.Chmod(mode)
 	}

@@ -9,6 +9,7 @@ const (
 	Cluster     = "kubernetes"  // discovery/kube: missing or forbidden kinds
 	Files       = "files"       // discovery/file: invalid documents
 	Translation = "translation" // conditions that the specifications define, and findings
+	Acks        = "acks"        // policies of a folder without ACKs; one instance for each Gateway
 	Internal    = "internal"    // panics of translation, by object
 	Supervisor  = "supervisor"  // Envoys that Penstock runs: their addresses, and the reasons why they do not serve
 	Ports       = "ports"       // ports of this machine that another Gateway uses
@@ -33,8 +34,8 @@ const (
 
 // precedence ranks the sources: of two conditions of one type on one object, the later source wins,
 // so that a proxy's NACK overrides translation. Instances of one source rank by name.
-var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
-	Answers, Keys, Tokens, Deployments, Rates, Servers, Certificates, Envoy, Proxy}
+var precedence = []string{Cluster, Files, Translation, Acks, Internal, Supervisor, Ports, Members, Imports, Pickers,
+	Relay, Answers, Keys, Tokens, Deployments, Rates, Servers, Certificates, Envoy, Proxy}
 
 // Instance returns the name of one of several sources of a kind, such as Instance(Proxy,
 // "default/gw node-1").

@@ -96,7 +96,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
 	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
 	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage ByModel Except Members"),
-		omit("Nulls Closed")),
+		omit("Nulls Closed Former")),
 	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),

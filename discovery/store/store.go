@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // Rows is the result of one read: objects of one table, sorted by primary key.
@@ -25,10 +23,12 @@ type Reader interface {
 type Op struct {
 	table interface {
 		Kind() string
+		Unpack(packed any) Object
+		same(a, b any) bool
 		keys(id string, obj any) []IndexKey
 	}
 	id  string
-	obj any // nil: delete
+	obj any // as the table keeps it; nil: delete
 }
 
 // Kind returns the name of the operation's table.
@@ -39,8 +39,10 @@ func (o Op) ID() string { return o.id }
 
 // Object returns the object to store; nil for a deletion.
 func (o Op) Object() Object {
-	obj, _ := o.obj.(Object)
-	return obj
+	if o.obj == nil {
+		return nil
+	}
+	return o.table.Unpack(o.obj)
 }
 
 // Change is the change of one object in a revision.
@@ -64,11 +66,13 @@ type Store struct {
 	now  trees
 	last trees // a snapshot of now, shared by the Views of revision n
 	subs map[*Subscription]struct{}
+
+	astray map[string]bool // AccessPolicies with former targets
 }
 
 // New makes an empty store with all Tables.
 func New() *Store {
-	s := &Store{now: newTrees(), subs: map[*Subscription]struct{}{}}
+	s := &Store{now: newTrees(), subs: map[*Subscription]struct{}{}, astray: map[string]bool{}}
 	s.last = s.now.after(trees{}, nil)
 	return s
 }
@@ -87,12 +91,24 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 		}
 	}
 	tables := map[string]struct{}{}
-	for _, op := range lastOfEach(ops) {
-		if change := s.apply(op); change != nil {
-			rev.Changes = append(rev.Changes, *change)
-			tables[change.Table] = struct{}{}
+	apply := func(ops []Op) {
+		for _, op := range ops {
+			if change := s.apply(op); change != nil {
+				rev.Changes = append(rev.Changes, *change)
+				tables[change.Table] = struct{}{}
+			}
 		}
 	}
+	var policies, others []Op
+	for _, op := range lastOfEach(ops) {
+		if op.Kind() == AccessPolicies.Kind() {
+			policies = append(policies, op)
+		} else {
+			others = append(others, op)
+		}
+	}
+	apply(others)
+	apply(s.withFormer(policies))
 	if len(rev.Changes) == 0 {
 		return rev, nil
 	}
@@ -116,7 +132,7 @@ func (s *Store) apply(op Op) *Change {
 		change.Keys = op.table.keys(op.id, old)
 		s.now.remove(table, op.id, change.Keys)
 		return change
-	case old != nil && equality.Semantic.DeepEqual(old, op.obj):
+	case old != nil && op.table.same(old, op.obj):
 		return nil
 	}
 	change.Keys = op.table.keys(op.id, op.obj)

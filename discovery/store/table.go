@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -36,6 +37,26 @@ type Table[T Object] struct {
 	group, kind string
 	clusterWide bool
 	indexes     []Index[T]
+	packed      *packing[T] // optional; a packed kind has no indexes
+	exact       bool        // an empty list in an object means something else than no list
+}
+
+func (t *Table[T]) same(a, b any) bool {
+	return equality.Semantic.DeepEqual(a, b) && (!t.exact || reflect.DeepEqual(a, b))
+}
+
+func (t *Table[T]) pack(obj T) any {
+	if t.packed == nil {
+		return obj
+	}
+	return t.packed.pack(obj)
+}
+
+func (t *Table[T]) unpack(stored any) T {
+	if t.packed == nil {
+		return stored.(T)
+	}
+	return t.packed.unpack(stored)
 }
 
 // Kind returns the name of the kind and of its table.
@@ -58,7 +79,7 @@ func (t *Table[T]) Get(r Reader, id string) (obj T, ok bool) {
 	if rows.Len() == 0 {
 		return obj, false
 	}
-	return rows.list[0].(T), true
+	return t.unpack(rows.list[0]), true
 }
 
 // By returns the objects with a key in an index, sorted by primary key. It panics for an unknown
@@ -67,7 +88,7 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 	rows := r.Rows(t.kind, index, key)
 	out := make([]T, rows.Len())
 	for i := range out {
-		out[i] = rows.list[i].(T)
+		out[i] = t.unpack(rows.list[i])
 	}
 	return out
 }
@@ -87,13 +108,23 @@ func IDs(r Reader, k Kind, index, key string, most int) []string {
 	}
 	out := make([]string, rows.Len())
 	for i := range out {
-		out[i] = ID(rows.list[i].(Object))
+		out[i] = ID(k.Unpack(rows.list[i]))
 	}
 	return out
 }
 
 // Put returns the operation that stores obj.
-func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: obj} }
+func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: t.pack(obj)} }
+
+// Pack returns the form in which the store keeps an object. For most kinds it is the object.
+func (t *Table[T]) Pack(obj Object) any { return t.pack(obj.(T)) }
+
+// Unpack returns the object of a form that Pack returned.
+func (t *Table[T]) Unpack(packed any) Object { return t.unpack(packed) }
+
+// PutPacked returns the operation that stores the object with a primary key, in the form that Pack
+// returned.
+func (t *Table[T]) PutPacked(id string, packed any) Op { return Op{table: t, id: id, obj: packed} }
 
 // Delete returns the operation that removes an object, if it exists.
 func (t *Table[T]) Delete(id string) Op { return Op{table: t, id: id} }
@@ -144,6 +175,9 @@ type Kind interface {
 	Object(r Reader, id string) (Object, bool)
 	PutObject(Object) Op
 	Delete(id string) Op
+	Pack(Object) any
+	Unpack(packed any) Object
+	PutPacked(id string, packed any) Op
 	// Keys returns an object's keys in all indexes, ByID first.
 	Keys(Object) []IndexKey
 
@@ -160,8 +194,11 @@ func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 // keys reuses the string of the primary key for equal keys, to save memory: translation keeps a key
 // while rows depend on it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
-	o := obj.(T)
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}
+	if len(t.indexes) == 0 {
+		return keys
+	}
+	o := t.unpack(obj)
 	for _, ix := range t.indexes {
 		for _, k := range ix.Keys(o) {
 			if k == id {

@@ -216,13 +216,16 @@ var (
 
 	ModelDeployments = table[*v1alpha1.ModelDeployment](v1alpha1.Group, "ModelDeployment")
 
-	APIKeys        = &Table[*v1alpha1.APIKey]{group: v1alpha1.Group, kind: "APIKey"}
-	AccessPolicies = &Table[*v1alpha1.AccessPolicy]{group: v1alpha1.Group, kind: "AccessPolicy",
+	APIKeys        = &Table[*v1alpha1.APIKey]{group: v1alpha1.Group, kind: "APIKey", packed: packKeys, exact: true}
+	AccessPolicies = &Table[*v1alpha1.AccessPolicy]{group: v1alpha1.Group, kind: "AccessPolicy", exact: true,
 		indexes: []Index[*v1alpha1.AccessPolicy]{
 			byNamespace[*v1alpha1.AccessPolicy](),
 			{ByTarget, func(p *v1alpha1.AccessPolicy) (keys []string) {
 				for _, t := range p.Spec.TargetRefs {
 					keys = append(keys, TargetKey(t.Kind, p.Namespace, t.Name))
+				}
+				for _, t := range p.Spec.Former {
+					keys = append(keys, TargetKey(t.Kind, t.Namespace, t.Name))
 				}
 				return keys
 			}},
@@ -231,6 +234,9 @@ var (
 					if keys = append(keys, t.Kind); t.Name == "" {
 						keys = append(keys, AnyTarget)
 					}
+				}
+				for _, t := range p.Spec.Former {
+					keys = append(keys, t.Kind)
 				}
 				return keys
 			}},

@@ -16,6 +16,10 @@ import (
 // +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
+// +kubebuilder:printcolumn:name="Targets",type=string,JSONPath=`.spec.targetRefs[*].name`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.ancestors[*].conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type AccessPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -137,6 +141,16 @@ type AccessPolicySpec struct {
 	// Closed is why a policy of ClosedAccessPolicy lets nothing in. A target is closed unless a
 	// policy with Closed 0 has the same one.
 	Closed AccessClosure `json:"-"`
+	// Former are targets of earlier versions. They stay gated while a target of this version does
+	// not exist: its name may be mistyped. discovery/store sets it.
+	Former []FormerTarget `json:"-"`
+}
+
+// FormerTarget is a target of an earlier version of a policy, whose namespace may have been
+// another one.
+type FormerTarget struct {
+	Namespace string
+	AccessTarget
 }
 
 // UsageOfStreams is the source of the token counts of streams.

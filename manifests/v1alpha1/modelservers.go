@@ -34,6 +34,7 @@ const ConditionImported = "Imported"
 // +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Resolved",type=string,JSONPath=`.status.conditions[?(@.type=="ResolvedRefs")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ModelServers struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -15,6 +15,7 @@ const (
 	ReasonModel        = "model_not_permitted" // the key does not name the model, or the model is unknown
 	ReasonAttempts     = "too_many_attempts"   // the client's address made too many failed attempts
 	ReasonPool         = "pool_not_permitted"  // the key does not name each pool of the route
+	ReasonClosed       = "policy_invalid"      // a policy is invalid, and lets nothing in
 )
 
 // Header is a header field of a request; names are in lower case.
@@ -47,7 +48,8 @@ type Request struct {
 type Decision struct {
 	// Reason is "" if the request may pass.
 	Reason string
-	// With ReasonNotPermitted, Policy is the first policy that does not let the key in.
+	// With ReasonNotPermitted and ReasonClosed, Policy is the first policy that does not let the
+	// key in.
 	Policy string
 	// Key is the key that the outermost policy with a usable key selected, or nil.
 	Key *Key
@@ -104,10 +106,15 @@ func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
 				d.Restricted = append(d.Restricted, k)
 			}
 		case !r.Any && d.Reason == "":
-			d.Reason, d.Policy = ReasonNotPermitted, r.Policies[i]
+			if d.Reason, d.Policy = ReasonNotPermitted, r.Policies[i]; p.Closed {
+				d.Reason = ReasonClosed
+			}
 		}
 	}
-	if d.Key == nil {
+	switch open := slices.ContainsFunc(all, func(p *Policy) bool { return !p.Closed }); {
+	case d.Key == nil && !open: // no key could pass, so the denial reveals nothing about this one
+		return Decision{Reason: ReasonClosed, Policy: r.Policies[0]}
+	case d.Key == nil:
 		return Decision{Reason: ReasonInvalidKey}
 	}
 	if d.Reason != "" || r.Lists {

@@ -2,6 +2,7 @@ package authz
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -76,6 +77,9 @@ var denials = map[string]denial{
 		"permission_error"},
 	ReasonAttempts: {codes.ResourceExhausted, typev3.StatusCode_TooManyRequests,
 		"too many requests from this address had no valid API key: wait a minute", "rate_limit_error"},
+	ReasonClosed: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
+		"AccessPolicy %s is invalid and lets nothing in: the operator of this route has to correct it",
+		"permission_error"},
 	ReasonPool: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
@@ -176,6 +180,9 @@ func texts(list []string) *structpb.Value {
 
 func (c *call) denied(d Decision) *authv3.CheckResponse {
 	how := denials[d.Reason]
+	if d.Reason == ReasonClosed {
+		how.text = fmt.Sprintf(how.text, d.Policy)
+	}
 	response := &authv3.DeniedHttpResponse{
 		Status:  &typev3.HttpStatus{Code: how.status},
 		Headers: []*corev3.HeaderValueOption{overwrite(reasonHeader, d.Reason)},

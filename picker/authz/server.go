@@ -96,6 +96,7 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	switch {
 	case limited:
 		d = Decision{Reason: ReasonAttempts}
+	case d.Reason == ReasonClosed && d.Key == nil: // the key was not looked at
 	case d.Key != nil || token == failed || !jwt.Formed(credential):
 		s.attempts.note(from, credential, d.Key != nil, now)
 	}

@@ -1,7 +1,6 @@
 package authz
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
@@ -38,17 +36,13 @@ func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-func (k *Key) compare(o *Key) int {
-	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
-		strings.Compare(k.Name, o.Name))
-}
-
 // Policy has the keys and tokens that an AccessPolicy lets in. Immutable.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
 	ByModel    bool      // its routes read the model of a request
 	JWT        *jwt.Rule // nil lets no token in
+	Closed     bool      // it lets nothing in, because of a mistake
 }
 
 func (p *Policy) selects(k *Key) bool {
@@ -62,8 +56,10 @@ const policyGrace = 10 * time.Minute
 type Table struct {
 	mu       sync.RWMutex
 	filled   bool
-	byName   map[string]*Key
-	byHash   map[Hash][]*Key // sorted; immutable slices
+	byName   map[string]*record
+	byHash   map[Hash]*record   // the first of the keys with a hash
+	shared   map[Hash][]*record // hashes of several keys; sorted; immutable slices
+	rights   map[string]*rights
 	policies map[string]*Policy
 	removed  map[string]time.Time // policies that still decide
 	changed  func(hashes []Hash, policies []string)
@@ -71,8 +67,8 @@ type Table struct {
 
 // NewTable returns a Table. Its decisions fail before its first Change.
 func NewTable() *Table {
-	return &Table{byName: map[string]*Key{}, byHash: map[Hash][]*Key{}, policies: map[string]*Policy{},
-		removed: map[string]time.Time{}}
+	return &Table{byName: map[string]*record{}, byHash: map[Hash]*record{}, shared: map[Hash][]*record{},
+		rights: map[string]*rights{}, policies: map[string]*Policy{}, removed: map[string]time.Time{}}
 }
 
 // Change is a change of a Table. The maps' keys are "namespace/name"; nil removes an object.
@@ -101,7 +97,7 @@ func (t *Table) apply(c Change, now time.Time) (changed func([]Hash, []string), 
 	t.filled = true
 	for name, k := range c.Keys {
 		if old := t.byName[name]; old != nil && t.changed != nil {
-			hashes = append(hashes, old.Hashes...)
+			hashes = append(hashes, old.hashes...)
 		}
 		if k != nil && t.changed != nil {
 			hashes = append(hashes, k.Hashes...)
@@ -130,21 +126,20 @@ func (t *Table) setKey(name string, k *Key) {
 	old := t.byName[name]
 	if old != nil {
 		delete(t.byName, name)
-		for _, h := range old.Hashes {
-			left := slices.DeleteFunc(slices.Clone(t.byHash[h]), func(o *Key) bool { return o == old })
-			if t.byHash[h] = left; len(left) == 0 {
-				delete(t.byHash, h)
-			}
+		for _, h := range old.hashes {
+			t.setWith(h, slices.DeleteFunc(slices.Clone(t.with(h)), func(o *record) bool { return o == old }))
 		}
+		t.release(old)
 	}
 	if k == nil {
 		return
 	}
-	t.byName[name] = k
-	for _, h := range k.Hashes {
-		all := append(slices.Clip(t.byHash[h]), k)
-		slices.SortFunc(all, (*Key).compare)
-		t.byHash[h] = all
+	r := t.newRecord(name, k)
+	t.byName[name] = r
+	for _, h := range r.hashes {
+		all := append(slices.Clip(t.with(h)), r)
+		slices.SortFunc(all, (*record).compare)
+		t.setWith(h, all)
 	}
 }
 
@@ -155,7 +150,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for name := range strings.SplitSeq(keys, ",") {
-		k := t.byName[name]
+		k := t.byName[name].key()
 		if caller, token := tokenOf(name); token {
 			k = caller
 		}
@@ -187,10 +182,10 @@ func (t *Table) Sharing(name string) (names []string) {
 	if k == nil {
 		return nil
 	}
-	for _, h := range k.Hashes {
-		for _, o := range t.byHash[h] {
+	for _, h := range k.hashes {
+		for _, o := range t.with(h) {
 			if o != k {
-				names = append(names, objectid.Join(o.Namespace, o.Name))
+				names = append(names, o.id)
 			}
 		}
 	}
@@ -202,7 +197,7 @@ func (t *Table) WithModels() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for name, k := range t.byName {
-		if k.Models != nil {
+		if k.rights != nil && k.rights.Models != nil {
 			names = append(names, name)
 		}
 	}
@@ -214,7 +209,7 @@ func (t *Table) WithModels() (names []string) {
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	k := t.byName[name]
+	k := t.byName[name].key()
 	if k == nil || k.Models == nil {
 		return nil
 	}
@@ -231,8 +226,8 @@ func (t *Table) Unread(name string) (policies []string) {
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, k := range t.byHash[hash] {
-		if k.Namespace == namespace {
+	for _, r := range t.with(hash) {
+		if k := r.key(); k.Namespace == namespace {
 			return k
 		}
 	}
@@ -245,16 +240,18 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	k, keys := t.byName[name], t.byHash[hash]
-	if k == nil || len(keys) < 2 || !slices.Contains(keys, k) {
+	r, keys := t.byName[name], t.shared[hash]
+	if r == nil || !slices.Contains(keys, r) {
 		return nil, ""
 	}
+	k := r.key()
 	for id, p := range t.policies {
 		if _, removed := t.removed[id]; removed || !p.selects(k) || policy != "" && policy < id {
 			continue
 		}
-		if o := keys[slices.IndexFunc(keys, p.selects)]; o != k { // at least k is selected
-			first, policy = o, id
+		at := slices.IndexFunc(keys, func(r *record) bool { return p.selects(r.key()) }) // at least k is selected
+		if keys[at] != r {
+			first, policy = keys[at].key(), id
 		}
 	}
 	return first, policy
@@ -264,12 +261,9 @@ func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 func (t *Table) Shared() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, keys := range t.byHash {
-		if len(keys) == 1 {
-			continue
-		}
+	for _, keys := range t.shared {
 		for _, k := range keys {
-			names = append(names, objectid.Join(k.Namespace, k.Name))
+			names = append(names, k.id)
 		}
 	}
 	return names
@@ -281,7 +275,7 @@ var errUnknown = errors.New("the policy is not known here, or not yet")
 func (t *Table) named(name string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.byName[name]
+	return t.byName[name].key()
 }
 
 func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {
@@ -296,5 +290,9 @@ func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {
 			return nil, nil, errUnknown
 		}
 	}
-	return t.byHash[hash], policies, nil
+	var keys []*Key
+	for _, r := range t.with(hash) {
+		keys = append(keys, r.key())
+	}
+	return keys, policies, nil
 }

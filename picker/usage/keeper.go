@@ -50,6 +50,7 @@ type Keeper struct {
 	mu    sync.Mutex
 	held  rows
 	since time.Time
+	first time.Time // of all counts of this process
 	wake  chan struct{}
 	open  open
 
@@ -113,6 +114,9 @@ func (k *Keeper) Log(list []accesslog.Used) {
 	}
 	if k.since.IsZero() {
 		k.since = now
+	}
+	if k.first.IsZero() {
+		k.first = now
 	}
 	select {
 	case k.wake <- struct{}{}:

@@ -35,7 +35,8 @@ func (q Query) Check() error {
 
 // Answer has the rows of a Query.
 type Answer struct {
-	// Since is the first hour that has counts, in seconds since 1970, or 0.
+	// Since is the first hour that has counts, in seconds since 1970, or 0. If only the process
+	// holds counts, it is the time of the first one.
 	Since int64 `json:"since,omitempty"`
 	From  int64 `json:"from"` // the first hour that the rows include
 	// Until is the time until which the rows include each request that ended, in seconds since
@@ -83,6 +84,11 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 			out.Since = r.Hour
 		}
 		sums.add(r.Key.only(q.By), r.Counts)
+	}
+	if k.cfg.Folder == "" && out.Since > 0 {
+		k.mu.Lock()
+		out.Since = max(out.Since, k.first.Unix())
+		k.mu.Unlock()
 	}
 	out.Rows = sums.sorted()
 	if err != nil {

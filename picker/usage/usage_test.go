@@ -445,3 +445,31 @@ func TestUsage_CutRequestsCountOnce(t *testing.T) {
 		t.Error("with the last entry:", n)
 	}
 }
+
+// A pod without a database has no rows of the time before its first count, although their hour is
+// older than the pod.
+func TestUsage_PodCountsSinceItsFirstRow(t *testing.T) {
+	c := &clock{noon}
+	k := keeper(t, "", c)
+	if since := k.Read(t.Context(), Query{Since: 24 * time.Hour}).Since; since != 0 {
+		t.Errorf("without a row it counts since %d", since)
+	}
+	k.Log([]accesslog.Used{answered("alice", 10, 2)})
+	c.now = c.now.Add(2 * time.Hour)
+	k.Log([]accesslog.Used{answered("alice", 10, 2)})
+	own := k.Read(t.Context(), Query{Since: 24 * time.Hour})
+	if own.Since != noon.Unix() {
+		t.Errorf("it counts since %d, want %d", own.Since, noon.Unix())
+	}
+	younger := Answer{Since: noon.Add(time.Minute).Unix()}
+	if since := Merge([]Answer{younger, own}).Since; since != noon.Unix() {
+		t.Errorf("with another pod it counts since %d, want %d", since, noon.Unix())
+	}
+	folder := keeper(t, t.TempDir(), c)
+	defer folder.end()
+	folder.Log([]accesslog.Used{answered("alice", 10, 2)})
+	since, want := folder.Read(t.Context(), Query{Since: time.Hour}).Since, noon.Add(90*time.Minute).Unix()
+	if since != want {
+		t.Errorf("a folder, whose rows may be older than the process, counts since %d, want the hour %d", since, want)
+	}
+}

@@ -19,10 +19,11 @@ type Effect struct {
 }
 
 // Effects returns the policies in force at a target: first the policies for the whole object, then
-// the others by section.
+// the others by section. For a target without a name it returns the closed policy for all objects
+// of the kind in the namespace.
 func Effects(r store.Reader, target report.Ref) (effects []Effect) {
-	sections, exists := sectionsOf(r, target)
-	if !exists {
+	sections, exists := store.Sections(r, target)
+	if !exists && target.Name != "" {
 		return nil
 	}
 	for i, section := range slices.Insert(sections, 0, "") {

@@ -16,7 +16,8 @@
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes
 //     no row.
 //   - A mistake in a policy closes its targets: a policy without a usable selector lets nothing
-//     pass.
+//     pass. While a target of a changed policy does not exist, the policy also gates its former
+//     targets (AccessPolicySpec.Former), because the new name may be mistyped.
 //
 // Tests: go test ./translator -run AccessPolicy
 package access

@@ -103,9 +103,13 @@ func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.A
 	for _, name := range names {
 		key := store.TargetKey(target.Kind, target.Namespace, name)
 		for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {
-			targets := slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
+			same := func(t v1alpha1.AccessTarget) bool {
 				return t.Kind == target.Kind && t.Name == name && t.SectionName == section
-			})
+			}
+			targets := p.Namespace == target.Namespace && slices.ContainsFunc(p.Spec.TargetRefs, same) ||
+				slices.ContainsFunc(p.Spec.Former, func(t v1alpha1.FormerTarget) bool {
+					return t.Namespace == target.Namespace && same(t.AccessTarget)
+				}) && store.Astray(r, p)
 			if targets && (best == nil || precedes(p, best)) {
 				best = p
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -51,6 +52,15 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	}
 	if len(lost) > 0 && len(lost) == len(p.Spec.TargetRefs) {
 		accepted = lost[0]
+	}
+	if names := former(r, p); len(names) > 0 {
+		for _, t := range p.Spec.Former {
+			gateways = append(gateways, targets.Gateways(r, formerRef(t))...)
+		}
+		problem := "its former targets stay gated until all targets exist: " + strings.Join(names, ", ")
+		accepted.Message = strings.TrimPrefix(accepted.Message+"; "+problem, "; ")
+		wrong("spec.targetRefs", problem, "correct the target that does not exist, or delete the policy to open the "+
+			"former targets")
 	}
 	if p.Spec.Closed != 0 {
 		f := closing(p)
@@ -104,7 +114,7 @@ func targetRef(p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget) report.Ref {
 
 func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget, target report.Ref) (
 	reason gatewayv1.PolicyConditionReason, problem, fix string) {
-	sections, exists := sectionsOf(r, target)
+	sections, exists := store.Sections(r, target)
 	switch {
 	case !exists:
 		return gatewayv1.PolicyReasonTargetNotFound, gatewayapi.NotExist(r, store.AccessPolicies.Ref(p), target),
@@ -118,44 +128,4 @@ func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTa
 			"first by name: this policy is not in force there", store.ID(w)), "put both into one AccessPolicy"
 	}
 	return "", "", ""
-}
-
-func sectionsOf(r store.Reader, target report.Ref) (names []string, exists bool) {
-	rule := func(name *gatewayv1.SectionName) {
-		if name != nil {
-			names = append(names, string(*name))
-		}
-	}
-	switch key := target.Key(); target.Kind {
-	case store.Gateways.Kind():
-		o, ok := store.Gateways.Get(r, key)
-		if !ok {
-			return nil, false
-		}
-		for _, l := range o.Spec.Listeners {
-			names = append(names, string(l.Name))
-		}
-	case store.HTTPRoutes.Kind():
-		o, ok := store.HTTPRoutes.Get(r, key)
-		if !ok {
-			return nil, false
-		}
-		for _, spec := range o.Spec.Rules {
-			rule(spec.Name)
-		}
-	case store.GRPCRoutes.Kind():
-		o, ok := store.GRPCRoutes.Get(r, key)
-		if !ok {
-			return nil, false
-		}
-		for _, spec := range o.Spec.Rules {
-			rule(spec.Name)
-		}
-	case store.InferencePools.Kind():
-		_, ok := store.InferencePools.Get(r, key)
-		return nil, ok
-	default:
-		return nil, false
-	}
-	return names, true
 }

@@ -49,6 +49,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		if c.TLS != nil {
 			cl.ConnectTimeout = seconds(gateTLSTimeout)
 		}
+		cl.OutlierDetection = silentGates()
 	}
 	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
 		// By default Envoy delays a health change for up to a second; a new picker would get no
@@ -107,6 +108,25 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 		ExpectedStatuses: []*typev3.Int64Range{{Start: 200, End: 500}},
 	}}
 	return check
+}
+
+// silentGates ejects an authorization server after two tries without an answer, long before its
+// health check fails (translator, cluster). Otherwise half of all requests first wait for the
+// frozen one of two servers, and 80 ms are left for the other. Errors are not split, because an
+// open connection would then end the count of failures. If all servers are ejected, Envoy calls
+// all.
+func silentGates() *clusterv3.OutlierDetection {
+	never, always := u32(0), u32(100)
+	return &clusterv3.OutlierDetection{
+		ConsecutiveGatewayFailure:          u32(2),
+		Interval:                           seconds(time.Second),
+		BaseEjectionTime:                   seconds(time.Second),
+		MaxEjectionTime:                    seconds(time.Second),
+		MaxEjectionPercent:                 always,
+		EnforcingConsecutiveGatewayFailure: always,
+		EnforcingConsecutive_5Xx:           never,
+		EnforcingSuccessRate:               never,
+	}
 }
 
 // ejected ejects unreachable endpoints, because each request to them would wait for the connect

@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -170,6 +172,39 @@ func TestGate_FailsClosed(t *testing.T) {
 }
 
 func hostOf(fault string) string { return strings.ReplaceAll(fault, " ", "-") }
+
+// silentServer is a process that is frozen: its kernel accepts connections, and nothing answers.
+type silentServer struct{ calls atomic.Int64 }
+
+func (s *silentServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	s.calls.Add(1)
+	<-r.Context().Done()
+}
+
+// A frozen server fails no request, and few requests wait for it.
+func TestGate_FrozenServerIsEjected(t *testing.T) {
+	t.Parallel()
+	const requests = 150
+	a := startPod(t, "a", 200)
+	frozen := &silentServer{}
+	r := newRig(t, closedPort(t))
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(gateCluster, endpoints((&pod{name: "gate"}).serve(t, gateServer{t}).address,
+		(&pod{name: "frozen"}).serve(t, frozen).address)...)
+	r.gatedHost("host", "ns/p")
+	r.start()
+	begin := time.Now()
+	for i := range requests {
+		if got := r.post(t, "host", nil); got.status != 200 {
+			t.Errorf("request %d: %s", i, got)
+		}
+	}
+	// About two calls a second. Without ejection every second request would call it.
+	seconds := int64(time.Since(begin) / time.Second)
+	if n := frozen.calls.Load(); n == 0 || n > min(4+4*seconds, requests/3) {
+		t.Errorf("of %d requests in %d s, %d calls wait for the frozen server", requests, seconds, n)
+	}
+}
 
 // Without a service that can be reached, gated routes answer 503 and others go on.
 func TestGate_FailsClosedWithoutAService(t *testing.T) {

@@ -112,6 +112,9 @@ func (f *filler) fillStruct(v reflect.Value, path string, hidden bool) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Type == reflect.TypeFor[[]v1alpha1.FormerTarget]() {
+			continue // its names are of other objects, and were shown as TargetRefs before
+		}
 		inner := path
 		if name != "" || !field.Anonymous {
 			if name == "" {

@@ -136,5 +136,9 @@ func (f *Fetcher) isAPIServer(ctx context.Context, at netip.AddrPort) bool {
 			return true // if the lookup fails, the address may be an API server's
 		}
 	}
-	return false
+	if f.cfg.APIEndpoints == nil {
+		return false
+	}
+	endpoints, err := f.cfg.APIEndpoints(ctx)
+	return err != nil || slices.Contains(endpoints, at)
 }

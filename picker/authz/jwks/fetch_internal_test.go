@@ -129,6 +129,10 @@ func TestFetch_ForbiddenAddressesAreNotDialled(t *testing.T) {
 		"mapped.example": "::ffff:169.254.169.254", "nat64.example": "64:ff9b::192.0.2.9"}
 	api := fetcher(names)
 	api.cfg.APIServers = []string{"192.0.2.9:443"}
+	api.cfg.APIEndpoints = func(context.Context) ([]netip.AddrPort, error) {
+		return []netip.AddrPort{netip.MustParseAddrPort("192.0.2.10:6443"),
+			netip.MustParseAddrPort("10.96.0.1:443")}, nil
+	}
 	api.cfg.Forms = func(ip netip.Addr) []netip.Addr {
 		if last := ip.As16(); ip.Is6() && last[0] == 0 {
 			return []netip.Addr{ip, netip.AddrFrom4([4]byte(last[12:]))}
@@ -147,6 +151,9 @@ func TestFetch_ForbiddenAddressesAreNotDialled(t *testing.T) {
 		{api, "https://[fd00:ec2::254]/", "it is the address of a metadata server"},
 		{api, "https://[::ffff:100.100.100.200]/", "it is the address of a metadata server"},
 		{api, "https://api.example/", "it is the address of the API server"},
+		{api, "https://10.96.0.1/", "it is the address of the API server"},
+		{api, "https://192.0.2.10:6443/", "it is the address of the API server"},
+		{api, "https://[64:ff9b::192.0.2.10]:6443/", "it is the address of the API server"},
 		{api, "https://[64:ff9b::100.100.100.200]/", "it is the address of a metadata server"},
 		{api, "https://nat64.example/", "it is the address of the API server"},
 		{api, "http://idp.example/", "http is for loopback addresses"},

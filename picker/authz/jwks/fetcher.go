@@ -30,6 +30,9 @@ type Config struct {
 	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
 	// there.
 	APIServers []string
+	// APIEndpoints returns further addresses of the API server. If it fails, every address may be
+	// an API server's. It may be nil.
+	APIEndpoints func(context.Context) ([]netip.AddrPort, error)
 	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	// Now is the clock for durations.

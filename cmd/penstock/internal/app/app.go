@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -107,6 +108,8 @@ type wiring struct {
 	written    status.Written // in Kubernetes
 	// apiServers are the API server's addresses, HOST:PORT.
 	apiServers []string
+	// apiEndpoints returns further addresses of the API server; may be nil.
+	apiEndpoints func(context.Context) ([]netip.AddrPort, error)
 }
 
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
@@ -163,7 +166,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.onServers = cfg.OnServers
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime,
-		Fetch: cfg.fetch(w.apiServers)})
+		Fetch: cfg.fetch(w)})
 	a.gate = &gate{a.gates.Table(), a.gates.Tokens()}
 	a.usage = newUsage(cfg, a.board, a.store)
 	a.unanswered = authz.NewFailures(a.log, clock())

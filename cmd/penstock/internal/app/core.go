@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator"
 )
 
@@ -50,6 +51,12 @@ func newFileCore(paths []string, stateDir string, translation translator.Config,
 		Paths: paths, Store: c.deployments, StateDir: stateDir, Log: log,
 		Report:  func(reports []report.Report) { c.board.Replace(status.Files, reports...) },
 		OnPanic: c.panics.of(partTranslation),
+		Former: func(policy string) (former []v1alpha1.FormerTarget) {
+			if p, ok := store.AccessPolicies.Get(c.store.View(), policy); ok {
+				former = p.Spec.Former
+			}
+			return former
+		},
 	})
 	c.files = files
 	return c, files, err

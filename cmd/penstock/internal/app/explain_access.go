@@ -30,6 +30,10 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 	if e.ByModel {
 		r.Model = q.Model
 	}
+	if closed := closedPolicy(view, e.Gates); closed != "" {
+		e.decided(authz.Decision{Reason: authz.ReasonClosed, Policy: closed}, nil, q.Model, "", "")
+		return
+	}
 	var d authz.Decision
 	var err error
 	unselected := "select it"
@@ -51,6 +55,16 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 		return
 	}
 	e.decided(d, err, q.Model, unknown, unselected)
+}
+
+// closedPolicy returns the first of some policies if all of them are closed; else "".
+func closedPolicy(view *store.View, policies []string) string {
+	for _, id := range policies {
+		if p := gates.PolicyOf(view, id); p == nil || !p.Closed {
+			return ""
+		}
+	}
+	return policies[0]
 }
 
 // required returns what policies require of a request, and the flags of explain for it.
@@ -84,6 +98,9 @@ func (e *Explained) decided(d authz.Decision, err error, model, unknown, unselec
 		e.deny(503, "authorization_unavailable", err.Error())
 	case d.Reason == authz.ReasonInvalidKey:
 		e.deny(401, d.Reason, unknown)
+	case d.Reason == authz.ReasonClosed:
+		e.deny(403, d.Reason, "AccessPolicy "+d.Policy+" is invalid and lets nothing in: penstock status names its "+
+			"mistake")
 	case d.Reason == authz.ReasonNotPermitted:
 		e.deny(403, d.Reason, "AccessPolicy "+d.Policy+" does not "+unselected)
 	case d.Reason == authz.ReasonModel && !e.ByModel:

@@ -17,7 +17,7 @@ type Fetch struct {
 }
 
 // fetch configures how keys of JSON Web Tokens are fetched. The zero Fetch allows no host.
-func (c Config) fetch(apiServers []string) jwks.Config {
+func (c Config) fetch(w wiring) jwks.Config {
 	// The operator names the hosts: unlike endpoints, they need not be in the allowed ranges.
 	ranges := addresses.Ranges{Loopback: c.Addresses.Loopback}
 	lookup := c.Addresses.lookup()
@@ -25,7 +25,7 @@ func (c Config) fetch(apiServers []string) jwks.Config {
 		lookup = net.DefaultResolver
 	}
 	return jwks.Config{Hosts: c.Fetch.Hosts, AnyHost: c.Fetch.AnyHost, Never: ranges.Never, Forms: addresses.Forms,
-		APIServers: apiServers, Lookup: lookup.LookupNetIP, Now: elapsed()}
+		APIServers: w.apiServers, APIEndpoints: w.apiEndpoints, Lookup: lookup.LookupNetIP, Now: elapsed()}
 }
 
 // apiServers returns the address of a cluster's API server, HOST:PORT.

@@ -19,11 +19,14 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := newApp(cfg, core, wiring{security: openSecurity(cfg.Peers, cfg.Log), proxies: func(string) {}})
+	var acks *acknowledged
+	a, err := newApp(cfg, core, wiring{security: openSecurity(cfg.Peers, cfg.Log),
+		proxies: func(gateway string) { acks.changed(gateway) }})
 	if err != nil {
 		return nil, err
 	}
-	var parts []delivery.Part
+	acks = newAcknowledged(a)
+	parts := []delivery.Part{acks}
 	if f.OnePort {
 		ports := delivery.NewPorts(a.board)
 		a.ports, parts = ports, append(parts, ports)
@@ -62,6 +65,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		if f.Engines {
 			a.runEngines(ctx, group)
 		}
+		group.Go(func() error { return quiet(ctx, acks.programmed.Run(ctx)) })
 		group.Go(func() error { return quiet(ctx, files.Run(ctx)) })
 		a.serve(ctx, group, line)
 		group.Go(func() error { return quiet(ctx, set.Run(ctx)) })

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gated has the generations of the AccessPolicies in force, by Gateway and policy. Only the
+// gated has the versions (versionOf) of the AccessPolicies in force, by Gateway and policy. Only the
 // pipeline uses it.
 type gated map[string]map[string]int64
 
@@ -19,7 +19,7 @@ type gated map[string]map[string]int64
 func (g gated) follow(ch *delivery.Change) (gateways []string) {
 	generation := func(policy string) (n int64) {
 		if p, ok := store.AccessPolicies.Get(ch.View, policy); ok {
-			n = p.Generation
+			n = versionOf(p)
 		}
 		return n
 	}

@@ -81,8 +81,8 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	a, err = newApp(cfg, core,
 		wiring{security: c.proxies.security(cfg.Peers), lagging: c.lagging, written: c.written,
-			apiServers: apiServers(k.REST),
-			proxies:    func(gateway string) { c.writer.DeliveryChanged(gateway) }})
+			apiServers: apiServers(k.REST), apiEndpoints: (&apiEndpoints{rest: k.REST, now: time.Now}).Get,
+			proxies: func(gateway string) { c.writer.DeliveryChanged(gateway) }})
 	if err != nil {
 		return nil, err
 	}

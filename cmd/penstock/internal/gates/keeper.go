@@ -186,8 +186,9 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	if !ok {
 		return nil
 	}
-	selector, namespaces, _ := access.Selector(o) // the policy's report has the error
-	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel, JWT: ruleOf(view, o)}
+	selector, namespaces, err := access.Selector(o) // the policy's report has the error
+	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel, JWT: ruleOf(view, o),
+		Closed: o.Spec.Closed != 0 || err != nil && o.Spec.JWT == nil}
 }
 
 // report reports the hashes of a key that have no effect: they let no request in, or an older key

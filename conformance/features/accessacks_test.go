@@ -1,0 +1,27 @@
+package features
+
+import (
+	"strings"
+	"testing"
+)
+
+// In a folder, too, Programmed means that no request passes unchecked: before any proxy is
+// connected, and before it has sent its ACK, a policy is not programmed.
+func TestAccess_PolicyOfAFolderIsProgrammedAfterTheACK(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	s.write("access.yaml", with("gate"))
+	s.serve()
+	waits := func() bool { return strings.Contains(s.page("/status"), "Gateway default/gw: no proxy is connected") }
+	s.Eventually("the policy waits for a proxy", func() error { return because(waits(), s.page("/status")) })
+	s.attach(s.ads())
+	s.Eventually("the policy is programmed", func() error {
+		page := s.page("/status")
+		return because(!strings.Contains(page, "no proxy is connected") &&
+			!strings.Contains(page, "have not acknowledged"), page)
+	})
+	if got := s.outcome("/"); got != "401 invalid_api_key" {
+		t.Errorf("once the policy is programmed, a request without a key is answered %s", got)
+	}
+}

@@ -1,0 +1,185 @@
+package file
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// digest identifies the text of a document. The text is read again where a line of it is needed.
+type digest [16]byte
+
+func digestOf(text string) digest {
+	sum := sha256.Sum256([]byte(text))
+	return digest(sum[:16])
+}
+
+// plainDocument is the compact form of a document with one valid object, which no other document
+// defines. Almost all documents are plain: 100,000 keys would otherwise take 60 MiB more. A change
+// of the document, or another definition of its object, expands it.
+type plainDocument struct {
+	digest digest
+	kind   *kind // nil: free
+	packed any   // in the form of the store, which has the same value
+	line   int32 // document.line
+	first  int32 // object.line
+}
+
+// spot is the position of a plain document.
+type spot struct {
+	src *source
+	at  int32
+}
+
+func (p *plainDocument) ref() report.Ref { return (&good{kind: p.kind, obj: p.packed}).ref() }
+
+func (p *plainDocument) claim(path string) claim {
+	o := &object{ref: p.ref(), kind: p.kind, line: int(p.first), item: -1, good: &good{kind: p.kind, obj: p.packed}}
+	return claim{path, &document{digest: p.digest, line: int(p.line), objects: []*object{o}}, o}
+}
+
+// plainOf returns the definition of an object that is plain.
+func (r *Reader) plainOf(ref report.Ref) (c claim, ok bool) {
+	s, ok := r.plains[r.catalog.of(ref)][ref.Key()]
+	if !ok {
+		return claim{}, false
+	}
+	return s.src.plains[s.at].claim(s.src.path), true
+}
+
+// keptOf is like r.kept, for plain objects, too.
+func (r *Reader) keptOf(ref report.Ref) (keptObject, bool) {
+	if c, ok := r.plainOf(ref); ok {
+		return keptObject{c.object.good, c.path}, true
+	}
+	k, ok := r.kept[ref]
+	return k, ok
+}
+
+// keptRefs lists the objects that the store has.
+func (r *Reader) keptRefs() []report.Ref {
+	refs := make([]report.Ref, 0, len(r.kept))
+	for ref := range r.kept {
+		refs = append(refs, ref)
+	}
+	for k, spots := range r.plains {
+		for id := range spots {
+			refs = append(refs, store.RefOf(k.table, id))
+		}
+	}
+	slices.SortFunc(refs, report.Ref.Compare)
+	return refs
+}
+
+// expand makes the document of an object an ordinary one.
+func (r *Reader) expand(ref report.Ref) {
+	k := r.catalog.of(ref)
+	if s, ok := r.plains[k][ref.Key()]; ok {
+		r.expandAt(s.src, s.at)
+		s.src.free = append(s.src.free, s.at)
+		s.src.sort()
+	}
+}
+
+func (r *Reader) expandAll(src *source) {
+	for at := range src.plains {
+		if src.plains[at].kind != nil {
+			r.expandAt(src, int32(at))
+		}
+	}
+	src.plains, src.free = nil, nil
+	src.sort()
+}
+
+func (r *Reader) expandAt(src *source, at int32) {
+	p := &src.plains[at]
+	c := p.claim(src.path)
+	src.docs = append(src.docs, c.doc)
+	r.claims[c.object.ref] = []claim{c}
+	r.kept[c.object.ref] = keptObject{c.object.good, src.path}
+	delete(r.plains[p.kind], c.object.ref.Key())
+	*p = plainDocument{}
+}
+
+func (s *source) sort() {
+	slices.SortFunc(s.docs, func(a, b *document) int { return cmp.Compare(a.line, b.line) })
+}
+
+// settled is an object whose definition has been decided. The store uses the string id.
+type settled struct {
+	ref report.Ref
+	id  string
+}
+
+// compact makes documents plain.
+func (r *Reader) compact(list []settled) {
+	compacted, sources := map[*document]bool{}, map[*source]bool{}
+	for _, s := range list {
+		claims := r.claims[s.ref]
+		if len(claims) != 1 || !claims[0].isPlain(r.kept[s.ref]) {
+			continue
+		}
+		c, src := claims[0], r.files[claims[0].path]
+		p := plainDocument{c.doc.digest, c.object.kind, c.object.good.obj, int32(c.doc.line), int32(c.object.line)}
+		at := int32(len(src.plains))
+		if n := len(src.free); n > 0 {
+			at, src.free = src.free[n-1], src.free[:n-1]
+			src.plains[at] = p
+		} else {
+			src.plains = append(src.plains, p)
+		}
+		if r.plains[p.kind] == nil {
+			r.plains[p.kind] = map[string]spot{}
+		}
+		r.plains[p.kind][s.id] = spot{src, at}
+		delete(r.claims, s.ref)
+		delete(r.kept, s.ref)
+		compacted[c.doc], sources[src] = true, true
+	}
+	for src := range sources {
+		src.docs = slices.Clone(slices.DeleteFunc(src.docs, func(d *document) bool { return compacted[d] }))
+		if cap(src.plains) > len(src.plains)+len(src.plains)/8 {
+			src.plains = slices.Clone(src.plains)
+		}
+	}
+	if len(compacted) > 1000 { // Go's maps never shrink
+		r.claims, r.kept = copyOf(r.claims), copyOf(r.kept)
+	}
+}
+
+func copyOf[K comparable, V any](m map[K]V) map[K]V {
+	out := make(map[K]V, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+func (c claim) isPlain(kept keptObject) bool {
+	o, doc := c.object, c.doc
+	return o.good != nil && kept.good == o.good && kept.path == c.path && o.good.raw == nil && o.kind.closed == nil &&
+		o.item < 0 && len(o.mistakes)+len(o.moved)+len(doc.mistakes) == 0 && len(doc.objects) == 1 && !doc.unidentified
+}
+
+// textOf returns the text of a document; "" if its file has changed since. r.parsing is held.
+func (r *Reader) textOf(path string, d digest) string {
+	info, err := r.again.stat(path)
+	if err != nil {
+		return ""
+	}
+	if r.text.path != path || !r.text.mark.same(info) {
+		raw, err := r.again.readFile(path)
+		if err != nil {
+			return ""
+		}
+		r.text.path, r.text.mark, r.text.docs = path, signature{info}, map[digest]string{}
+		text, _ := decodeText(raw)
+		for _, doc := range split(text) {
+			r.text.docs[digestOf(doc.text)] = doc.text
+		}
+	}
+	return r.text.docs[d]
+}

@@ -1,0 +1,115 @@
+package authz
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"time"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// record is the compact form in which a Table keeps a Key. A lookup makes the Key.
+type record struct {
+	id               string // "namespace/name"
+	caller           string
+	created, expires int64 // Unix time in seconds
+	hashes           []Hash
+	rights           *rights // nil for a key with no fields of rights
+}
+
+// rights are the fields that many keys have in common. Keys with equal rights share one value.
+type rights struct {
+	Labels    labels.Set
+	Groups    []string
+	Objective string
+	Models    []string
+	Pools     []string
+	Disabled  bool
+
+	text string // its key in Table.rights
+	used int    // the number of records
+}
+
+// t.mu is held.
+func (t *Table) newRecord(id string, k *Key) *record {
+	r := &record{id: id, caller: id, created: k.Created.Unix(), expires: k.Expires.Unix(), hashes: k.Hashes}
+	if k.Caller != id {
+		r.caller = unique.Make(k.Caller).Value()
+	}
+	own := rights{Labels: k.Labels, Groups: k.Groups, Objective: k.Objective, Models: k.Models, Pools: k.Pools,
+		Disabled: k.Disabled}
+	// Each field is as it was: an empty list of models is not nil.
+	text, _ := json.Marshal(own) // cannot fail: only texts
+	if string(text) == noRights {
+		return r
+	}
+	if r.rights = t.rights[string(text)]; r.rights == nil {
+		own.text = string(text)
+		r.rights = &own
+		t.rights[own.text] = r.rights
+	}
+	r.rights.used++
+	return r
+}
+
+var noRights = func() string {
+	text, _ := json.Marshal(rights{}) // cannot fail
+	return string(text)
+}()
+
+// t.mu is held.
+func (t *Table) release(r *record) {
+	if r.rights == nil {
+		return
+	}
+	if r.rights.used--; r.rights.used == 0 {
+		delete(t.rights, r.rights.text)
+	}
+}
+
+func (r *record) key() *Key {
+	if r == nil {
+		return nil
+	}
+	namespace, name, _ := strings.Cut(r.id, "/")
+	k := &Key{Namespace: namespace, Name: name, Caller: r.caller, Created: time.Unix(r.created, 0).UTC(),
+		Expires: time.Unix(r.expires, 0).UTC(), Hashes: r.hashes}
+	if s := r.rights; s != nil {
+		k.Labels, k.Groups, k.Objective, k.Models, k.Pools, k.Disabled = s.Labels, s.Groups, s.Objective, s.Models,
+			s.Pools, s.Disabled
+	}
+	return k
+}
+
+func (r *record) compare(o *record) int {
+	namespace, name, _ := strings.Cut(r.id, "/")
+	otherNamespace, otherName, _ := strings.Cut(o.id, "/")
+	return cmp.Or(cmp.Compare(r.created, o.created), strings.Compare(namespace, otherNamespace),
+		strings.Compare(name, otherName))
+}
+
+// with returns the keys that have a hash, sorted. t.mu is held.
+func (t *Table) with(h Hash) []*record {
+	if all := t.shared[h]; all != nil {
+		return all
+	}
+	if r := t.byHash[h]; r != nil {
+		return []*record{r}
+	}
+	return nil
+}
+
+// setWith sets the keys that have a hash. t.mu is held.
+func (t *Table) setWith(h Hash, all []*record) {
+	delete(t.shared, h)
+	if len(all) == 0 {
+		delete(t.byHash, h)
+		return
+	}
+	t.byHash[h] = all[0]
+	if len(all) > 1 {
+		t.shared[h] = all
+	}
+}

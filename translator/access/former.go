@@ -1,0 +1,28 @@
+package access
+
+import (
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+func formerRef(t v1alpha1.FormerTarget) report.Ref {
+	p := &v1alpha1.AccessPolicy{}
+	p.Namespace = t.Namespace
+	return targetRef(p, t.AccessTarget)
+}
+
+// former names the former targets of a policy that it still gates.
+func former(r store.Reader, p *v1alpha1.AccessPolicy) (names []string) {
+	if len(p.Spec.Former) == 0 || !store.Astray(r, p) {
+		return nil
+	}
+	for _, t := range p.Spec.Former {
+		name := t.Kind + " " + t.Namespace + "/" + t.Name
+		if t.SectionName != "" {
+			name += " (section " + t.SectionName + ")"
+		}
+		names = append(names, name)
+	}
+	return names
+}
