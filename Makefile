@@ -44,7 +44,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 LINTED := export CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath"
 LINT_TAGS := lab,engines,upgrade,prometheus,grpcnotrace
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-access bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-access bench-engines bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -136,6 +136,11 @@ bench: build envoy ## measure: a table, its meaning, then one JSON object a line
 bench-access: build envoy ## measure access control: gates, keys, and what is counted of callers (ten minutes; BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -access -penstock ../bin/penstock -run '$(or $(BENCH),^(usage|keys?|gate)_)') || echo 'FAIL bench'; \
+	} | (cd conformance && go run ./bench/benchtable)
+
+bench-engines: build envoy ## measure model servers that Penstock starts: changes, swaps, adoption, rest (five minutes; BENCH=regexp selects)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -engines -penstock ../bin/penstock -run '$(or $(BENCH),^(rollout|adopt|deploy|swap|fleet)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)

@@ -59,6 +59,8 @@ type Config struct {
 	Callers Callers
 	// Stops delays picks after this process was paused; may be nil.
 	Stops Stops
+	// OnDemand starts model servers of pools that have none; may be nil.
+	OnDemand OnDemand
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
 	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits

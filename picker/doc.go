@@ -7,7 +7,8 @@
 // target (target.go): a pool's model servers, model servers with sessions (session.go), the
 // clusters of an import (clusters.go, stays.go), or a remote picker (relay.go). The gateway's
 // access log renews, moves and releases the pick's lease (track.go). Package schedule has the
-// strategies.
+// strategies. If a pool has no server and Config.OnDemand starts one, the request waits for it
+// (stage_resume.go).
 //
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
@@ -18,5 +19,7 @@
 //   - Each lease is released exactly once: by the access log, by its timeout, or, for gateways
 //     without an access log, by the end of the ext_proc stream.
 //   - A limit of requests in flight holds for all processes together (confirm.go).
+//   - Each pick of a pool's servers counts in Use from find until its lease counts or it ends. So a
+//     pool that accepts no picks, with an Active of 0, has no request.
 //   - The package uses neither Kubernetes objects nor xDS.
 package picker

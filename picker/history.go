@@ -70,6 +70,8 @@ type Record struct {
 	Processor *Processed `json:"processor,omitempty"`
 	// Waited is the time in flow control before the pick.
 	Waited time.Duration `json:"waited,omitempty"`
+	// Resumed is the time that the request waited for a server that was started for it.
+	Resumed time.Duration `json:"resumed,omitempty"`
 	// Candidates is the number of endpoints that passed the filters. Compared has the best 8, the
 	// picked endpoints first.
 	Candidates int      `json:"candidates,omitempty"`

@@ -65,6 +65,7 @@ func (k *pick) listModels() bool {
 		return restricted == "" || p.config.Permits != nil && p.config.Permits(restricted, pool, model)
 	}
 	var asked []models.Pool
+	var stopped []models.Model
 	add := func(id objectid.Target, next models.Pool) {
 		if id.Member != "" { // keys name whole imports
 			id = objectid.Target{Pool: id.Pool, Import: true}
@@ -81,6 +82,7 @@ func (k *pick) listModels() bool {
 	}
 	if pool != nil && !pool.Gateways && pool.Clusters == nil {
 		add(pool.ID, k.listedBy(pool, pool.servers(r.Subset)))
+		stopped = p.addStopped(stopped, pool, permits)
 	}
 	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
 		name, how := rulePool(entry)
@@ -90,9 +92,10 @@ func (k *pick) listModels() bool {
 			add(other.ID, other.gateways(r.Headers, how))
 		default:
 			add(other.ID, k.listedBy(other, other.servers(how.Get(poolSubset))))
+			stopped = p.addStopped(stopped, other, permits)
 		}
 	}
-	list := slices.DeleteFunc(slices.Clone(p.asks.models.List(k.ctx, asked)),
+	list := slices.DeleteFunc(slices.Concat(p.asks.models.List(k.ctx, asked), stopped),
 		func(m models.Model) bool { return !permits("", m.ID) })
 	if len(list) == 0 && restricted == "" {
 		return false
@@ -102,6 +105,17 @@ func (k *pick) listModels() bool {
 	}
 	k.decide(extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, "")
 	return true
+}
+
+// addStopped adds the model of a pool whose servers a request would start.
+func (p *Picker) addStopped(list []models.Model, pool *pool, permits func(pool, model string) bool) []models.Model {
+	if pool.accepts || p.config.OnDemand == nil || !permits(pool.ID.String(), "") {
+		return list
+	}
+	if demand, ok := p.config.OnDemand.Demand(pool.ID); ok && demand.Model != "" {
+		list = append(list, models.Model{ID: demand.Model, Object: "model", OwnedBy: "penstock"})
+	}
+	return list
 }
 
 func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {

@@ -88,7 +88,8 @@ type records struct {
 
 type poolSet struct {
 	byName    map[string]*pool
-	byDefault *pool // may be nil
+	byDefault *pool         // may be nil
+	replaced  chan struct{} // closed once another set is current
 }
 
 // A changed configuration makes a new pool, which takes over lasting state.
@@ -96,6 +97,8 @@ type pool struct {
 	Pool
 	Name     string // text of ID
 	target   target
+	use      *use // nil without model servers of its own
+	accepts  bool // a server is not draining; always true without model servers of its own
 	options  schedule.Options
 	strategy *schedule.Strategy
 	roles    roles
@@ -161,7 +164,7 @@ func New(c Config) (*Picker, error) {
 	if c.Tracer != nil {
 		p.tracer = c.Tracer.Tracer("github.com/penstock-project/penstock/picker")
 	}
-	p.pools.now.Store(&poolSet{byName: map[string]*pool{}})
+	p.pools.now.Store(&poolSet{byName: map[string]*pool{}, replaced: make(chan struct{})})
 	var err error
 	if p.metrics, err = newMetrics(c.Registerer, p); err != nil {
 		return nil, fmt.Errorf("picker metrics: %w", err)
@@ -273,6 +276,7 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	}
 	next.target = next.targetOf()
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
+	next.setUse(old)
 	if c.LoadPort != 0 && !c.Metrics.Off {
 		next.loads = p.prompts.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))
 	}
@@ -360,7 +364,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 // parameter changed has the names of all changed pools. p.mu is held.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
-	set := &poolSet{byName: next, byDefault: old.byDefault}
+	set := &poolSet{byName: next, byDefault: old.byDefault, replaced: make(chan struct{})}
+	defer close(old.replaced)
 	isDefault := func(pool *pool) bool { return pool != nil && pool.Default }
 	if slices.ContainsFunc(changed, func(name string) bool {
 		return isDefault(old.byName[name]) || isDefault(next[name])

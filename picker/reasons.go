@@ -9,6 +9,9 @@ const (
 	ReasonShed        = "shed"               // 429: no endpoint has room for a sheddable request, or serves it in time
 	ReasonQueue       = "queue_full"         // 429: the pool is saturated, and its queue is full
 	ReasonTTL         = "queue_ttl"          // 429: the pool was saturated during the request's maximum wait
+	ReasonNotResumed  = "start_failed"       // 503: the pool's model servers are stopped, and none starts
+	ReasonResumeTime  = "start_timeout"      // 503: no model server of the pool started during the maximum wait
+	ReasonResuming    = "start_queue"        // 429: too many requests wait for a model server of the pool to start
 	ReasonCanceled    = "client_left"        // the client left while its request waited, so it gets no response
 	ReasonRelay       = "relay_failed"       // 503: the remote picker did not answer, or Envoy lacks its endpoint
 	ReasonOutOfRange  = "relay_out_of_range" // 503: all addresses of the remote picker are outside the declared ranges

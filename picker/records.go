@@ -50,7 +50,7 @@ type note struct {
 	processed          Processed
 	lease              uint64
 	status             int
-	waited             time.Duration
+	waited, resumed    time.Duration
 	tokens, candidates int
 	idLength           uint8
 	modelLength        uint8
@@ -144,6 +144,7 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to.processed = k.processed.summary()
 	to.tokens, to.candidates, to.waited = 0, k.candidates, k.waited
+	to.resumed = k.resumed
 	if pool.notesPrompt(r) {
 		to.tokens = k.tokens
 	}
@@ -258,6 +259,7 @@ func (n *note) record(by string, stages bool) *Record {
 	}
 	r.Time, r.Pool, r.Strategy, r.Choice, r.Model = n.at, n.pool, n.strategy, n.kind, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
+	r.Resumed = n.resumed
 	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
 	r.Session, r.Follows = n.session.String(), n.follows.String()
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens,

@@ -145,7 +145,7 @@ func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	silence := load.Silence()
 	switch {
 	case w.end.Draining:
-		o.Why = "draining"
+		o.Why = whyDraining
 	case silence != nil:
 		o.Why = silence.String()
 	case load.Failing(at):
@@ -347,7 +347,7 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 		}
 		t.noteChange(&change, s, o, now)
 	}
-	if change.Serving > 0 {
+	if change.Serving > 0 || p.endsOnDemand(t.pool, next) {
 		next = Unserved{}
 		if len(change.Stopped)+len(change.Again) > 0 {
 			p.config.Troubles.Changed(t.pool.ID, change)
@@ -355,6 +355,17 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	}
 	t.report(p, next)
 }
+
+// endsOnDemand reports whether the servers of a pool only drain, and the next request starts them.
+func (p *Picker) endsOnDemand(pool *pool, u Unserved) bool {
+	if p.config.OnDemand == nil || slices.ContainsFunc(u.Out, func(o Out) bool { return o.Why != whyDraining }) {
+		return false
+	}
+	_, ok := p.config.OnDemand.Demand(pool.ID)
+	return ok
+}
+
+const whyDraining = "draining"
 
 func (t *turn) noteChange(c *Change, s watched, o Out, now time.Time) {
 	served, stopped := t.stopped[s.addr]

@@ -148,6 +148,9 @@ var dropped = map[string]string{
 	ReasonQueue:       "rejected-saturated",
 	ReasonTTL:         "rejected-ttl-expired",
 	ReasonCanceled:    "rejected-context-cancelled",
+	ReasonNotResumed:  "rejected-no-endpoints",
+	ReasonResumeTime:  "rejected-no-endpoints",
+	ReasonResuming:    "rejected-saturated",
 }
 
 func quoted(name string) string {

@@ -4,14 +4,15 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// find sets the pool, the target and the span. It ends a request for an unknown pool. It also ends
-// a request for the list of models, if a server reports a model.
+// find sets the pool, the target, the span, and the count of the pool's picks. It ends a request
+// for an unknown pool. It also ends a request for the list of models, if there is a model.
 func find(k *pick) {
 	p, r := k.picker, k.request
 	k.pool = p.pool(r.Pool)
 	switch {
 	case k.listModels():
 	case k.pool != nil:
+		k.enter()
 		k.target = k.pool.target
 		k.span = p.span(k.ctx, r, k.started)
 	case listsAlone(r):

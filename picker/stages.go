@@ -42,6 +42,7 @@ func stages() []stage {
 		{name: "rewrite", at: atModel, run: rewrite, shown: rewritten},
 		{name: "wake", at: atRequest, run: wake},
 		{name: "find", at: atRequest, run: find, shown: found},
+		{name: "resume", at: atRequest, run: resume, shown: resumed},
 		{name: "recall", at: atRequest, run: recall, shown: recalled},
 		{name: "hold", at: atRequest, run: hold, shown: held},
 		{name: "process", at: atRequest, run: process, shown: processedBy},
@@ -81,6 +82,9 @@ type pick struct {
 	target  target // set by find; nil if find ended the pick
 	span    trace.Span
 	started time.Time // when the time in metrics starts, after waits
+
+	use     *use          // set by find; nil if the pool has no model servers of its own
+	resumed time.Duration // the wait in resume
 
 	keeper  string // set by recall: place of the named response
 	follows follows
@@ -198,12 +202,15 @@ func (k *pick) End() {
 	picks.Put(k)
 }
 
-// settle gives back a pick's place in the queue and its working memory. If its answer was not given
-// to the gateway, it also ends the pick's lease, charge or track. A stage may undo its own part;
-// only settle releases the rest.
+// settle gives back a pick's place in the queue, its count and its working memory. If its answer
+// was not given to the gateway, it also ends the pick's lease, charge or track. A stage may undo
+// its own part; only settle releases the rest.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
 		k.queue.Placed() // the request has a lease now, or is not sent
+	}
+	if k.use != nil {
+		defer k.use.picking.Add(-1)
 	}
 	if !given {
 		k.giveBack()

@@ -174,6 +174,12 @@ func requestChecks(t *testing.T) map[string]stageCheck {
 			setPools(t, p, pool)
 			return len(answerOf(t, p).Endpoints) > 0
 		}},
+		"resume": {"TestResume_ARequestWaitsForTheServerThatItStarts", func(p *Picker, pool Pool) bool {
+			on := newStarts(time.Nanosecond)
+			p.config.OnDemand, pool.Endpoints = on, nil
+			setPools(t, p, pool)
+			return answerOf(t, p).Reason == ReasonResumeTime
+		}},
 		"recall": {"TestResponseAffinity_FollowUpGoesToItsServer", func(p *Picker, pool Pool) bool {
 			pool.Responses, pool.Endpoints = true, specs(first, second)
 			setPools(t, p, pool)
@@ -317,8 +323,8 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 		return names, record
 	}
 	names, record := passed("ns/pool")
-	want := []string{"admit", "read", "wake", "find", "recall", "hold", "process", "restrict", "prompt", "score",
-		"rank", "lease", "spill", "answer"}
+	want := []string{"admit", "read", "wake", "find", "resume", "recall", "hold", "process", "restrict", "prompt",
+		"score", "rank", "lease", "spill", "answer"}
 	if !slices.Equal(names, want) {
 		t.Errorf("a pick has passed %v, want %v", names, want)
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 // standardPhrases are fixed expressions of the system, of Envoy, of OpenAI's requests and of
-// Kubernetes' own field descriptions that contain a ruled out word.
+// Kubernetes' own field descriptions that contain a ruled out word. Asleep is a phase.
 var standardPhrases = regexp.MustCompile(
-	`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused`)
+	`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused|(?-i:\bAsleep\b)|#asleep`)
 
 // notProse are texts of other projects, generated code, and data that the code under test produces.
 var notProse = regexp.MustCompile(

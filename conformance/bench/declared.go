@@ -9,6 +9,7 @@ func havePickerEnvoy(c config) bool   { return c.picker && haveEnvoy(c) }
 func havePenstock(c config) bool      { return c.penstock != "" }
 func haveEnvoy(c config) bool         { return c.penstock != "" && c.envoy != "" }
 func haveAccess(c config) bool        { return c.access && haveEnvoy(c) }
+func haveEngines(c config) bool       { return c.engines && haveEnvoy(c) }
 func haveDist(c config) bool          { return c.dist != "" }
 func haveDistEnvoy(c config) bool     { return haveDist(c) && c.envoy != "" }
 
@@ -87,6 +88,32 @@ var measurements = []measurement{
 		{"usage_true.estimated_rows", "ratio", none, ""},
 		{"usage_true.corrected", "ratio", 1.25, "The same after the answers with a report."},
 		{"usage_true.corrected_rows", "ratio", none, ""},
+	}},
+	{"40 changes of a model's servers under load", haveEngines, measureRollouts, []figure{
+		{"rollout_failed", "requests", 0, "Requests that fail while the servers of a deployment are replaced: 20 " +
+			"times beside the old one, and 20 times two replicas on two accelerators, one after another."},
+		{"rollout_failed.spare", "requests", none, ""},
+		{"rollout_failed.spare_requests", "requests", none, "All requests of this part."},
+		{"rollout_failed.replicas", "requests", none, ""},
+		{"rollout_failed.replicas_requests", "requests", none, "All requests of this part."},
+	}},
+	{"20 ends of penstock up with a model server", haveEngines, measureAdoption, []figure{
+		{"adopt_restarts", "restarts", 0, "Model servers that restart, and streams sent directly to them that fail, " +
+			"while penstock is killed or stopped and starts again, 20 times."},
+		{"adopt_restarts.streams", "streams", none, ""},
+		{"adopt_restarts.gap", "s", none, "The gateway's gap: from the end of penstock to the next answer, in the " +
+			"mean."},
+	}},
+	{"new deployments, and swaps on one accelerator", haveEngines, measureOverheads, []figure{
+		{"deploy_overhead", "s", 1, "A file is written: until the first request is served, above a start and stop " +
+			"of the engine alone; median of 9."},
+		{"deploy_overhead.engine", "s", none, "Start, readiness and stop of the engine alone."},
+		{"swap_overhead", "s", 1, "A request for a model whose accelerator another one has, above a start and stop " +
+			"of the engine alone; median of 9."},
+		{"swap_overhead.slowest", "s", none, ""},
+	}},
+	{"200 deployments without requests", haveEngines, measureFleet, []figure{
+		{"fleet_idle", "% of a core", 1, "CPU time of penstock up with 200 deployments at rest, over 20 s."},
 	}},
 	{"changed keys, and requests while an authorization server is frozen and killed: a minute", haveAccess,
 		measureGateKeys, []figure{

@@ -29,6 +29,8 @@ func main() {
 	flag.BoolVar(&c.labs, "labs", false, "start labs for figures on Kubernetes; without it they are omitted")
 	flag.BoolVar(&c.clusters, "multicluster", false, "measure cluster sets; without it their figures are omitted")
 	flag.BoolVar(&c.access, "access", false, "measure gates; without it their figures are omitted")
+	flag.BoolVar(&c.engines, "engines", false,
+		"measure model servers that penstock starts; without it their figures are omitted")
 	flag.BoolVar(&c.picker, "picker", false, "measure picks; without it their figures are omitted")
 	flag.StringVar(&c.profiles, "profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.StringVar(&c.dist, "dist", "",
@@ -47,6 +49,7 @@ func main() {
 type config struct {
 	penstock, envoy, profiles, dist string
 	labs, picker, clusters, access  bool
+	engines                         bool
 }
 
 func measure(ctx context.Context, run string, c config) error {

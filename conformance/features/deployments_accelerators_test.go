@@ -43,14 +43,19 @@ func accelerated(t *testing.T) (s *site, dir string) {
 	s = newSite(t)
 	dir = t.TempDir()
 	s.env = []string{"PATH=" + dir + ":/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=0,1"}
-	for name, text := range map[string]string{"nvidia-smi": nvidiaSMI,
-		"cuda-server": strings.NewReplacer("FILES", dir, "PENSTOCK", binary).Replace(cudaServer)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.executable(dir, "nvidia-smi", nvidiaSMI)
+	s.executable(dir, "cuda-server", cudaServer)
 	s.Write("engine.yaml", cudaEngine)
 	return s, dir
+}
+
+// executable writes a program, in which FILES is dir and PENSTOCK the binary.
+func (s *site) executable(dir, name, text string) {
+	s.Helper()
+	text = strings.NewReplacer("FILES", dir, "PENSTOCK", binary).Replace(text)
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // sees waits until a server has started, and returns the devices that each start of it saw.

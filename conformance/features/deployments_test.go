@@ -75,6 +75,11 @@ func TestDeployment_StartsItsServerAndOutlivesUp(t *testing.T) {
 		t.Errorf("the models are %s %v, want llama", got.body, err)
 	}
 	s.reports("InferencePool   PARENT")
+	s.reports("Running: 1 of 1 servers of model llama are ready; serviceURL " + s.base() + "/v1")
+	const ready = "ModelDeployment default/llama Ready=True"
+	if got := s.explain(s.url("/"), "--model", "llama"); !strings.Contains(got, ready) {
+		t.Errorf("explain names no deployment:\n%s", got)
+	}
 	if files, err := os.ReadDir(s.Files); err != nil || len(files) != 1 {
 		t.Errorf("the folder has %v %v, want the fixture alone", files, err)
 	}

@@ -19,6 +19,7 @@ var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Expor
 var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}
 
 type row struct {
+	kind    string
 	cells   []string
 	list    []metav1.Condition
 	problem bool
@@ -116,7 +117,7 @@ func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 		return r
 	}
 	for _, o := range objects {
-		r := row{cells: []string{o.Key()}, list: o.Status.Conditions}
+		r := row{kind: o.Kind, cells: []string{o.Key()}, list: o.Status.Conditions}
 		switch {
 		case withParents && len(o.Status.allParents()) > 0:
 			for _, p := range o.Status.allParents() {
@@ -168,7 +169,7 @@ func writeRow(w io.Writer, r row, shown []string) {
 	for _, c := range shown {
 		cells = append(cells, statusOf(r.list, c))
 	}
-	fmt.Fprintln(w, strings.Join(append(cells, message(r.list)), "\t"))
+	fmt.Fprintln(w, strings.Join(append(cells, message(r.kind, r.list)), "\t"))
 }
 
 func statusOf(list []metav1.Condition, typ string) string {
@@ -223,10 +224,10 @@ func Reasons(doc *Document) []string {
 	return slices.Compact(out)
 }
 
-func message(list []metav1.Condition) string {
+func message(kind string, list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {
-		if !wrong(c) {
+		if !wrong(c) && (kind != "ModelDeployment" || c.Type != "Ready") { // its reason is the phase
 			continue
 		}
 		text := c.Reason

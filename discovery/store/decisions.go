@@ -56,8 +56,8 @@ var ofPenstock = []decision{
 	decide[v1alpha1.EngineEnv](shown("Name"), omit("Value")),
 	decide[v1alpha1.ModelDeployment](object("Spec Status")),
 	// An argument of an engine may be a credential.
-	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Resources Env GatewayRefs Hostnames"),
-		omit("Variables")),
+	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Idle Keep Strategy Resources Env "+
+		"GatewayRefs Hostnames"), omit("Variables")),
 	decide[v1alpha1.DeploymentResources](shown("GPU Accelerator")),
 	decide[v1alpha1.DeploymentEngine](shown("Version"), names("Name")),
 	decide[v1alpha1.DeploymentModel](shown("Name File Task ServedName")),

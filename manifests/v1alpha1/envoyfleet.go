@@ -242,7 +242,7 @@ type FleetNetworkPolicy struct {
 type FleetClients struct {
 	// RequestTimeoutSeconds limits the time in seconds from the first byte of a request to its last
 	// byte, or until its response begins. A request that exceeds it is answered with 408. A wait in
-	// a picker's queue has a separate limit of the same length, at most 300 seconds. The length of
+	// a picker's queue, or for a model server to start, has limits of its own. The length of
 	// responses is not limited. Defaults to 600.
 	//
 	// +kubebuilder:validation:Minimum=1

@@ -22,6 +22,12 @@ const (
 	TextRerank     = "text-rerank"
 )
 
+// The strategies of a change.
+const (
+	RollingUpdate = "RollingUpdate"
+	Recreate      = "Recreate"
+)
+
 // ModelDeployment starts servers of a model, and routes requests to them by the name of the model.
 // Penstock derives an InferencePool, ModelServers and an HTTPRoute with the deployment's name. They
 // exist in Penstock's memory only. On Kubernetes Penstock starts no servers yet.
@@ -57,7 +63,7 @@ type ModelDeploymentStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions of the deployment. Accepted is False if the deployment is invalid. The reason of
-	// Ready is the deployment's phase: Pending, Deploying, Running, Failed or Paused.
+	// Ready is the deployment's phase: Pending, Deploying, Running, Asleep, Failed or Paused.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -78,6 +84,31 @@ type ModelDeploymentSpec struct {
 	// +kubebuilder:validation:Maximum=256
 	// +kubebuilder:default=1
 	Replicas *int32 `json:"replicas,omitempty"`
+	// Idle is the time without requests after which the servers stop, such as 15m. The next request
+	// starts them, and waits until one serves. With 0s they do not stop.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="idle must be 0s to 720h, such as 15m"
+	// +kubebuilder:default="15m"
+	Idle *metav1.Duration `json:"idle,omitempty"`
+	// Keep exempts the servers from swapping: they do not stop to make room for the model of a
+	// request that waits. They stop after spec.idle nevertheless.
+	//
+	// +optional
+	Keep bool `json:"keep,omitempty"`
+	// Strategy is how a change replaces servers. With RollingUpdate, a new server starts beside the
+	// old ones where it has room, and an old one then ends after its requests. Without room, the
+	// servers of several replicas change one after another, and the one server of a single replica
+	// does not change. With Recreate, all servers end after their requests before new ones start;
+	// requests wait meanwhile.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=RollingUpdate;Recreate
+	// +kubebuilder:default=RollingUpdate
+	Strategy string `json:"strategy,omitempty"`
 	// Resources that each server gets.
 	//
 	// +optional

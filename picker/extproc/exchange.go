@@ -52,7 +52,7 @@ type Request struct {
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
 // MaxExtension bounds Extend. It is below Envoy's maximum (translator/envoy, maxMessageTimeout).
-const MaxExtension = 290 * time.Second
+const MaxExtension = time.Hour - 10*time.Second
 
 // Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
 // counts, because Envoy accepts one extension for each message. FULL_DUPLEX_STREAMED has no

@@ -59,9 +59,10 @@ const (
 	silentBefore = 10 * time.Millisecond
 	silentPing   = 750 * time.Millisecond
 	// messageTimeout limits each answer of a picker. Envoy's default of 200 ms is shorter than a
-	// connection retry. A queuing picker may extend it to maxMessageTimeout.
+	// connection retry. A picker whose requests wait for room, or for the start of a model server,
+	// may extend it to maxMessageTimeout, which is Envoy's maximum.
 	messageTimeout    = 2 * time.Second
-	maxMessageTimeout = 300 * time.Second
+	maxMessageTimeout = time.Hour
 	authTimeout       = 5 * time.Second
 	// feedbackInterval is how long an access log entry waits for further entries. It must be well
 	// below picker.Config.EndWait.

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"slices"
-	"time"
 
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	compositev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/composite/v3"
@@ -45,7 +44,7 @@ const (
 // External authorization has no configuration without effect, and the filter of token usage logs a
 // warning wherever it is configured. So both are composite filters, into which a route puts the
 // filter. An empty composite lets requests pass, so the gates are not composite filters.
-func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
+func (b *builder) httpFilters(uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter(filterGateEarly, b.gate(true)),
@@ -61,8 +60,8 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 		b.httpFilter(filterSession, &sessionv3.StatefulSession{}),
 		b.httpFilter(filterHeaders, headers),
 		b.httpFilter(filterMetadata, &compositev3.Composite{}),
-		b.httpFilter(filterPicker, b.picker(false, requestTimeout)),
-		b.httpFilter(filterSpillPicker, b.picker(true, requestTimeout)),
+		b.httpFilter(filterPicker, b.picker(false)),
+		b.httpFilter(filterSpillPicker, b.picker(true)),
 		b.httpFilter(filterTokenUsage, &compositev3.Composite{}),
 		b.httpFilter(filterRouter, b.router()),
 	}
@@ -103,11 +102,7 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 // The filter calls no picker until a weighted cluster names one (pickerOverride). If that picker
 // fails, the filter lets the request pass, and without a pick the cluster's fallback decides
 // (docs/envoy.md, "Calls to pickers").
-func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
-	longest := maxMessageTimeout
-	if requestTimeout > 0 {
-		longest = max(messageTimeout, min(longest, requestTimeout))
-	}
+func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 	return &extprocv3.ExternalProcessor{
 		GrpcService:      b.grpc(model.OurPicker),
 		FailureModeAllow: true,
@@ -116,7 +111,7 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 			ResponseHeaderMode: extprocv3.ProcessingMode_SKIP,
 		},
 		MessageTimeout:    seconds(messageTimeout),
-		MaxMessageTimeout: seconds(longest),
+		MaxMessageTimeout: seconds(maxMessageTimeout),
 		// An external picker's clear_route_cache must not select another weighted cluster.
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		// The picker sets x-envoy-max-retries to the length of its list of endpoints.

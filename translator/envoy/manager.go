@@ -56,7 +56,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(routes)},
 		},
-		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
+		HttpFilters:         b.httpFilters(uploads, headers),
 		HttpProtocolOptions: http1(),
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,

@@ -46,7 +46,7 @@ func TestHTTPFilters_NewOneMayNeedAnotherGeneration(t *testing.T) {
 	const want = "gate-early uploads scripts stay cors gate ext-authz rbac local-rate-limit stateful-session " +
 		"header-mutation metadata picker picker-spill token-usage router"
 	var got []string
-	for _, f := range (&builder{}).httpFilters(0, 0, nil) {
+	for _, f := range (&builder{}).httpFilters(0, nil) {
 		got = append(got, f.GetName())
 	}
 	if all := strings.Join(got, " "); all != want || model.RoutesName("") != "~2" {

@@ -43,7 +43,7 @@ func (p *Plan) Objects(ready []Server) []store.Object {
 		servers := &v1alpha1.ModelServers{ObjectMeta: p.meta()}
 		for _, s := range ready {
 			servers.Spec.Servers = append(servers.Spec.Servers,
-				v1alpha1.ModelServer{Address: s.Host, Ports: []int32{int32(s.Port)}})
+				v1alpha1.ModelServer{Address: s.Host, Ports: []int32{int32(s.Port)}, Draining: s.Draining})
 		}
 		out = append(out, servers)
 	}
@@ -101,13 +101,9 @@ func (p *Plan) Claims() (out []string) {
 	if len(hosts) == 0 {
 		hosts = []string{"*"}
 	}
-	for _, g := range p.Deployment.Spec.GatewayRefs {
-		namespace := g.Namespace
-		if namespace == "" {
-			namespace = p.Deployment.Namespace
-		}
+	for _, g := range p.gateways() {
 		for _, host := range hosts {
-			out = append(out, store.TargetKey("Gateway", namespace, g.Name)+" "+host+" "+p.ServedName)
+			out = append(out, g+" "+host+" "+p.ServedName)
 		}
 	}
 	return out

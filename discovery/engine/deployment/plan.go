@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/engine/catalog"
 	"github.com/penstock-project/penstock/discovery/engine/commandline"
@@ -21,6 +22,9 @@ type Plan struct {
 	Process    v1alpha1.ProcessTemplate // of the engine's version
 	ServedName string                   // the model's name in requests
 	Replicas   int
+	Idle       time.Duration // without requests, until the servers stop; 0: they do not
+	Keep       bool          // the servers do not stop to make room
+	Recreate   bool          // a change ends all servers first
 	// Share, Accelerator and Devices are the request for accelerators of each server.
 	Share       devices.Share // 0: none
 	Accelerator string
@@ -31,11 +35,17 @@ type Plan struct {
 	arguments   []string // of the variables
 }
 
+const defaultIdle = 15 * time.Minute
+
 // New makes the Plan of a deployment. engines has the Engine objects by name. The Plan is nil if a
 // finding is an error.
 func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Plan, []report.Finding) {
 	p := &Plan{Deployment: d, ServedName: cmp.Or(d.Spec.Model.ServedName, d.Spec.Model.Name), Replicas: 1,
 		task: cmp.Or(d.Spec.Model.Task, v1alpha1.TextGeneration)}
+	p.Idle, p.Keep, p.Recreate = defaultIdle, d.Spec.Keep, d.Spec.Strategy == v1alpha1.Recreate
+	if d.Spec.Idle != nil {
+		p.Idle = d.Spec.Idle.Duration
+	}
 	if d.Spec.Replicas != nil {
 		p.Replicas = int(*d.Spec.Replicas)
 	}
@@ -136,6 +146,8 @@ type Server struct {
 	Host    string
 	Port    uint16
 	Devices []devices.Device // accelerators of the server, if the deployment requests some
+	// Draining means that the server gets no further requests. It changes no command.
+	Draining bool
 }
 
 // Command has the arguments and the environment of one server.

@@ -233,10 +233,14 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 		events = ports.Events.Open(events)
 	}
 	around := around{a}
+	var onDemand picker.OnDemand
+	if a.deployments != nil {
+		onDemand = a.deployments
+	}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol, Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer,
 		Learner: a.learner, Peers: a.loads, Observer: a.clusterLoads, Chooser: a.clusterLoads, Access: a.access,
-		Stops:   a.stops,
+		Stops: a.stops, OnDemand: onDemand,
 		Reports: around, Sharing: around, Callers: around, Troubles: around, Addresses: &cfg.Addresses,
 		Permits: a.gates.Table().Permits, Believes: a.believes,
 		Watches: watches{a.open, a.security.keyed},
@@ -244,6 +248,9 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	if a.deployments != nil {
+		a.deployments.Follow(a.picker)
 	}
 	a.loads.Publish(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{

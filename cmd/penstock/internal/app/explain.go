@@ -191,7 +191,11 @@ func (e *Explained) concerns(o status.Object) bool {
 	if e.Route != nil && o.Ref == *e.Route || o.Kind == "Gateway" && o.Key() == e.Gateway {
 		return true
 	}
+	kind := o.Kind
+	if kind == store.ModelDeployments.Kind() { // the pool has its name
+		kind = store.InferencePools.Kind()
+	}
 	return slices.ContainsFunc(e.Backends, func(b translator.BackendView) bool {
-		return b.Backend == store.TargetKey(o.Kind, o.Namespace, o.Name)
+		return b.Backend == store.TargetKey(kind, o.Namespace, o.Name)
 	})
 }

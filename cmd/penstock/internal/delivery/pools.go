@@ -165,7 +165,7 @@ func (s *Pools) change(next picker.Pool) {
 	known := intersect(next.Endpoints, old.Endpoints)
 	switch {
 	case len(known) == len(next.Endpoints):
-	case slices.ContainsFunc(known, func(e endpoint.Spec) bool { return !e.Draining }):
+	case slices.ContainsFunc(known, accepts), !old.Gateways && !slices.ContainsFunc(old.Endpoints, accepts):
 		now.Endpoints = known
 		s.growing[next.ID] = next
 	default:
@@ -178,6 +178,8 @@ func (s *Pools) change(next picker.Pool) {
 	}
 	s.set(now)
 }
+
+func accepts(e endpoint.Spec) bool { return !e.Draining }
 
 func (s *Pools) set(pool picker.Pool) {
 	pool.Default = s.current[pool.ID].Default

@@ -30,8 +30,8 @@ func (h held) hold(name string) devices.Hold {
 type assignment struct {
 	devices []devices.Device
 	waits   string          // why it cannot start
+	room    bool            // it would start if others ended
 	finding *report.Finding // about the deployment; nil without a problem
-	moves   bool            // its process has other accelerators and must end first
 }
 
 // listing is the outcome of a list command.
@@ -49,40 +49,46 @@ type request struct {
 	servers []devices.Request
 }
 
-// allocate decides which accelerators each server gets. A server that runs keeps its own, even if
-// no list has them.
+// allocate decides which accelerators each instance gets. One that runs keeps its own, even if no
+// list has them. Instances for which requests wait come first, then changes, and last the new ones
+// beside old ones.
 func (k *Keeper) allocate() {
 	k.assigned = map[string]assignment{}
-	open, requests := map[string]devices.Request{}, map[string]*request{}
+	open, stays := map[string]devices.Request{}, map[string]bool{}
+	ranks := [4]map[string]*request{{}, {}, {}, {}}
 	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
 		e := k.entries[id]
-		if e.plan == nil || e.conflict != nil || e.missing != "" {
-			continue
-		}
-		for replica := range e.plan.Replicas {
-			name := ProcessName(id, replica)
-			q := devices.Request{Name: name, Share: e.plan.Share, Accelerator: e.plan.Accelerator}
+		for _, n := range e.instances {
+			name, rank := ProcessName(id, n), 2
 			h, has := k.saved.Devices[name]
-			switch runs := k.states[name].PID != 0; {
-			case has && runs && h.satisfies(q):
-				k.assigned[name] = assignment{devices: h.Devices, finding: k.gone(e.plan.Devices, h)}
-			case has && runs:
-				k.assigned[name] = assignment{moves: true}
-			case q.Share > 0:
-				key := e.plan.Devices.Variable + "\x00" + strings.Join(e.plan.Devices.List, "\x00")
-				if requests[key] == nil {
-					requests[key] = &request{engine: e.plan.Devices}
-				}
-				requests[key].servers = append(requests[key].servers, q)
-				open[name] = q
+			switch q := e.request(name); {
+			case has && (k.states[name].PID != 0 || e.old[n]):
+				k.assigned[name], stays[name] = assignment{devices: h.Devices, finding: k.gone(e.plan.Devices, h)}, true
+				continue
+			case q.Share == 0 || k.states[name].PID != 0 || e.missing != "":
+				continue
+			case n == e.surge:
+				rank = 3
+			case e.waiting > 0:
+				rank = 0
+			case e.changing:
+				rank = 1
 			}
+			key := e.plan.Devices.Variable + "\x00" + strings.Join(e.plan.Devices.List, "\x00")
+			if ranks[rank][key] == nil {
+				ranks[rank][key] = &request{engine: e.plan.Devices}
+			}
+			open[name] = e.request(name)
+			ranks[rank][key].servers = append(ranks[rank][key].servers, open[name])
 		}
 	}
 	maps.DeleteFunc(k.saved.Devices, func(name string, _ held) bool {
-		return k.states[name].PID == 0 && open[name].Share == 0
+		return k.states[name].PID == 0 && open[name].Share == 0 && !stays[name]
 	})
-	for _, key := range slices.Sorted(maps.Keys(requests)) {
-		k.place(requests[key], open)
+	for _, all := range ranks {
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			k.place(all[key], open)
+		}
 	}
 }
 
@@ -129,7 +135,43 @@ func (k *Keeper) place(r *request, open map[string]devices.Request) {
 			result.Reason += "; " + note
 		}
 		i := slices.IndexFunc(r.servers, func(q devices.Request) bool { return q.Name == result.Name })
-		k.assigned[result.Name] = assignment{waits: result.Reason, finding: noRoom(all, r.servers[i], result)}
+		k.assigned[result.Name] = assignment{waits: result.Reason, room: !result.Never,
+			finding: noRoom(all, r.servers[i], result)}
+	}
+}
+
+// fits reports whether a server of a deployment would have room without some holders.
+func (k *Keeper) fits(name string, without map[string]bool) bool {
+	e := k.entries[deploymentOf(name)]
+	all, _, err := k.listed(e.plan.Devices)
+	if err != nil {
+		return false
+	}
+	var holds []devices.Hold
+	for holder, h := range k.saved.Devices {
+		if holder != name && !without[holder] {
+			holds = append(holds, h.hold(holder))
+		}
+	}
+	return devices.Allocate(all, holds, []devices.Request{e.request(name)})[0].Reason == ""
+}
+
+// holds reports whether a deployment has accelerators.
+func (k *Keeper) holds(id string) bool {
+	for name := range k.saved.Devices {
+		if deploymentOf(name) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// free adds the servers of a deployment that have accelerators.
+func (k *Keeper) free(freed map[string]bool, id string) {
+	for name := range k.saved.Devices {
+		if deploymentOf(name) == id {
+			freed[name] = true
+		}
 	}
 }
 
@@ -288,7 +330,7 @@ func listDevices(ctx context.Context, command []string) ([]devices.Device, error
 // used describes the devices of a deployment's servers.
 func (k *Keeper) used(id string, e *entry) string {
 	var out []string
-	for replica := range e.plan.Replicas {
+	for _, replica := range e.instances {
 		var indexes []string
 		for _, d := range k.assigned[ProcessName(id, replica)].devices {
 			indexes = append(indexes, strconv.Itoa(d.Index))

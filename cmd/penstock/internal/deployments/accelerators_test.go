@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -28,7 +27,7 @@ func machine(t *testing.T, stateFile string, list func() ([]devices.Device, erro
 	r := &rig{T: t, world: store.New()}
 	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
 		List:   func(context.Context, []string) ([]devices.Device, error) { return list() },
-		Report: func(reports []report.Report) { r.reports = reports }, Log: slog.New(slog.DiscardHandler)})
+		Report: r.report, Log: slog.New(slog.DiscardHandler)})
 	engine := &v1alpha1.Engine{ObjectMeta: metav1.ObjectMeta{Name: "cuda"}}
 	engine.Spec.Versions = []v1alpha1.EngineVersion{{Version: "v1", SupportedTasks: []string{"text-generation"},
 		Devices:        &v1alpha1.EngineDevices{List: []string{"nvidia-smi"}, Variable: "CUDA_VISIBLE_DEVICES"},
@@ -144,7 +143,9 @@ func TestDevices_AProcessEndsBeforeItsSuccessorGetsOthers(t *testing.T) {
 		r.deploy("qwen", cuda("1"))
 		f.set("default/qwen/0", running)
 		synctest.Wait()
-		r.deploy("qwen", cuda("2"))
+		r.deploy("qwen", cuda("2")+"strategy: Recreate\n")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if got := f.seen(); got != "" || r.servers("qwen") != 0 {
 			t.Errorf("%q is wanted, %d servers get requests", got, r.servers("qwen"))
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
@@ -51,7 +53,9 @@ type Keeper struct {
 	mu          sync.Mutex
 	deployments map[string]*v1alpha1.ModelDeployment
 	engines     map[string]*v1alpha1.Engine
-	users       map[object]bool         // users' objects of the kinds that are derived
+	users       map[object]bool                 // users' objects of the kinds that are derived
+	routes      map[string]*gatewayv1.HTTPRoute // users' routes that match a model
+	gateways    map[string]*gatewayv1.Gateway
 	derived     map[object]store.Object // in the store
 	entries     map[string]*entry       // by deployment
 	saved       saved
@@ -60,8 +64,12 @@ type Keeper struct {
 	unavailable string                   // why servers cannot be started
 	states      map[string]engines.State // by process
 	applied     map[string]engines.Process
+	versions    map[string]string     // of applied processes
+	proven      map[string]bool       // processes that were ready
 	assigned    map[string]assignment // accelerators by process
 	listings    map[string]*listing
+	requests    Requests      // nil: deployments do not stop
+	outcomes    chan struct{} // closed when an outcome of Resume may have changed
 }
 
 type object struct{ kind, id string }
@@ -74,18 +82,20 @@ type entry struct {
 	found      []report.Finding
 	conflict   *report.Finding // why the plan is not in use
 	missing    string          // why no process can be started
-	ports      []uint16        // by replica
-	moving     string          // the process that ended to get other accelerators, until it is ready
 	phase      string
+	demand
+	rollout
 }
 
 // New makes a Keeper without objects.
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg, dirty: make(chan struct{}, 1), needed: make(chan struct{}),
 		deployments: map[string]*v1alpha1.ModelDeployment{},
-		engines:     map[string]*v1alpha1.Engine{}, users: map[object]bool{}, derived: map[object]store.Object{},
+		routes:      map[string]*gatewayv1.HTTPRoute{}, gateways: map[string]*gatewayv1.Gateway{},
+		engines: map[string]*v1alpha1.Engine{}, users: map[object]bool{}, derived: map[object]store.Object{},
 		entries: map[string]*entry{}, states: map[string]engines.State{}, applied: map[string]engines.Process{},
-		unlisted: make(chan struct{}, 1), listings: map[string]*listing{}}
+		unlisted: make(chan struct{}, 1), listings: map[string]*listing{}, outcomes: make(chan struct{}),
+		versions: map[string]string{}, proven: map[string]bool{}}
 	if k.cfg.List == nil {
 		k.cfg.List = listDevices
 	}
@@ -104,8 +114,12 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	maps.DeleteFunc(k.saved.Good, func(id string, _ v1alpha1.ModelDeploymentSpec) bool {
 		return k.deployments[id] == nil
 	})
+	maps.DeleteFunc(k.saved.Stopped, func(id string, _ stopped) bool { return k.deployments[id] == nil })
 	for id, d := range k.deployments {
 		k.plan(id, d)
+		if e := k.entries[id]; e.plan != nil && e.plan.Replicas == 0 {
+			delete(k.saved.Stopped, id) // paused
+		}
 	}
 	if len(k.deployments) > 0 && !k.seen {
 		k.seen = true
@@ -114,10 +128,7 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	rev, err := k.commit(ops)
 	k.report()
 	k.save()
-	select {
-	case k.dirty <- struct{}{}:
-	default:
-	}
+	k.poke()
 	return rev, err
 }
 
@@ -135,6 +146,13 @@ func (k *Keeper) follow(ops []store.Op) (concerned bool) {
 		case *v1alpha1.Engine:
 			k.engines[op.ID()], concerned = obj, true
 			continue
+		case *gatewayv1.Gateway:
+			k.gateways[op.ID()], concerned = obj, true
+			continue
+		case *gatewayv1.HTTPRoute:
+			if concerned = concerned || k.routes[op.ID()] != nil; len(deployment.Models(obj)) > 0 {
+				k.routes[op.ID()], concerned = obj, true
+			}
 		}
 		switch kind := op.Kind(); {
 		case kind == store.ModelDeployments.Kind():
@@ -143,8 +161,16 @@ func (k *Keeper) follow(ops []store.Op) (concerned bool) {
 		case kind == store.Engines.Kind():
 			delete(k.engines, op.ID())
 			concerned = true
+		case kind == store.Gateways.Kind():
+			delete(k.gateways, op.ID())
+			concerned = true
 		case derived[kind]:
 			key := object{kind, op.ID()}
+			if route, ok := op.Object().(*gatewayv1.HTTPRoute); kind == store.HTTPRoutes.Kind() &&
+				(!ok || len(deployment.Models(route)) == 0) {
+				concerned = concerned || k.routes[op.ID()] != nil
+				delete(k.routes, op.ID())
+			}
 			if op.Object() == nil {
 				delete(k.users, key)
 			} else {
@@ -227,7 +253,7 @@ func (k *Keeper) wanted() map[object]store.Object {
 			continue
 		}
 		objects := map[object]store.Object{}
-		for _, obj := range e.plan.Objects(k.ready(e)) {
+		for _, obj := range e.plan.Objects(k.servers(id, e)) {
 			key := object{kindOf(obj), id}
 			if objects[key] = obj; k.users[key] {
 				e.conflict = &report.Finding{Severity: report.Error, Field: "metadata.name",

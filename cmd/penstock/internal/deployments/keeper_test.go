@@ -2,10 +2,8 @@ package deployments_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
@@ -36,7 +35,7 @@ func (f *fake) Want(list []engines.Process) {
 	defer f.mu.Unlock()
 	f.wanted = list
 	for _, p := range list {
-		if s := f.states[p.Name]; s.Hash != p.Hash() {
+		if s := f.states[p.Name]; s.Hash != p.Hash() && !p.Keep {
 			f.states[p.Name] = engines.State{Name: p.Name, Phase: engines.Starting, PID: 1, Hash: p.Hash()}
 		}
 	}
@@ -69,7 +68,28 @@ type rig struct {
 	*deployments.Keeper
 	world   *store.Store
 	engines *fake
+
+	mu      sync.Mutex
 	reports []report.Report
+}
+
+func (r *rig) report(reports []report.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports = reports
+}
+
+func (r *rig) reported() []report.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reports
+}
+
+// processes are the wanted ones.
+func (f *fake) processes() []engines.Process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wanted
 }
 
 // start runs a Keeper until the end of the test, inside of a synctest bubble.
@@ -77,7 +97,7 @@ func start(t *testing.T, stateFile string) *rig {
 	r := &rig{T: t, world: store.New(),
 		engines: &fake{states: map[string]engines.State{}, changed: make(chan struct{})}}
 	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
-		Report: func(reports []report.Report) { r.reports = reports }, Log: slog.New(slog.DiscardHandler)})
+		Report: r.report, Log: slog.New(slog.DiscardHandler)})
 	if err := r.Start(r.engines); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +131,7 @@ func (r *rig) apply(ops ...store.Op) {
 // conditions are "Type Status Reason Message" of a deployment, and its findings.
 func (r *rig) conditions(name string) string {
 	var out []string
-	for _, rep := range r.reports {
+	for _, rep := range r.reported() {
 		if rep.Owner.Name == name {
 			for _, c := range rep.Conditions {
 				out = append(out, strings.Join([]string{c.Type, c.Status, c.Reason, c.Message}, " "))
@@ -130,13 +150,6 @@ func (r *rig) servers(name string) int {
 		return 0
 	}
 	return len(m.Spec.Servers)
-}
-
-func (r *rig) commands() (out []string) {
-	for _, p := range r.engines.wanted {
-		out = append(out, fmt.Sprint(p.Name, " ", slices.Contains(p.Command, "16")))
-	}
-	return out
 }
 
 const sim = "engine: {name: sim}\nmodel: {name: qwen}\ngatewayRefs: [{name: gw}]\n"
@@ -165,9 +178,9 @@ func TestDeployment_AServerIsPickedOnlyWhileReady(t *testing.T) {
 			t.Error(r.servers("qwen"), got)
 		}
 		r.apply(store.ModelDeployments.Delete("default/qwen"))
-		if _, ok := store.InferencePools.Get(r.world.View(), "default/qwen"); ok || len(r.engines.wanted) > 0 ||
-			len(r.reports) > 0 {
-			t.Errorf("a deleted deployment leaves %v %v %v", ok, r.engines.wanted, r.reports)
+		if _, ok := store.InferencePools.Get(r.world.View(), "default/qwen"); ok || len(r.engines.processes()) > 0 ||
+			len(r.reported()) > 0 {
+			t.Errorf("a deleted deployment leaves %v %v %v", ok, r.engines.processes(), r.reported())
 		}
 	})
 }
@@ -181,8 +194,8 @@ func TestDeployment_UsersObjectsStay(t *testing.T) {
 		r.apply(store.InferencePools.Put(mine))
 		pool, _ := store.InferencePools.Get(r.world.View(), "default/qwen")
 		if pool != mine || !strings.Contains(r.conditions("qwen"), "Accepted False NameConflict") ||
-			len(r.engines.wanted) > 0 {
-			t.Errorf("pool %v, processes %v: %s", pool, r.engines.wanted, r.conditions("qwen"))
+			len(r.engines.processes()) > 0 {
+			t.Errorf("pool %v, processes %v: %s", pool, r.engines.processes(), r.conditions("qwen"))
 		}
 		if _, ok := store.HTTPRoutes.Get(r.world.View(), "default/qwen"); ok {
 			t.Error("the deployment routes to the user's pool")
@@ -209,7 +222,7 @@ func TestDeployment_AMistakeKeepsTheLastGoodVersion(t *testing.T) {
 			r := start(t, file)
 			if round == 0 {
 				r.deploy("qwen", sim)
-				before = r.engines.wanted
+				before = r.engines.processes()
 			}
 			r.deploy("qwen", sim+"variables: {max-num-seq: 16}\n")
 			want := "Accepted False Invalid spec.variables.max-num-seq"
@@ -217,31 +230,46 @@ func TestDeployment_AMistakeKeepsTheLastGoodVersion(t *testing.T) {
 			if !strings.Contains(got, want) || !strings.Contains(got, "write max-num-seqs") {
 				t.Error(got)
 			}
-			if len(before) != 1 || len(r.engines.wanted) != 1 || before[0].Hash() != r.engines.wanted[0].Hash() {
-				t.Errorf("round %d: %v, want %v", round, r.engines.wanted, before)
+			now := r.engines.processes()
+			if len(before) != 1 || len(now) != 1 || before[0].Hash() != now[0].Hash() {
+				t.Errorf("round %d: %v, want %v", round, r.engines.processes(), before)
 			}
 		})
 	}
 }
 
-func TestDeployment_AChangeRestartsOneServerAtATime(t *testing.T) {
+func TestDeployment_AUsersRouteForItsModelIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "")
-		r.deploy("qwen", sim+"replicas: 2\n")
-		for _, name := range []string{"default/qwen/0", "default/qwen/1"} {
-			r.engines.set(name, running)
+		r.deploy("qwen", sim)
+		route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}}
+		route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
+		route.Spec.Rules = []gatewayv1.HTTPRouteRule{{Matches: []gatewayv1.HTTPRouteMatch{{
+			Headers: []gatewayv1.HTTPHeaderMatch{{Name: "x-gateway-model-name", Value: "qwen"}}}}}}
+		r.apply(store.HTTPRoutes.Put(route))
+		const want = "HTTPRoute default/mine matches model qwen at the same Gateway"
+		if got := r.conditions("qwen"); !strings.Contains(got, want) {
+			t.Error(got)
 		}
-		synctest.Wait()
-		r.deploy("qwen", sim+"replicas: 2\nvariables: {max-num-seqs: 16}\n")
-		want := "[default/qwen/0 true default/qwen/1 false]"
-		if got := fmt.Sprint(r.commands()); got != want || r.servers("qwen") != 1 {
-			t.Errorf("first %s with %d servers", got, r.servers("qwen"))
+		other := route.DeepCopy()
+		other.Spec.ParentRefs[0].Name = "another"
+		r.apply(store.HTTPRoutes.Put(other))
+		if got := r.conditions("qwen"); strings.Contains(got, want) {
+			t.Errorf("at another Gateway: %s", got)
 		}
-		r.engines.set("default/qwen/0", running)
-		synctest.Wait()
-		want = "[default/qwen/0 true default/qwen/1 true]"
-		if got := fmt.Sprint(r.commands()); got != want || r.servers("qwen") != 1 {
-			t.Errorf("then %s with %d servers", got, r.servers("qwen"))
+	})
+}
+
+func TestDeployment_ReportsItsURL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		r.deploy("qwen", sim)
+		gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
+		gateway.Spec.Listeners = []gatewayv1.Listener{
+			{Name: "http", Port: 8080, Protocol: gatewayv1.HTTPProtocolType}}
+		r.apply(store.Gateways.Put(gateway))
+		if got := r.conditions("qwen"); !strings.Contains(got, "serviceURL http://localhost:8080/v1") {
+			t.Error(got)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -21,6 +23,7 @@ const (
 	RunningReason   = "Running"
 	failedReason    = "Failed"
 	pausedReason    = "Paused"
+	idleReason      = "Asleep"
 )
 
 const (
@@ -39,6 +42,9 @@ func (k *Keeper) report() {
 		ref := store.RefOf(store.ModelDeployments, id)
 		r := report.Report{Owner: ref, Conditions: []report.Condition{e.accepted()}}
 		phase, message, more := k.phase(id, e)
+		if url := k.url(e); url != "" {
+			message += "; serviceURL " + url
+		}
 		status := report.False
 		if phase == RunningReason {
 			status = report.True
@@ -50,6 +56,7 @@ func (k *Keeper) report() {
 			found = append(found, *e.conflict)
 		}
 		found = append(found, more...)
+		found = append(found, k.overlaps(e)...)
 		for _, f := range found {
 			f.Owner = ref
 			r.Findings = append(r.Findings, f)
@@ -96,34 +103,47 @@ func (k *Keeper) phase(id string, e *entry) (phase, message string, found []repo
 		return failedReason, e.missing, []report.Finding{{Severity: report.Error, Field: "spec.engine.name",
 			Problem: e.missing, Fix: "the deployment starts within a minute after the program is there"}}
 	}
+	if s, sleeps := k.saved.Stopped[id]; sleeps {
+		return idleReason, s.Why + "; a request starts it", nil
+	}
 	return k.progress(id, e)
 }
 
 // progress returns the phase of a deployment whose servers may run.
 func (k *Keeper) progress(id string, e *entry) (phase, message string, found []report.Finding) {
-	ready, waits := 0, ""
+	ready, waits, logs := 0, "", ""
 	var room *report.Finding // about accelerators
-	for replica := range e.plan.Replicas {
+	for _, replica := range e.instances {
 		s, known := k.states[ProcessName(id, replica)]
 		if f := k.assigned[ProcessName(id, replica)].finding; room == nil {
 			room = f
 		}
+		_, retires := e.retiring[replica]
 		switch {
-		case !known:
+		case !known || retires:
 		case s.Phase == engines.Running:
 			ready++
 		case (s.Phase == engines.Waiting || s.Phase == engines.Failed) && waits == "":
-			waits = fmt.Sprintf("server %d: %s", replica, words(s))
+			waits, logs = fmt.Sprintf("server %d: %s", replica, words(s)), e.plan.Deployment.Name
+			if replica > 0 {
+				logs += fmt.Sprint(" --replica ", replica)
+			}
 		}
 	}
 	message = fmt.Sprintf("%d of %d servers of model %s are ready", ready, e.plan.Replicas, e.plan.ServedName)
+	if change, f := e.change(); change != "" {
+		message += "; " + change
+		found = append(found, f...)
+	}
 	if waits != "" {
 		found = append(found, report.Finding{Severity: report.Error, Field: "spec", Problem: waits,
-			Fix: "see penstock logs " + e.plan.Deployment.Name})
+			Fix: "see penstock logs " + logs})
 		message += "; " + waits
 	}
 	if room != nil {
-		found = append(found, *room)
+		if e.waiting == 0 { // else room is made
+			found = append(found, *room)
+		}
 		message += "; " + room.Problem
 	}
 	if used := k.used(id, e); used != "" {
@@ -143,14 +163,52 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 	return deployingReason, message, found
 }
 
+// change describes a change of servers that is not complete.
+func (e *entry) change() (text string, found []report.Finding) {
+	if len(e.old) > 0 {
+		text = fmt.Sprintf("%d have the previous version", len(e.old))
+	}
+	if e.spare != "" {
+		text += ", Waiting: " + e.spare
+		found = append(found, report.Finding{Severity: report.Warning, Field: "spec.strategy",
+			Problem: "the change waits for room beside the server that runs: " + e.spare,
+			Fix:     "write Recreate, with which requests wait meanwhile; or make room"})
+	}
+	return text, found
+}
+
 // started reports whether a server of a deployment has a process.
 func (k *Keeper) started(id string, e *entry) bool {
-	for replica := range e.plan.Replicas {
+	for _, replica := range e.instances {
 		if k.states[ProcessName(id, replica)].PID != 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// url returns where clients reach a model.
+func (k *Keeper) url(e *entry) string {
+	if e.plan == nil || e.conflict != nil {
+		return ""
+	}
+	return e.plan.URL(func(id string) *gatewayv1.Gateway { return k.gateways[id] })
+}
+
+// overlaps reports users' routes for the model.
+func (k *Keeper) overlaps(e *entry) (found []report.Finding) {
+	if e.plan == nil {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(k.routes)) {
+		if e.plan.Overlaps(k.routes[id]) {
+			found = append(found, report.Finding{Severity: report.Warning, Field: "spec.model.servedName",
+				Problem: "HTTPRoute " + id + " matches model " + e.plan.ServedName + " at the same Gateway, so some " +
+					"requests may go there",
+				Fix: "write another servedName, or remove the model from the route"})
+		}
+	}
+	return found
 }
 
 const maxWords = 400

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os/exec"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,43 +31,73 @@ const (
 // ProcessName returns the name of a replica's process. id is the deployment's primary key.
 func ProcessName(id string, replica int) string { return id + "/" + strconv.Itoa(replica) }
 
+// deploymentOf returns the primary key of a process's deployment.
+func deploymentOf(process string) string {
+	return path.Dir(process)
+}
+
 // processes returns the wanted processes of all deployments.
 func (k *Keeper) processes() (out []engines.Process) {
 	wanted := map[string]bool{}
-	programs := k.programs()
-	k.allocate()
-	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
+	programs, live := k.programs(), k.numbers()
+	ids := slices.Sorted(maps.Keys(k.entries))
+	for _, id := range ids {
 		e := k.entries[id]
-		if e.plan == nil || e.conflict != nil {
-			e.ports = nil
+		if _, sleeps := k.saved.Stopped[id]; sleeps || e.plan == nil || e.conflict != nil {
+			e.rollout = rollout{}
 			continue
 		}
-		e.ports = make([]uint16, e.plan.Replicas)
-		var processes []engines.Process
-		for replica := range e.plan.Replicas {
-			name := ProcessName(id, replica)
+		k.choose(id, e, programs[id], live[id])
+	}
+	k.allocate()
+	for _, id := range ids {
+		e := k.entries[id]
+		k.settle(id, e)
+		for _, n := range e.instances {
+			name := ProcessName(id, n)
 			wanted[name] = true
-			e.ports[replica] = k.port(name)
-			a := k.assigned[name]
-			p, applied := k.applied[name]
-			if e.missing == "" && a.waits == "" && !a.moves {
-				processes = append(processes, k.process(e, replica, name, programs[id]))
-			} else if applied && (a.waits == "" || k.states[name].PID != 0) {
-				// It goes on, although its program is gone or its new version has no room.
-				processes = append(processes, p)
+			port := k.port(name)
+			if p, ok := k.want(e, name, n, port, programs[id]); ok {
+				out = append(out, p)
 			}
 		}
-		if !wanted[e.moving] || k.states[e.moving].Phase == engines.Running {
-			e.moving = ""
-		}
-		out = append(out, k.staged(e, processes)...)
 	}
-	maps.DeleteFunc(k.saved.Ports, func(name string, _ uint16) bool { return !wanted[name] })
+	for name := range k.saved.Ports {
+		_, sleeps := k.saved.Stopped[deploymentOf(name)]
+		if !wanted[name] && !sleeps && k.states[name].PID == 0 {
+			delete(k.saved.Ports, name)
+		}
+	}
 	k.applied = map[string]engines.Process{}
 	for _, p := range out {
 		k.applied[p.Name] = p
 	}
+	maps.DeleteFunc(k.versions, func(name string, _ string) bool { return !wanted[name] })
+	maps.DeleteFunc(k.proven, func(name string, _ bool) bool { return !wanted[name] })
 	return out
+}
+
+// want returns the process of an instance, if it is to run.
+func (k *Keeper) want(e *entry, name string, n int, port uint16, program string) (p engines.Process, ok bool) {
+	before, known := k.applied[name]
+	a, runs := k.assigned[name], k.states[name].PID != 0
+	s := deployment.Server{Replica: n, Host: host, Port: port, Devices: a.devices}
+	switch {
+	case !e.old[n] && e.missing == "" && a.waits == "":
+		if !runs {
+			delete(k.proven, name)
+		}
+		k.versions[name] = e.version
+		return k.process(e, n, s, program), true
+	case !e.old[n] && !runs:
+		return p, false
+	case known:
+		return before, true
+	}
+	// It goes on, although its version is not known, or its program is gone.
+	p = k.process(e, n, s, program)
+	p.Keep = true
+	return p, true
 }
 
 // programs returns the programs by deployment.
@@ -88,55 +119,26 @@ func (k *Keeper) programs() map[string]string {
 	return out
 }
 
-// staged lets at most one running process of a deployment change, and none while another one of
-// them is not ready. A process that needs other accelerators is left out, so that it ends first.
-func (k *Keeper) staged(e *entry, processes []engines.Process) []engines.Process {
-	runs := func(p engines.Process) bool {
-		return k.states[p.Name].Phase == engines.Running && k.states[p.Name].PID != 0
-	}
-	ended := map[string]bool{}
-	free := e.moving == ""
-	for _, p := range processes {
-		if _, known := k.applied[p.Name]; known && !runs(p) {
-			free = false
-		}
-	}
-	for i, p := range processes {
-		before, known := k.applied[p.Name]
-		moves := k.assigned[p.Name].moves
-		if !known || !moves && (!runs(p) || before.Hash() == p.Hash()) {
-			continue
-		}
-		if free || !runs(p) || e.plan.Replicas == 1 {
-			if free = false; moves {
-				ended[p.Name], e.moving = true, p.Name
-			}
-			continue
-		}
-		processes[i] = before
-	}
-	return slices.DeleteFunc(processes, func(p engines.Process) bool { return ended[p.Name] })
-}
-
 func (k *Keeper) program(name string) (string, error) {
 	if name == "penstock" {
 		return k.cfg.Program, nil
 	}
-	path, err := exec.LookPath(name)
+	found, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("the program %s is not on PATH", name)
 	}
-	return path, nil
+	return found, nil
 }
 
-func (k *Keeper) process(e *entry, replica int, name, program string) engines.Process {
-	c, err := e.plan.Command(deployment.Server{Replica: replica, Host: host, Port: e.ports[replica],
-		Devices: k.assigned[name].devices})
+func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) engines.Process {
+	s.Replica = n
+	c, err := e.plan.Command(s)
 	if err != nil { // deployment.New has checked the template
 		e.missing = err.Error()
 	}
+	name := ProcessName(e.plan.ID(), n)
 	t := e.plan.Process
-	address := net.JoinHostPort(host, strconv.Itoa(int(e.ports[replica])))
+	address := net.JoinHostPort(host, strconv.Itoa(int(s.Port)))
 	p := engines.Process{Name: name, Command: append([]string{program}, c.Args...), Inherited: k.cfg.Inherited,
 		Ready:          "http://" + address + cmp.Or(t.Ready, "/health"),
 		StartupTimeout: time.Duration(t.StartupTimeoutSeconds) * time.Second,
@@ -182,11 +184,13 @@ func (k *Keeper) port(name string) uint16 {
 // free reports whether no process listens on a port of this machine.
 func free(port uint16) bool { return freeport.Free(int(port)) }
 
-// ready lists the servers of a deployment that serve.
-func (k *Keeper) ready(e *entry) (out []deployment.Server) {
-	for replica, port := range e.ports {
-		if s, ok := k.states[ProcessName(e.plan.ID(), replica)]; ok && s.Phase == engines.Running {
-			out = append(out, deployment.Server{Replica: replica, Host: host, Port: port})
+// servers lists the servers of a deployment that serve, or end their requests.
+func (k *Keeper) servers(id string, e *entry) (out []deployment.Server) {
+	for _, n := range e.instances {
+		name := ProcessName(id, n)
+		if _, retires := e.retiring[n]; k.states[name].Phase == engines.Running {
+			out = append(out, deployment.Server{Replica: n, Host: host, Port: k.saved.Ports[name],
+				Draining: retires || e.closing != ""})
 		}
 	}
 	return out

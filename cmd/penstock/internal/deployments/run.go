@@ -46,6 +46,8 @@ func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 	lists.Go(func() { k.list(ctx) })
 	defer lists.Wait()
 	defer cancel()
+	requests := time.NewTimer(look)
+	defer requests.Stop()
 	for checks := 1; ; {
 		select {
 		case <-ctx.Done():
@@ -55,10 +57,16 @@ func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 		case <-again.C:
 			k.again(checks)
 			checks++
+		case now := <-requests.C:
+			if !k.due(now) {
+				requests.Reset(k.pause())
+				continue
+			}
 		}
 		if err := k.sync(s); err != nil {
 			return err
 		}
+		requests.Reset(k.pause())
 	}
 }
 
@@ -70,9 +78,13 @@ func (k *Keeper) sync(s Supervisor) error {
 	k.states = map[string]engines.State{}
 	for _, state := range s.States() {
 		k.states[state.Name] = state
+		k.proven[state.Name] = k.proven[state.Name] || k.serves(state.Name)
 	}
+	now := time.Now()
+	k.observe(now)
 	before := k.applied
 	processes := k.processes()
+	k.makeRoom(now)
 	for name, old := range before {
 		if p, wanted := k.applied[name]; !wanted || old.Hash() != p.Hash() {
 			state := k.states[name]
@@ -84,5 +96,6 @@ func (k *Keeper) sync(s Supervisor) error {
 	k.report()
 	k.save()
 	s.Want(processes)
+	k.notify()
 	return err
 }

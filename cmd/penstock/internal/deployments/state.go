@@ -16,6 +16,8 @@ type saved struct {
 	Good  map[string]v1alpha1.ModelDeploymentSpec `json:"good"`  // by deployment
 	// Devices are the accelerators of processes.
 	Devices map[string]held `json:"devices,omitempty"`
+	// Stopped has the deployments whose servers a request starts.
+	Stopped map[string]stopped `json:"stopped,omitempty"`
 
 	last string
 }
@@ -38,6 +40,9 @@ func load(path string, log *slog.Logger) saved {
 	}
 	if s.Devices == nil {
 		s.Devices = map[string]held{}
+	}
+	if s.Stopped == nil {
+		s.Stopped = map[string]stopped{}
 	}
 	if s.Good == nil {
 		s.Good = map[string]v1alpha1.ModelDeploymentSpec{}

@@ -27,6 +27,8 @@ type Process struct {
 	StartupTimeout time.Duration // from start to ready; 20 minutes by default
 	StopGrace      time.Duration // from SIGTERM to SIGKILL; 30 seconds by default, 1 hour at most
 	Secrets        []string      // values that never appear in last words
+	// Keep leaves a process that runs as it is, whatever its command is. None is started.
+	Keep bool
 }
 
 // Phase is what a process does.

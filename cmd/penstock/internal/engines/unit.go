@@ -116,7 +116,7 @@ func (u *unit) run() {
 	for ctx.Err() == nil {
 		p, leave := u.want()
 		switch {
-		case u.live != nil && (leave || p != nil && p.Hash() == u.rec.Hash):
+		case u.live != nil && (leave || p != nil && (p.Keep || p.Hash() == u.rec.Hash)):
 			u.renew(p)
 			u.attend(ctx, p)
 		case u.live != nil:
@@ -130,6 +130,8 @@ func (u *unit) run() {
 			if u.forget() {
 				return
 			}
+		case p.Keep:
+			u.sleep(ctx, nil)
 		case u.lost:
 			u.over(p, Waiting, "it ended while no penstock watched it")
 		case time.Until(u.next) > 0 && p.Hash() == u.rec.Hash:

@@ -1,0 +1,216 @@
+package picker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+)
+
+// OnDemand has pools whose model servers are stopped while they have no requests. Its methods are
+// called concurrently.
+type OnDemand interface {
+	// Demand returns how the servers of a pool are started; false: requests do not start them.
+	Demand(pool objectid.Target) (Demand, bool)
+	// Resume requests a server for a pool, and waits until one serves. It returns an error if none
+	// will, or ctx ends. The request stays after ctx has ended.
+	Resume(ctx context.Context, pool objectid.Target) error
+}
+
+// Demand describes a pool whose servers are started by requests.
+type Demand struct {
+	Model string        // that the servers serve
+	Limit time.Duration // how long a request waits for a server
+}
+
+// maxResuming bounds the requests that wait for the servers of one pool.
+const maxResuming = 1024
+
+// use counts the requests of a pool over all its configurations.
+type use struct {
+	began   time.Time
+	picking atomic.Int64 // picks of the pool's servers, from find to settle, without held ones
+	held    atomic.Int64 // picks that wait for the start of a server
+	last    atomic.Int64 // time of the last pick since began
+}
+
+// Use describes the requests of a pool.
+type Use struct {
+	Known bool // the picker has the pool, and picks its servers
+	// Accepts reports whether picks name a server of the pool.
+	Accepts bool
+	// Active counts the requests that picks or servers have. With Accepts false it only falls.
+	Active int64
+	// Held counts the requests that wait for the start of a server.
+	Held int64
+	// Last is the time of the last pick; zero without one.
+	Last time.Time
+}
+
+// Use returns the requests of a pool. Draining servers count, removed ones do not.
+func (p *Picker) Use(id objectid.Target) (u Use) {
+	pool := p.pool(id.String())
+	if pool == nil || pool.use == nil {
+		return u
+	}
+	u.Known, u.Accepts = true, pool.accepts
+	// A pick counts as picking until its lease counts, and once more after it was held.
+	u.Active, u.Held = pool.use.picking.Load(), pool.use.held.Load()
+	u.Active = max(u.Active, pool.use.picking.Load())
+	for i := range pool.snapshot.Endpoints {
+		u.Active += pool.snapshot.Endpoints[i].Load().Total()
+	}
+	if last := pool.use.last.Load(); last != 0 {
+		u.Last = pool.use.began.Add(time.Duration(last))
+	}
+	return u
+}
+
+// ServerUse is Use for one server of a pool. Its picks are not counted until they have a lease.
+func (p *Picker) ServerUse(id objectid.Target, server netip.AddrPort) (u Use) {
+	pool := p.pool(id.String())
+	if pool == nil || pool.use == nil {
+		return u
+	}
+	u.Known = true
+	for i := range pool.snapshot.Endpoints {
+		if e := &pool.snapshot.Endpoints[i]; e.Addr == server {
+			u.Accepts, u.Active = !e.Draining, e.Load().Total()
+		}
+	}
+	return u
+}
+
+// setUse is called with the endpoints of a pool of model servers.
+func (pool *pool) setUse(old *pool) {
+	if pool.Clusters != nil || pool.Relay != nil || pool.Gateways {
+		pool.accepts = true
+		return
+	}
+	if pool.use = old.usage(); pool.use == nil {
+		pool.use = &use{began: time.Now()}
+	}
+	for i := range pool.snapshot.Endpoints {
+		pool.accepts = pool.accepts || !pool.snapshot.Endpoints[i].Draining
+	}
+}
+
+func (pool *pool) usage() *use {
+	if pool == nil {
+		return nil
+	}
+	return pool.use
+}
+
+// enter counts the pick. A pool's configuration that is read afterwards is as new as any that
+// another goroutine has seen before it read the count.
+func (k *pick) enter() {
+	if k.use = k.pool.use; k.use == nil {
+		return
+	}
+	k.use.picking.Add(1)
+	k.use.last.Store(max(1, int64(k.started.Sub(k.use.began))))
+	if now := k.picker.pool(k.request.Pool); now != nil && now.use == k.use {
+		k.pool = now
+	}
+}
+
+// resume makes a request wait while its pool has no model server and Config.OnDemand starts one.
+// The wait may replace the pool by its newer configuration. resume ends a request with 503 if no
+// server starts, and with 429 if too many requests wait. A request that another pool or cluster may
+// serve does not wait.
+func resume(k *pick) {
+	pool, on := k.pool, k.picker.config.OnDemand
+	if pool.accepts || on == nil {
+		return
+	}
+	demand, ok := on.Demand(pool.ID)
+	if !ok {
+		return
+	}
+	if len(pool.spill(k.request.Spill)) > 0 || anotherTakes(k.request) {
+		ctx, cancel := context.WithCancel(k.ctx)
+		cancel()
+		_ = on.Resume(ctx, pool.ID) // without a wait
+		return
+	}
+	name := quoted(pool.Name)
+	if k.use.held.Add(1) > maxResuming {
+		k.use.held.Add(-1)
+		k.decide(immediate(429, ReasonResuming, fmt.Sprintf("%d requests wait for a model server of pool %s",
+			maxResuming, name)), ReasonResuming)
+		return
+	}
+	began := time.Now()
+	err := k.awaitHeld(on, demand.Limit)
+	k.refresh()
+	k.started, k.resumed = time.Now(), time.Since(began)
+	switch {
+	case err == nil:
+	case k.ctx.Err() != nil:
+		k.decide(immediate(503, ReasonCanceled, "the request was canceled"), ReasonCanceled)
+	case errors.Is(err, context.DeadlineExceeded):
+		k.decide(immediate(503, ReasonResumeTime, fmt.Sprintf("no model server of pool %s serves after %v", name,
+			demand.Limit)), ReasonResumeTime)
+	default:
+		k.decide(immediate(503, ReasonNotResumed, fmt.Sprintf("no model server of pool %s serves: %v", name, err)),
+			ReasonNotResumed)
+	}
+}
+
+// resumeAgain is the interval at which a server that serves and is not in the pool is asked for
+// again: it may have ended.
+const resumeAgain = time.Second
+
+func (k *pick) awaitHeld(on OnDemand, limit time.Duration) error {
+	k.use.picking.Add(-1)
+	defer func() {
+		k.use.picking.Add(1)
+		k.use.held.Add(-1)
+	}()
+	return k.awaitServer(on, limit)
+}
+
+// awaitServer waits until the pool has a server, which all Envoys know by then.
+func (k *pick) awaitServer(on OnDemand, limit time.Duration) error {
+	wait := limit + answerTime
+	if pool := k.pool; pool.queue.On() {
+		wait += pool.queue.Limits().Wait(int(pool.priority(k.request)))
+	}
+	if k.pool.processor != nil {
+		wait += k.pool.processor.Timeout()
+	}
+	k.request.Extend(wait)
+	ctx, cancel := context.WithTimeout(k.ctx, limit)
+	defer cancel()
+	again := time.NewTicker(resumeAgain)
+	defer again.Stop()
+	for {
+		if err := on.Resume(ctx, k.pool.ID); err != nil {
+			return err
+		}
+		set := k.picker.pools.now.Load()
+		if now := set.byName[k.pool.Name]; now == nil {
+			return errors.New("it was removed")
+		} else if now.accepts {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-set.replaced:
+		case <-again.C:
+		}
+	}
+}
+
+func resumed(r *Record) string {
+	if r.Resumed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it waited %.3f s for a model server that was started for it", r.Resumed.Seconds())
+}
