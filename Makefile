@@ -138,9 +138,9 @@ bench-access: build envoy ## measure access control: gates, keys, and what is co
 	  (cd conformance && go run ./bench -access -penstock ../bin/penstock -run '$(or $(BENCH),^(usage|keys?|gate)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-engines: build envoy ## measure model servers that Penstock starts: changes, swaps, adoption, rest (five minutes; BENCH=regexp selects)
+bench-engines: build envoy ## measure model servers that Penstock starts: changes, swaps, adoption, rest, downloads (seven minutes; BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -engines -penstock ../bin/penstock -run '$(or $(BENCH),^(rollout|adopt|deploy|swap|fleet)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -engines -penstock ../bin/penstock -run '$(or $(BENCH),^(rollout|adopt|deploy|swap|fleet|fetch)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)

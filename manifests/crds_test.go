@@ -27,7 +27,7 @@ func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 		"InferencePool": "v1", "InferenceModel": "v1alpha2", "InferenceModelRewrite": "v1alpha2",
 		"InferenceObjective": "v1alpha2", "InferencePoolImport": "v1alpha1",
 		"ModelServers": "v1alpha1", "PoolPolicy": "v1alpha1", "EnvoyFleet": "v1alpha1", "ClusterSet": "v1alpha1",
-		"PoolExport": "v1alpha1", "Engine": "v1alpha1", "ModelDeployment": "v1alpha1",
+		"PoolExport": "v1alpha1", "Engine": "v1alpha1", "ModelRegistry": "v1alpha1", "ModelDeployment": "v1alpha1",
 		"APIKey": "v1alpha1", "AccessPolicy": "v1alpha1",
 		"ServiceImport": "v1beta1", "ClusterProperty": "v1alpha1",
 	}

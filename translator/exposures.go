@@ -62,7 +62,7 @@ func (t *tables) declarePolicies() {
 		Compute: func(r *graph.Reader, key string) ([]access.Effect, bool) {
 			kind, id := store.ParseTargetKey(key)
 			namespace, name := store.ParseID(id)
-			if all, ok := strings.CutSuffix(id, "/"); ok { // all objects of the kind in a namespace
+			if all, ok := objectid.All(id); ok {
 				namespace, name = all, ""
 			}
 			effects := access.Effects(r, report.Ref{Kind: kind, Namespace: namespace, Name: name})

@@ -87,6 +87,7 @@ var aboutFields = []struct{ kind, field, page string }{
 	{"ClusterSet", "", "docs/clusters-first-import.md"},
 	{"ModelDeployment", "", "docs/engines.md"},
 	{"Engine", "", "docs/engines.md"},
+	{"ModelRegistry", "", "docs/engines.md"},
 	{"ModelServers", "", "docs/reference/modelservers.md"},
 	{"EndpointPickerConfig", "", "docs/reference/plugins.md"},
 	{"AccessPolicy", "spec.jwt", "docs/jwt.md"},

@@ -38,6 +38,8 @@ var splitters = map[string]string{
 	"discovery/statefile/powercut_internal_test.go":       "paths",
 	"cmd/penstock/run.go":                                 "an engine and a model",
 	"discovery/engine/commandline/schema.go":              "JSON pointers",
+	"discovery/engine/fetch/blob.go":                      "paths of files",
+	"discovery/engine/fetch/fetch.go":                     "names of models, and paths of files",
 	"translator/gatewayapi/auth.go":                       "paths of URLs",
 	"translator/envoy/path.go":                            "paths of requests",
 	"translator/model/cluster_id.go":                      "names of Envoy clusters",

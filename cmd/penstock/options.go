@@ -114,6 +114,7 @@ type service struct {
 	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
 	runtime         string
 	devices         int                             // accelerators that no program lists
+	modelsLimit     int64                           // of all downloaded models, in GiB; 0: none
 	onPhase         func(id, phase, message string) // of a ModelDeployment
 	peers           app.Peers
 	addresses       addressFlags

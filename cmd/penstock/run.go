@@ -48,22 +48,26 @@ type runOptions struct {
 	variables []string
 	gpu       string
 	devices   int
+	models    modelCache
+	served    string // the model's name, if it is downloaded; "": from the argument
 }
 
 func newRun() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run ENGINE/MODEL | file:PATH",
+		Use:   "run ENGINE/MODEL | file:PATH | hf:ORG/NAME[@REVISION][:FILE]",
 		Short: "Start a model server and a gateway in front of it, without any file",
 		Long: `Start a model server and a gateway in front of it, without any file, in the foreground, and print a
-request that it answers. The engine is vllm, llama-cpp or sim; file:PATH.gguf runs llama-cpp. The gateway listens on
-127.0.0.1, at port 8080 or at a free one.
+request that it answers. The engine is vllm, llama-cpp or sim; file:PATH.gguf runs llama-cpp.
+hf:ORG/NAME downloads a model as penstock pull does; a GGUF runs in llama-cpp, and other models in vllm. The gateway
+listens on 127.0.0.1, at port 8080 or at a free one.
 
 A second penstock run adds its model to the gateway that runs. Ctrl-C and penstock down end the model servers. After
 SIGTERM or a crash they continue, and the next penstock run adopts them. The objects are written to a folder below
 $XDG_STATE_HOME/penstock; penstock up -f FOLDER does the same for files of your own.`,
 		Example: `  penstock run sim/qwen
   penstock run file:qwen2.5-0.5b-instruct-q4_k_m.gguf --set ctx-size=8192
+  penstock run hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_K_M
   penstock run vllm/Qwen/Qwen2.5-0.5B-Instruct --set max-model-len=4096 --set enforce-eager=true`,
 		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
@@ -74,6 +78,7 @@ $XDG_STATE_HOME/penstock; penstock up -f FOLDER does the same for files of your 
 	f.StringVar(&o.gpu, "gpu", "", "accelerators of each server: a number, or a fraction below 1 of one (default: not "+
 		"restricted)")
 	devicesFlag(cmd, &o.devices)
+	o.models.flags(cmd)
 	f.StringArrayVar(&o.variables, "set", nil, "argument of the engine, as NAME=VALUE; VALUE is a text or JSON; may "+
 		"be repeated (default: none)")
 	return cmd
@@ -89,6 +94,16 @@ func runFolder() (string, error) {
 }
 
 func (o *runOptions) run(cmd *cobra.Command, what string) error {
+	if strings.HasPrefix(what, "hf:") {
+		s, model, err := o.models.pull(cmd, what)
+		if err != nil {
+			return err
+		}
+		what, o.served = "vllm/"+model.Path, s.Name
+		if strings.HasSuffix(model.Path, ".gguf") {
+			what = "file:" + model.Path
+		}
+	}
 	d, err := o.deployment(what)
 	if err != nil {
 		return err
@@ -120,7 +135,7 @@ func (o *runOptions) run(cmd *cobra.Command, what string) error {
 		}
 		return r.add(dir, file)
 	}
-	return r.up(folder, o.devices)
+	return r.up(folder, o.devices, o.models.limit)
 }
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
@@ -155,6 +170,10 @@ func (o *runOptions) deployment(what string) (*v1alpha1.ModelDeployment, error) 
 			return nil, fmt.Errorf("%q is no model: %s", what, fix)
 		}
 		d.Spec.Engine.Name, d.Spec.Model.Name = engine, model
+	}
+	if o.served != "" {
+		d.Spec.Model.File = strings.TrimPrefix(strings.TrimPrefix(what, "file:"), "vllm/")
+		d.Spec.Model.Name = o.served
 	}
 	last := d.Spec.Model.Name[strings.LastIndexByte(d.Spec.Model.Name, '/')+1:]
 	d.Name = cmp.Or(o.name, strings.Trim(notInName.ReplaceAllString(strings.ToLower(last), "-"), "-"))
@@ -230,8 +249,8 @@ type modelRun struct {
 }
 
 // up serves the folder. Ctrl-C ends its servers, and so its deployments.
-func (r *modelRun) up(folder string, devices int) error {
-	s := service{devices: devices}
+func (r *modelRun) up(folder string, devices int, modelsLimit int64) error {
+	s := service{devices: devices, modelsLimit: modelsLimit}
 	up := &cobra.Command{}
 	s.upFlags(up) // the defaults of penstock up
 	up.SetContext(r.cmd.Context())

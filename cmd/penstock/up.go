@@ -50,6 +50,7 @@ A server that stops serving is one line with the cause, and one more line when i
 	}
 	s.upFlags(cmd)
 	devicesFlag(cmd, &s.devices)
+	modelsLimitFlag(cmd, &s.modelsLimit)
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "number of worker threads of each Envoy (default: one per CPU)")
 	return cmd
 }
@@ -64,9 +65,20 @@ func devicesFlag(cmd *cobra.Command, devices *int) {
 		"lists them; their indexes begin with 0 (default: the list of the engine's program, such as nvidia-smi)")
 }
 
-func (s *service) up(cmd *cobra.Command, concurrency int) error {
+// checkEngines checks the flags about model servers.
+func (s *service) checkEngines() error {
 	if s.devices < 0 || s.devices > maxDevices {
 		return fmt.Errorf("--devices %d: write a number from 1 to %d", s.devices, maxDevices)
+	}
+	if s.modelsLimit < 0 || s.modelsLimit > maxModelsLimit {
+		return fmt.Errorf("--models-limit %d: write a number of GiB", s.modelsLimit)
+	}
+	return nil
+}
+
+func (s *service) up(cmd *cobra.Command, concurrency int) error {
+	if err := s.checkEngines(); err != nil {
+		return err
 	}
 	envoy, err := supervisor.Find(cmd.Context())
 	if err != nil {
@@ -97,7 +109,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 			f.Set(gateways)
 		}
 		return app.NewFolder(cfg, app.Folder{Paths: s.paths, OnePort: true, Engines: true, Devices: s.devices,
-			OnPhase: s.onPhase, OnGateways: onGateways})
+			ModelsLimit: s.modelsLimit << 30, OnPhase: s.onPhase, OnGateways: onGateways})
 	})
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func main() {
 	flag.BoolVar(&c.clusters, "multicluster", false, "measure cluster sets; without it their figures are omitted")
 	flag.BoolVar(&c.access, "access", false, "measure gates; without it their figures are omitted")
 	flag.BoolVar(&c.engines, "engines", false,
-		"measure model servers that penstock starts; without it their figures are omitted")
+		"measure model servers that penstock starts, and their models; without it their figures are omitted")
 	flag.BoolVar(&c.picker, "picker", false, "measure picks; without it their figures are omitted")
 	flag.StringVar(&c.profiles, "profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.StringVar(&c.dist, "dist", "",

@@ -17,14 +17,19 @@ import (
 // deploy serves a fixture whose model servers penstock starts, and ends them after the test.
 func (s *site) deploy(edits ...edit) {
 	s.Helper()
+	s.deployFixture("deployments.yaml", edits...)
+	s.answers("/", 200)
+}
+
+func (s *site) deployFixture(fixture string, edits ...edit) {
+	s.Helper()
 	s.Cleanup(func() {
 		cmd := exec.CommandContext(context.Background(), binary, "down", "-f", s.Files, "--state", s.state)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			s.Errorf("penstock down: %v\n%s", err, out)
 		}
 	})
-	s.up("deployments.yaml", edits...)
-	s.answers("/", 200)
+	s.up(fixture, edits...)
 }
 
 // engines has the process IDs of model servers, by the names of their records.

@@ -316,6 +316,24 @@ func TestEngine_MistakesInTemplatesAndSchemasAreReported(t *testing.T) {
 		"spec.versions[0].valuesSchema: is no usable JSON Schema: it refers to file:///etc/passwd")
 }
 
+func TestModelRegistry_MistakesAreReported(t *testing.T) {
+	registry := func(spec string) string {
+		return object("penstock.dev/v1alpha1", "ModelRegistry", "spec: "+spec+"\n")
+	}
+	valid(t, store.ModelRegistries, registry("{type: hugging-face, credentials: {secretRef: {name: hf}}}"))
+	valid(t, store.ModelRegistries, registry("{type: hugging-face, url: 'https://mirror.example/hf'}"))
+	valid(t, store.ModelRegistries, registry("{type: file, path: /models}"))
+	for spec, text := range map[string]string{
+		"{type: file}":                        "type file requires path",
+		"{type: ftp}":                         "spec.type",
+		"{type: hugging-face, path: /models}": "only type file has a path",
+		"{type: hugging-face, url: 'https://me:secret@mirror.example'}":     "spec.url",
+		"{type: file, path: /models, credentials: {secretRef: {name: hf}}}": "neither url nor credentials",
+	} {
+		invalid(t, store.ModelRegistries, registry(spec), text)
+	}
+}
+
 func TestModelDeployment_MistakesAreReported(t *testing.T) {
 	deployment := func(model string) string {
 		return object("penstock.dev/v1alpha1", "ModelDeployment", "spec: {engine: {name: sim}, model: "+model+"}\n")
@@ -325,6 +343,8 @@ func TestModelDeployment_MistakesAreReported(t *testing.T) {
 		t.Errorf("defaults: %v", d.Spec)
 	}
 	invalid(t, store.ModelDeployments, deployment("{name: qwen, file: qwen.gguf}"), "spec.model.file")
+	invalid(t, store.ModelDeployments, deployment("{name: qwen, version: main}"), "spec.model.version")
+	valid(t, store.ModelDeployments, deployment("{name: a/b, registry: hf, version: v1, file: Q4_K_M}"))
 	invalid(t, store.ModelDeployments, deployment("{name: --host}"), "spec.model.name")
 	invalid(t, store.ModelDeployments, deployment("{name: qwen, task: chat}"), "spec.model.task")
 }

@@ -75,6 +75,7 @@ func kinds() []*kind {
 			versions: []version{{inferenceapi.Group + "/v1alpha1", proposedImport}}},
 		{table: store.ModelServers, crd: "modelservers", versions: ours, check: on(checkModelServers)},
 		{table: store.Engines, crd: "engines", versions: ours, check: on(checkEngine)},
+		{table: store.ModelRegistries, crd: "modelregistries", versions: ours},
 		{table: store.ModelDeployments, crd: "modeldeployments", versions: ours},
 		{table: store.PoolPolicies, crd: "poolpolicies", versions: ours, check: on(checkPoolPolicy)},
 		{table: store.APIKeys, crd: "apikeys", versions: ours},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -50,9 +51,10 @@ func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d filesystem.Disk
-		answers, ran := make(chan struct{}), 0
+		answers := make(chan struct{})
+		var ran atomic.Int32
 		try := func(path string) error {
-			_, err := filesystem.Do(t.Context(), &d, path, func() (int, error) { ran++; <-answers; return 1, nil })
+			_, err := filesystem.Do(t.Context(), &d, path, func() (int, error) { ran.Add(1); <-answers; return 1, nil })
 			return err
 		}
 		began := time.Now()
@@ -64,8 +66,8 @@ func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 		if err := try("/mount/tls.crt"); !errors.Is(err, filesystem.ErrHung) {
 			t.Error("below it: ", err)
 		}
-		if took := time.Since(began); took != filesystem.Timeout || ran != 1 {
-			t.Errorf("%d operations in %v, want %v and 1", ran, took, filesystem.Timeout)
+		if took := time.Since(began); took != filesystem.Timeout || ran.Load() != 1 {
+			t.Errorf("%d operations in %v, want %v and 1", ran.Load(), took, filesystem.Timeout)
 		}
 		if path := d.Stuck(); path != "" {
 			t.Errorf("%s is reported after %v", path, filesystem.Timeout)

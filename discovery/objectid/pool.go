@@ -16,6 +16,12 @@ func Split(text string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
+// All returns the namespace of "namespace/", which stands for all objects of that namespace.
+func All(text string) (namespace string, ok bool) {
+	namespace, ok = strings.CutSuffix(text, "/")
+	return namespace, ok && namespace != "" && !strings.Contains(namespace, "/")
+}
+
 // Join returns "namespace/name".
 func Join(namespace, name string) string { return namespace + "/" + name }
 

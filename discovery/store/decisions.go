@@ -60,7 +60,11 @@ var ofPenstock = []decision{
 		"GatewayRefs Hostnames"), omit("Variables")),
 	decide[v1alpha1.DeploymentResources](shown("GPU Accelerator")),
 	decide[v1alpha1.DeploymentEngine](shown("Version"), names("Name")),
-	decide[v1alpha1.DeploymentModel](shown("Name File Task ServedName")),
+	decide[v1alpha1.DeploymentModel](shown("Name Version File Task ServedName"), names("Registry")),
+	decide[v1alpha1.ModelRegistry](object("Spec")),
+	// A path in the URL of a mirror may be a credential.
+	decide[v1alpha1.ModelRegistrySpec](shown("Type Path Credentials"), omit("URL")),
+	decide[v1alpha1.RegistryCredentials](shown("SecretRef")),
 	decide[v1alpha1.DeploymentGateway](shown("SectionName"), names("Namespace Name")),
 	decide[v1alpha1.ModelDeploymentStatus](shown("Conditions ObservedGeneration")),
 	decide[v1alpha1.PoolPolicy](object("Spec Status")),
@@ -95,8 +99,8 @@ var ofPenstock = []decision{
 	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
 	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
-	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage ByModel Except Members"),
-		omit("Nulls Closed Former")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage Revoke ByModel Except "+
+		"Members"), omit("Nulls Closed Former")),
 	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),

@@ -214,6 +214,7 @@ var (
 	// Engines has Engine objects. The built-in Engines are in discovery/engine/catalog.
 	Engines = &Table[*v1alpha1.Engine]{group: v1alpha1.Group, kind: "Engine", clusterWide: true}
 
+	ModelRegistries  = table[*v1alpha1.ModelRegistry](v1alpha1.Group, "ModelRegistry")
 	ModelDeployments = table[*v1alpha1.ModelDeployment](v1alpha1.Group, "ModelDeployment")
 
 	APIKeys        = &Table[*v1alpha1.APIKey]{group: v1alpha1.Group, kind: "APIKey", packed: packKeys, exact: true}
@@ -303,7 +304,7 @@ func Tables() []Kind {
 		BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports,
-		ModelServers, Engines, ModelDeployments, PoolPolicies, APIKeys, AccessPolicies,
+		ModelServers, Engines, ModelRegistries, ModelDeployments, PoolPolicies, APIKeys, AccessPolicies,
 		EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
 		Hosts, Invalids, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports,
 		AddressPolicies, ProcessorDefaults, Occupants,

@@ -118,8 +118,9 @@ type DeployTemplate struct {
 
 // ProcessTemplate describes a process. Texts in args, tasks and env may contain ${host}, ${port},
 // ${namespace}, ${deployment}, ${replica}, ${model.name}, ${model.file}, ${model.servedName} and
-// ${model.source}, which is model.file, or without a file model.name. Penstock replaces them after
-// it has parsed the object, so a value is always one argument.
+// ${model.source}, which is model.file, or without a file model.name. For a model of a registry,
+// model.file is the path of its file or folder on this machine. Penstock replaces them after it has
+// parsed the object, so a value is always one argument.
 type ProcessTemplate struct {
 	// Program is the name of the program, which is searched on PATH, or an absolute path. The
 	// program penstock is always the one that runs.

@@ -63,7 +63,8 @@ type ModelDeploymentStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions of the deployment. Accepted is False if the deployment is invalid. The reason of
-	// Ready is the deployment's phase: Pending, Deploying, Running, Asleep, Failed or Paused.
+	// Ready is the deployment's phase: Pending, ModelDownloading, Deploying, Running, Asleep,
+	// Failed or Paused.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -203,19 +204,38 @@ func (c *DeviceCount) UnmarshalJSON(raw []byte) error {
 }
 
 // DeploymentModel is the model of a deployment.
+//
+// +kubebuilder:validation:XValidation:message="without a registry, write an absolute path",fieldPath=".file",rule="has(self.registry) || !has(self.file) || self.file.startsWith('/')"
+// +kubebuilder:validation:XValidation:message="only a model of a registry has a version",fieldPath=".version",rule="has(self.registry) || !has(self.version)"
 type DeploymentModel struct {
-	// Name of the model, as the engine knows it: for vllm a name on Hugging Face, or the path of a
-	// folder.
+	// Name of the model in the registry, such as ORG/NAME. Without a registry, it is the name as
+	// the engine knows it: for vllm a name on Hugging Face, or the path of a folder.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[^-*\x00-\x1f\x7f][^*\x00-\x1f\x7f]*$`
 	Name string `json:"name"`
-	// File is the absolute path of the model's file, such as a .gguf for llama-cpp.
+	// Registry is the name of a ModelRegistry of the deployment's namespace. Penstock downloads the
+	// model from it before it starts servers.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Registry string `json:"registry,omitempty"`
+	// Version is a branch, a tag or a commit in the registry. It is resolved to a commit once, and
+	// again when the model's fields change. Defaults to main.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x20\x7f]+$`
+	Version string `json:"version,omitempty"`
+	// File is the absolute path of the model's file, such as a .gguf for llama-cpp. With a
+	// registry, it is a file there, or the quantization of a GGUF, such as Q4_K_M. By default, a
+	// model with safetensors is the whole folder, and of several files in GGUF the one with Q4_K_M
+	// is used.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:Pattern=`^/[^\x00-\x1f\x7f]*$`
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]+$`
 	File string `json:"file,omitempty"`
 	// Task of the model: text-generation, text-embedding or text-rerank. It decides which paths are
 	// routed.

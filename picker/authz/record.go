@@ -8,6 +8,8 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // record is the compact form in which a Table keeps a Key. A lookup makes the Key.
@@ -73,7 +75,7 @@ func (r *record) key() *Key {
 	if r == nil {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.id, "/")
+	namespace, name, _ := objectid.Split(r.id)
 	k := &Key{Namespace: namespace, Name: name, Caller: r.caller, Created: time.Unix(r.created, 0).UTC(),
 		Expires: time.Unix(r.expires, 0).UTC(), Hashes: r.hashes}
 	if s := r.rights; s != nil {
@@ -84,8 +86,8 @@ func (r *record) key() *Key {
 }
 
 func (r *record) compare(o *record) int {
-	namespace, name, _ := strings.Cut(r.id, "/")
-	otherNamespace, otherName, _ := strings.Cut(o.id, "/")
+	namespace, name, _ := objectid.Split(r.id)
+	otherNamespace, otherName, _ := objectid.Split(o.id)
 	return cmp.Or(cmp.Compare(r.created, o.created), strings.Compare(namespace, otherNamespace),
 		strings.Compare(name, otherName))
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -18,7 +19,7 @@ func former(r store.Reader, p *v1alpha1.AccessPolicy) (names []string) {
 		return nil
 	}
 	for _, t := range p.Spec.Former {
-		name := t.Kind + " " + t.Namespace + "/" + t.Name
+		name := t.Kind + " " + objectid.Join(t.Namespace, t.Name)
 		if t.SectionName != "" {
 			name += " (section " + t.SectionName + ")"
 		}

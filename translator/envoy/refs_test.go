@@ -43,8 +43,8 @@ func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 // Routes of an earlier release switch no new filter off, so a filter that acts unless routes switch
 // it off needs another generation.
 func TestHTTPFilters_NewOneMayNeedAnotherGeneration(t *testing.T) {
-	const want = "gate-early uploads scripts stay cors gate ext-authz rbac local-rate-limit stateful-session " +
-		"header-mutation metadata picker picker-spill token-usage router"
+	const want = "gate-early uploads scripts stay cors gate ext-authz rbac watch local-rate-limit " +
+		"stateful-session header-mutation metadata picker picker-spill token-usage router"
 	var got []string
 	for _, f := range (&builder{}).httpFilters(0, nil) {
 		got = append(got, f.GetName())

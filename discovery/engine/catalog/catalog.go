@@ -8,12 +8,13 @@ import (
 	"slices"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml schemas/*.json
 var documents embed.FS
 
 var engines = sync.OnceValue(func() map[string]*v1alpha1.Engine {
@@ -32,6 +33,9 @@ var engines = sync.OnceValue(func() map[string]*v1alpha1.Engine {
 			panic(fmt.Sprintf("built-in engine %s: %v", file, err)) // a test reads every file
 		}
 		setDefaults(e)
+		if raw, err := documents.ReadFile("schemas/" + e.Name + ".json"); err == nil {
+			e.Spec.Versions[0].ValuesSchema = &apiextensionsv1.JSON{Raw: raw}
+		}
 		out[e.Name] = e
 	}
 	return out

@@ -4,8 +4,9 @@
 // An Engine object of a user replaces the built-in Engine of its name. Documents are read once, at
 // the first call; a test checks each against the CRD and as a template.
 //
-// The schemas of vllm and llama-cpp list the arguments that deployments set most often. Other
-// arguments pass with a warning.
+// A schema in the folder schemas is generated from the engine's own parser of arguments, by the
+// script that its first line names. The schema of vllm lists the arguments that deployments set
+// most often. Other arguments pass with a warning.
 //
 // Tests: go test ./discovery/engine/catalog
 package catalog

@@ -31,7 +31,7 @@ func read(t testing.TB, text string) *v1alpha1.ModelDeployment {
 const llama = `
 engine: {name: llama-cpp}
 model: {name: qwen, file: /models/q.gguf, task: text-embedding}
-variables: {ctx_size: 4096, mlock: true, no-mmap: false}
+variables: {ctx_size: 4096, swa-full: true, jinja: false}
 env: [{name: A, value: "1"}]
 gatewayRefs: [{name: gw}]
 `
@@ -44,7 +44,7 @@ func TestDeployment_BecomesACommandAndObjects(t *testing.T) {
 	server := deployment.Server{Host: "127.0.0.1", Port: 9001}
 	c, err := p.Command(server)
 	want := "--host 127.0.0.1 --port 9001 --model /models/q.gguf --alias qwen --metrics --embeddings " +
-		"--ctx-size 4096 --mlock"
+		"--ctx-size 4096 --swa-full"
 	if got := strings.Join(c.Args, " "); err != nil || got != want {
 		t.Errorf("%s %v\nwant %s", got, err, want)
 	}

@@ -148,6 +148,7 @@ type Server struct {
 	Devices []devices.Device // accelerators of the server, if the deployment requests some
 	// Draining means that the server gets no further requests. It changes no command.
 	Draining bool
+	Model    string // path of the model, if the deployment names a registry
 }
 
 // Command has the arguments and the environment of one server.
@@ -162,6 +163,9 @@ func (p *Plan) Command(s Server) (c Command, err error) {
 	values := commandline.Values{Host: s.Host, Port: strconv.Itoa(int(s.Port)), Namespace: d.Namespace,
 		Deployment: d.Name, Replica: strconv.Itoa(s.Replica), ModelName: d.Spec.Model.Name,
 		ModelFile: d.Spec.Model.File, ServedName: p.ServedName}
+	if d.Spec.Model.Registry != "" {
+		values.ModelFile = s.Model
+	}
 	for _, text := range slices.Concat(p.Process.Args, p.Process.Tasks[p.task]) {
 		arg, err := values.Expand(text)
 		if err != nil {

@@ -22,14 +22,15 @@ const top = "../../.."
 
 // others are packages outside the product that open sockets, and why.
 var others = map[string]string{
-	"xds/admission/ports":          "it opens them for all",
-	"picker/modelserver":           "a simulated model server",
-	"xds/xdstest":                  "for tests",
-	"xds/xdstest/freeport":         "for tests",
-	"picker/scoring/scoringtest":   "for tests",
-	"picker/upstream/upstreamtest": "for tests",
-	"discovery/kube/kubetest":      "for tests",
-	"xds/xdstest/holding":          "for tests",
+	"xds/admission/ports":                 "it opens them for all",
+	"picker/modelserver":                  "a simulated model server",
+	"xds/xdstest":                         "for tests",
+	"xds/xdstest/freeport":                "for tests",
+	"picker/scoring/scoringtest":          "for tests",
+	"picker/upstream/upstreamtest":        "for tests",
+	"discovery/kube/kubetest":             "for tests",
+	"discovery/engine/fetch/registrytest": "for tests",
+	"xds/xdstest/holding":                 "for tests",
 }
 
 func TestPorts_NoOtherPackageOpensASocket(t *testing.T) {

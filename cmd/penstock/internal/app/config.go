@@ -117,6 +117,8 @@ type Folder struct {
 	Engines bool
 	// Devices is the number of accelerators of a machine without a list of them; 0: there is one.
 	Devices int
+	// ModelsLimit bounds the bytes of all downloaded models together; 0: no limit.
+	ModelsLimit int64
 	// OnPhase is called when the phase of a ModelDeployment changes; may be nil.
 	OnPhase func(id, phase, message string)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/engine/fetch"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
@@ -24,6 +25,9 @@ func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
 		Report: func(reports []report.Report) { c.board.Replace(status.Deployments, reports...) }}
 	if stateDir != "" {
 		cfg.StateFile = filepath.Join(stateDir, "deployments.json")
+	}
+	if folder, err := fetch.Folder(os.Getenv); err == nil {
+		cfg.Models = fetch.New(fetch.Config{Folder: folder, Limit: f.ModelsLimit})
 	}
 	if program, err := os.Executable(); err == nil {
 		cfg.Program = program

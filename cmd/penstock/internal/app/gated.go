@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gated has the versions (versionOf) of the AccessPolicies in force, by Gateway and policy. Only the
-// pipeline uses it.
+// gated has the versions (versionOf) of the AccessPolicies in force, by Gateway and policy. Only
+// the pipeline uses it.
 type gated map[string]map[string]int64
 
 // follow applies a committed change. It returns the Gateways at which the policies in force, or

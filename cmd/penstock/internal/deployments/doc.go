@@ -29,6 +29,8 @@
 //   - A server is not stopped for idleness or for another deployment while it has a request. A
 //     server that a request has started serves the requests that waited before it gives its room.
 //   - A deployment that is Asleep stays so over a restart.
+//   - The model of a registry (models.go) is resolved to a commit once for each deployment, also
+//     over restarts. A server that runs is not stopped while its next model is downloaded.
 //   - Without a supervisor, no server is started, and every deployment has the reason.
 //
 // Tests: go test ./cmd/penstock/internal/deployments

@@ -38,6 +38,8 @@ type Config struct {
 	Program string
 	// Inherited are environment variables of this process, as KEY=value, which engines get.
 	Inherited []string
+	// Models downloads models of registries; nil: none can be downloaded.
+	Models Models
 	// OnPhase is called when the phase of a deployment changes; may be nil.
 	OnPhase func(id, phase, message string)
 	Log     *slog.Logger
@@ -70,6 +72,7 @@ type Keeper struct {
 	listings    map[string]*listing
 	requests    Requests      // nil: deployments do not stop
 	outcomes    chan struct{} // closed when an outcome of Resume may have changed
+	models      models
 }
 
 type object struct{ kind, id string }
@@ -82,10 +85,15 @@ type entry struct {
 	found      []report.Finding
 	conflict   *report.Finding // why the plan is not in use
 	missing    string          // why no process can be started
+	model      modelState
 	phase      string
 	demand
 	rollout
 }
+
+// blocked reports whether no server of the newest version can be started: its program or its model
+// is absent.
+func (e *entry) blocked() bool { return e.missing != "" || e.model.waits != "" }
 
 // New makes a Keeper without objects.
 func New(cfg Config) *Keeper {
@@ -99,6 +107,7 @@ func New(cfg Config) *Keeper {
 	if k.cfg.List == nil {
 		k.cfg.List = listDevices
 	}
+	k.models = newModels()
 	k.saved = load(cfg.StateFile, cfg.Log)
 	return k
 }
@@ -139,6 +148,7 @@ func (k *Keeper) follow(ops []store.Op) (concerned bool) {
 		derived[table.Kind()] = true
 	}
 	for _, op := range ops {
+		concerned = k.models.follow(op) || concerned
 		switch obj := op.Object().(type) {
 		case *v1alpha1.ModelDeployment:
 			k.deployments[op.ID()], concerned = obj, true

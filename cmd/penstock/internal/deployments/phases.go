@@ -20,6 +20,7 @@ const ConditionReady = "Ready"
 const (
 	pendingReason   = "Pending"
 	deployingReason = "Deploying"
+	downloadReason  = "ModelDownloading"
 	RunningReason   = "Running"
 	failedReason    = "Failed"
 	pausedReason    = "Paused"
@@ -57,15 +58,22 @@ func (k *Keeper) report() {
 		}
 		found = append(found, more...)
 		found = append(found, k.overlaps(e)...)
+		if e.model.finding != nil {
+			found = append(found, *e.model.finding)
+		}
 		for _, f := range found {
 			f.Owner = ref
 			r.Findings = append(r.Findings, f)
 		}
 		out = append(out, r)
-		if e.phase != phase && k.cfg.OnPhase != nil && k.supervised {
+		shown := phase
+		if phase == downloadReason {
+			shown += e.model.tenth()
+		}
+		if e.phase != shown && k.cfg.OnPhase != nil && k.supervised {
 			k.cfg.OnPhase(id, phase, message)
 		}
-		e.phase = phase
+		e.phase = shown
 	}
 	k.cfg.Report(out)
 }
@@ -105,6 +113,9 @@ func (k *Keeper) phase(id string, e *entry) (phase, message string, found []repo
 	}
 	if s, sleeps := k.saved.Stopped[id]; sleeps {
 		return idleReason, s.Why + "; a request starts it", nil
+	}
+	if e.model.waits != "" && !k.started(id, e) {
+		return e.model.phase()
 	}
 	return k.progress(id, e)
 }

@@ -44,9 +44,10 @@ func (k *Keeper) processes() (out []engines.Process) {
 	for _, id := range ids {
 		e := k.entries[id]
 		if _, sleeps := k.saved.Stopped[id]; sleeps || e.plan == nil || e.conflict != nil {
-			e.rollout = rollout{}
+			e.rollout, e.model = rollout{}, modelState{}
 			continue
 		}
+		e.model = k.model(id, e)
 		k.choose(id, e, programs[id], live[id])
 	}
 	k.allocate()
@@ -62,6 +63,7 @@ func (k *Keeper) processes() (out []engines.Process) {
 			}
 		}
 	}
+	k.dropDownloads()
 	for name := range k.saved.Ports {
 		_, sleeps := k.saved.Stopped[deploymentOf(name)]
 		if !wanted[name] && !sleeps && k.states[name].PID == 0 {
@@ -83,13 +85,13 @@ func (k *Keeper) want(e *entry, name string, n int, port uint16, program string)
 	a, runs := k.assigned[name], k.states[name].PID != 0
 	s := deployment.Server{Replica: n, Host: host, Port: port, Devices: a.devices}
 	switch {
-	case !e.old[n] && e.missing == "" && a.waits == "":
+	case !e.old[n] && !e.blocked() && a.waits == "":
 		if !runs {
 			delete(k.proven, name)
 		}
 		k.versions[name] = e.version
 		return k.process(e, n, s, program), true
-	case !e.old[n] && !runs:
+	case !e.old[n] && !runs && (e.missing != "" || a.waits != "" || !known):
 		return p, false
 	case known:
 		return before, true
@@ -131,7 +133,7 @@ func (k *Keeper) program(name string) (string, error) {
 }
 
 func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) engines.Process {
-	s.Replica = n
+	s.Replica, s.Model = n, e.model.path
 	c, err := e.plan.Command(s)
 	if err != nil { // deployment.New has checked the template
 		e.missing = err.Error()

@@ -107,7 +107,7 @@ func (k *Keeper) serves(name string) bool {
 // current reports whether an instance has the newest version, or may get it at once.
 func (k *Keeper) current(e *entry, name string, n int, program string) bool {
 	version, known := k.versions[name]
-	if e.missing != "" {
+	if e.blocked() {
 		return true
 	}
 	if k.states[name].PID == 0 {

@@ -44,6 +44,7 @@ func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var lists sync.WaitGroup
 	lists.Go(func() { k.list(ctx) })
+	lists.Go(func() { k.download(ctx) })
 	defer lists.Wait()
 	defer cancel()
 	requests := time.NewTimer(look)

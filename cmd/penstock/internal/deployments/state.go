@@ -19,6 +19,9 @@ type saved struct {
 	// Stopped has the deployments whose servers a request starts.
 	Stopped map[string]stopped `json:"stopped,omitempty"`
 
+	// Models are the models of deployments that name a registry.
+	Models map[string]pin `json:"models,omitempty"`
+
 	last string
 }
 
@@ -43,6 +46,9 @@ func load(path string, log *slog.Logger) saved {
 	}
 	if s.Stopped == nil {
 		s.Stopped = map[string]stopped{}
+	}
+	if s.Models == nil {
+		s.Models = map[string]pin{}
 	}
 	if s.Good == nil {
 		s.Good = map[string]v1alpha1.ModelDeploymentSpec{}

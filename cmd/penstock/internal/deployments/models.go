@@ -1,0 +1,359 @@
+package deployments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/penstock-project/penstock/discovery/engine/fetch"
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Models downloads models. *fetch.Fetcher implements it.
+type Models interface {
+	Fetch(ctx context.Context, s fetch.Source, progress func(fetch.Progress)) (fetch.Model, error)
+}
+
+// pin is the model that a deployment got from a registry.
+type pin struct {
+	Wanted string `json:"wanted"` // see wantedModel
+	Commit string `json:"commit,omitempty"`
+	Path   string `json:"path"`
+}
+
+// models has the registries and their credentials, as they are in the store, and the downloads.
+type models struct {
+	registries map[string]*v1alpha1.ModelRegistry
+	secrets    map[string]*corev1.Secret
+	downloads  map[string]*download // by wantedModel
+	due        chan struct{}        // a download may begin
+}
+
+func newModels() models {
+	return models{registries: map[string]*v1alpha1.ModelRegistry{}, secrets: map[string]*corev1.Secret{},
+		downloads: map[string]*download{}, due: make(chan struct{}, 1)}
+}
+
+// download is one download, which several deployments may wait for.
+type download struct {
+	source   fetch.Source
+	used     bool // a deployment waits for it
+	running  bool
+	cancel   context.CancelFunc
+	progress fetch.Progress
+	model    fetch.Model // once it has ended
+	err      error       // of the last attempt
+	failures int
+	next     time.Time // of the next attempt
+}
+
+// modelState is what holds for the model of one deployment.
+type modelState struct {
+	path     string // "": not known
+	waits    string // why it is not present
+	progress fetch.Progress
+	finding  *report.Finding
+}
+
+func (m *modelState) phase() (phase, message string, found []report.Finding) {
+	if m.finding != nil {
+		return failedReason, m.waits, nil
+	}
+	return downloadReason, m.waits, nil
+}
+
+// tenth changes with each tenth of a download.
+func (m *modelState) tenth() string {
+	if m.progress.Size == 0 {
+		return ""
+	}
+	return fmt.Sprint(10 * m.progress.Bytes / m.progress.Size)
+}
+
+// follow records registries and Secrets, and reports whether models may change.
+func (m *models) follow(op store.Op) bool {
+	switch op.Kind() {
+	case store.ModelRegistries.Kind():
+		delete(m.registries, op.ID())
+		if r, ok := op.Object().(*v1alpha1.ModelRegistry); ok {
+			m.registries[op.ID()] = r
+		}
+	case store.Secrets.Kind():
+		delete(m.secrets, op.ID())
+		if s, ok := op.Object().(*corev1.Secret); ok {
+			m.secrets[op.ID()] = s
+		}
+		if !m.names(op.ID()) {
+			return false
+		}
+	default:
+		return false
+	}
+	for _, d := range m.downloads {
+		d.next = time.Time{} // the change may be the correction
+	}
+	m.begin()
+	return true
+}
+
+// names reports whether a registry names a Secret.
+func (m *models) names(secret string) bool {
+	for id, r := range m.registries {
+		if c := r.Spec.Credentials; c != nil {
+			namespace, _, _ := objectid.Split(id)
+			if objectid.Join(namespace, c.SecretRef.Name) == secret {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *models) begin() {
+	select {
+	case m.due <- struct{}{}:
+	default:
+	}
+}
+
+// model returns what holds for the model of a deployment, and requests its download.
+func (k *Keeper) model(id string, e *entry) modelState {
+	spec := e.plan.Deployment.Spec.Model
+	if spec.Registry == "" {
+		delete(k.saved.Models, id)
+		return modelState{}
+	}
+	out := modelState{}
+	old, pinned := k.saved.Models[id]
+	if out.path = old.Path; !pinned {
+		out.path = ""
+	}
+	source, local, problem := k.source(e.plan.Deployment)
+	if problem != nil {
+		out.waits, out.finding = problem.Problem, problem
+		return out
+	}
+	wanted := wantedModel(source, local)
+	if local != "" {
+		if out.path = local; !fetch.Present(local) {
+			out.finding = modelProblem("name", "there is no "+local, "correct the name, or put the model there")
+			out.waits = out.finding.Problem
+			return out
+		}
+		k.saved.Models[id] = pin{Wanted: wanted, Path: local}
+		return out
+	}
+	if pinned && old.Wanted == wanted && fetch.Present(old.Path) {
+		return out
+	}
+	if e.plan.Replicas == 0 || e.missing != "" {
+		out.waits = "the model is not downloaded yet"
+		return out
+	}
+	d := k.models.downloads[wanted]
+	if d == nil {
+		d = &download{}
+		k.models.downloads[wanted] = d
+		k.models.begin()
+	}
+	d.used, d.source = true, source
+	if d.model.Path != "" && fetch.Present(d.model.Path) {
+		k.saved.Models[id] = pin{Wanted: wanted, Commit: d.model.Commit, Path: d.model.Path}
+		out.path = d.model.Path
+		return out
+	}
+	out.progress, out.waits = d.progress, downloading(source, d.progress)
+	if d.err != nil {
+		out.finding = failure(d.err)
+		out.waits = out.finding.Problem
+	}
+	return out
+}
+
+func downloading(s fetch.Source, p fetch.Progress) string {
+	if p.Size == 0 {
+		return "model " + s.Name + ": the registry is asked for its files"
+	}
+	return fmt.Sprintf("model %s: %s of %s (%d %%), %d of %d files", s.Name, fetch.Size(p.Bytes), fetch.Size(p.Size),
+		100*p.Bytes/p.Size, p.Files, p.Total)
+}
+
+// wantedModel identifies a model without a credential.
+func wantedModel(s fetch.Source, local string) string {
+	return strings.Join([]string{s.URL, s.Name, s.Revision, s.File, local}, " ")
+}
+
+func modelProblem(field, problem, fix string) *report.Finding {
+	f := &report.Finding{Severity: report.Error, Field: "spec.model", Problem: problem, Fix: fix}
+	if field != "" {
+		f.Field += "." + field
+	}
+	return f
+}
+
+func failure(err error) *report.Finding {
+	var e *fetch.Error
+	if errors.As(err, &e) {
+		return modelProblem(e.Field, e.Problem, e.Fix)
+	}
+	return modelProblem("", err.Error(), "see the log of penstock")
+}
+
+// source returns where the model of a deployment is: in a registry, or at a local path.
+func (k *Keeper) source(d *v1alpha1.ModelDeployment) (s fetch.Source, local string, problem *report.Finding) {
+	spec := d.Spec.Model
+	registry := k.models.registries[objectid.Join(d.Namespace, spec.Registry)]
+	if registry == nil {
+		var names []string
+		for id := range k.models.registries {
+			if namespace, name, _ := objectid.Split(id); namespace == d.Namespace {
+				names = append(names, name)
+			}
+		}
+		fix := "write a ModelRegistry of this name in the namespace " + d.Namespace
+		if near := report.Nearest(spec.Registry, names); near != "" {
+			fix = "write " + near
+		}
+		return s, "", modelProblem("registry", fmt.Sprintf("there is no ModelRegistry %q", spec.Registry), fix)
+	}
+	if registry.Spec.Type == v1alpha1.FileRegistry {
+		if spec.Version != "" {
+			return s, "", modelProblem("version", "a registry of type file has no versions", "remove it")
+		}
+		if !filepath.IsLocal(spec.Name) || spec.File != "" && !filepath.IsLocal(spec.File) {
+			return s, "", modelProblem("name", "it leads out of the registry's folder", "write a path below the folder")
+		}
+		return s, filepath.Join(registry.Spec.Path, spec.Name, spec.File), nil
+	}
+	if k.cfg.Models == nil {
+		return s, "", modelProblem("registry", "this process has no folder for models", "set HF_HUB_CACHE")
+	}
+	s = fetch.Source{URL: registry.Spec.URL, Name: spec.Name, Revision: spec.Version, File: spec.File}
+	if c := registry.Spec.Credentials; c != nil {
+		secret := k.models.secrets[objectid.Join(d.Namespace, c.SecretRef.Name)]
+		if secret == nil || len(secret.Data[tokenKey]) == 0 {
+			return s, "", modelProblem("registry", fmt.Sprintf("ModelRegistry %s names the Secret %s, which does not "+
+				"exist or has no key %s", spec.Registry, c.SecretRef.Name, tokenKey), "write the Secret")
+		}
+		s.Token = strings.TrimSpace(string(secret.Data[tokenKey]))
+	}
+	return s, "", nil
+}
+
+const tokenKey = "token"
+
+// dropDownloads ends downloads that no deployment waits for.
+func (k *Keeper) dropDownloads() {
+	for wanted, d := range k.models.downloads {
+		if !d.used && d.cancel != nil {
+			d.cancel()
+		}
+		if !d.used {
+			delete(k.models.downloads, wanted)
+		}
+		d.used = false
+	}
+	maps.DeleteFunc(k.saved.Models, func(id string, _ pin) bool { return k.deployments[id] == nil })
+}
+
+const (
+	maxDownloads  = 2 // at the same time
+	firstRetry    = 10 * time.Second
+	longestRetry  = 5 * time.Minute
+	progressEvery = time.Second
+)
+
+// download runs the requested downloads until ctx ends.
+func (k *Keeper) download(ctx context.Context) {
+	again := time.NewTicker(firstRetry)
+	defer again.Stop()
+	ended := make(chan struct{})
+	running := 0
+	for {
+		for _, wanted := range k.dueDownloads(maxDownloads - running) {
+			running++
+			go func() {
+				k.fetch(ctx, wanted)
+				ended <- struct{}{}
+			}()
+		}
+		select {
+		case <-ctx.Done():
+			for ; running > 0; running-- {
+				<-ended
+			}
+			return
+		case <-ended:
+			running--
+		case <-k.models.due:
+		case <-again.C:
+		}
+	}
+}
+
+// dueDownloads marks at most n downloads as running.
+func (k *Keeper) dueDownloads(n int) (out []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, wanted := range slices.Sorted(maps.Keys(k.models.downloads)) {
+		d := k.models.downloads[wanted]
+		if len(out) < n && !d.running && d.model.Path == "" && !time.Now().Before(d.next) {
+			d.running = true
+			out = append(out, wanted)
+		}
+	}
+	return out
+}
+
+func (k *Keeper) fetch(ctx context.Context, wanted string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k.mu.Lock()
+	d := k.models.downloads[wanted]
+	if d == nil {
+		k.mu.Unlock()
+		return
+	}
+	d.cancel = cancel
+	source := d.source
+	k.mu.Unlock()
+	var last time.Time
+	model, err := k.cfg.Models.Fetch(ctx, source, func(p fetch.Progress) {
+		if now := time.Now(); now.Sub(last) >= progressEvery || p.Files == p.Total {
+			last = now
+			k.mu.Lock()
+			d.progress, d.err = p, nil
+			k.mu.Unlock()
+			k.changed()
+		}
+	})
+	k.mu.Lock()
+	d.running, d.cancel = false, nil
+	if d.err = err; err == nil {
+		d.model = model
+	} else if ctx.Err() == nil {
+		d.failures++
+		d.next = time.Now().Add(min(firstRetry<<min(d.failures-1, 6), longestRetry))
+		k.cfg.Log.Warn("a model was not downloaded", "model", source.Name, "error", err)
+	}
+	k.mu.Unlock()
+	k.changed()
+}
+
+// changed requests a sync.
+func (k *Keeper) changed() {
+	select {
+	case k.dirty <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,190 @@
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// repository is the folder of one model in the cache.
+type repository struct{ dir, locks string }
+
+func (r *repository) blob(f file) string            { return filepath.Join(r.dir, "blobs", f.Hash) }
+func (r *repository) snapshot(commit string) string { return filepath.Join(r.dir, "snapshots", commit) }
+func (r *repository) listingFile(commit string) string {
+	return filepath.Join(r.dir, ".penstock", commit+".json")
+}
+
+// hasBlob reports whether a blob is complete: it got its name after its hash was compared.
+func (r *repository) hasBlob(f file) bool {
+	info, err := os.Lstat(r.blob(f))
+	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
+}
+
+func (r *repository) partial(f file) int64 {
+	info, err := os.Lstat(r.blob(f) + ".incomplete")
+	if err != nil {
+		return 0
+	}
+	return min(info.Size(), f.Size)
+}
+
+// lock makes this process the only one that downloads a blob. The Python package takes equal locks.
+func (r *repository) lock(ctx context.Context, f file) (unlock func(), err error) {
+	for _, dir := range []string{filepath.Join(r.dir, "blobs"), r.locks} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, disk(err)
+		}
+	}
+	return lockFile(ctx, filepath.Join(r.locks, f.Hash+".lock"))
+}
+
+const lockPoll = 100 * time.Millisecond
+
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, disk(err)
+	}
+	again := time.NewTicker(lockPoll)
+	defer again.Stop()
+	for {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = file.Close()
+			return nil, disk(err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = file.Close()
+			return nil, context.Cause(ctx)
+		case <-again.C:
+		}
+	}
+}
+
+// link makes a file of a snapshot.
+func (r *repository) link(commit string, f file) error {
+	path := filepath.Join(r.snapshot(commit), filepath.FromSlash(f.Path))
+	target := strings.Repeat("../", 2+strings.Count(f.Path, "/")) + "blobs/" + f.Hash
+	if old, err := os.Readlink(path); err == nil && old == target {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	temporary := path + ".incomplete"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// local returns a model whose files are all there.
+func (r *repository) local(commit string, s Source) (Model, error) {
+	raw, err := os.ReadFile(r.listingFile(commit))
+	if err != nil {
+		return Model{}, err
+	}
+	var l listing
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return Model{}, err
+	}
+	chosen, path, err := choose(l.Files, s.File)
+	if err != nil {
+		return Model{}, err
+	}
+	for _, f := range chosen {
+		if !r.hasBlob(f) {
+			return Model{}, fmt.Errorf("file %s is absent", f.Path)
+		}
+		if err := r.link(commit, f); err != nil {
+			return Model{}, err
+		}
+	}
+	return Model{Commit: commit, Path: filepath.Join(r.snapshot(commit), filepath.FromSlash(path))}, nil
+}
+
+// offline returns what is there of a model if the registry is out of reach.
+func (r *repository) offline(s Source, cause error) (Model, bool) {
+	var e *Error
+	if !errors.As(cause, &e) || !e.unreachable {
+		return Model{}, false
+	}
+	commit := s.Revision
+	if !isCommit(commit) {
+		raw, err := os.ReadFile(filepath.Join(r.dir, "refs", filepath.FromSlash(s.Revision)))
+		if commit = strings.TrimSpace(string(raw)); err != nil || !isCommit(commit) {
+			return Model{}, false
+		}
+	}
+	m, err := r.local(commit, s)
+	if errors.Is(err, fs.ErrNotExist) { // another program has downloaded it, and no list of its files exists
+		m, err = r.found(commit, s)
+	}
+	m.Offline = true
+	return m, err == nil
+}
+
+// found returns a model by the files of its snapshot.
+func (r *repository) found(commit string, s Source) (Model, error) {
+	dir := r.snapshot(commit)
+	var files []file
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err == nil {
+			_, err = os.Stat(path) // a link without its blob
+		}
+		files = append(files, file{Path: filepath.ToSlash(name)})
+		return err
+	})
+	if err != nil {
+		return Model{}, err
+	}
+	_, path, err := choose(files, s.File)
+	return Model{Commit: commit, Path: filepath.Join(dir, filepath.FromSlash(path))}, err
+}
+
+func encode(l listing) ([]byte, error) { return json.Marshal(l) }
+
+// replace writes a file, whose readers find the old or the new content.
+func replace(path string, raw []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(raw)
+	err = errors.Join(err, out.Sync(), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(out.Name())
+	}
+	return err
+}
+
+// Present reports whether a path leads to a file or a folder.
+func Present(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
