@@ -46,7 +46,7 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	}
 	for name, text := range rejected {
 		s.Write("policy.yaml", version+text)
-		becomes(name, "/team", "401 invalid_api_key")
+		becomes(name, "/team", "403 policy_invalid")
 		if got := s.outcome("/", bearer(key)...); got != "200" {
 			t.Errorf("%s: the other route: %s", name, got)
 		}
@@ -56,7 +56,7 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	const good = version + "kind: AccessPolicy\nmetadata: {name: team}\n" +
 		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}}\n"
 	s.Write("policy.yaml", version+rejected["rule"])
-	becomes("rejected", "/team", "401 invalid_api_key")
+	becomes("rejected", "/team", "403 policy_invalid")
 	s.Write("policy.yaml", good)
 	becomes("corrected", "/team", "200")
 	if got := s.outcome("/team"); got != "401 invalid_api_key" {
@@ -90,7 +90,7 @@ func TestAccess_PolicyWithoutReadableTargetsClosesItsNamespace(t *testing.T) {
 		for _, path := range []string{"/", "/team"} {
 			s.Eventually(name+": "+path+" is closed", func() error {
 				got := s.outcome(path, bearer(key)...)
-				return because(got == "401 invalid_api_key", got)
+				return because(got == "403 policy_invalid", got)
 			})
 		}
 		s.drop("policy.yaml")
