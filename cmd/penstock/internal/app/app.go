@@ -255,6 +255,13 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 	a.loads.Publish(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
 		Picker: a.picker, Envoys: waiter, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
+		OnDemand: func(pool objectid.Target) bool {
+			if onDemand == nil {
+				return false
+			}
+			_, ok := onDemand.Demand(pool)
+			return ok
+		},
 	})
 	return nil
 }

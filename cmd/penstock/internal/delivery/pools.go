@@ -50,6 +50,10 @@ type PoolsConfig struct {
 	Holds  *Holds
 	// DefaultPool is for gateways that name no pool. Zero: the only pool, if there is only one.
 	DefaultPool objectid.Pool
+	// OnDemand reports whether requests wait for the first server of a pool. Such a pool names it
+	// once Envoys have it. Other pools name it at once, because requests would fail meanwhile. It
+	// may be nil.
+	OnDemand func(objectid.Target) bool
 	// Keep is how long picks from a removed pool stay possible.
 	Keep time.Duration
 	Log  *slog.Logger
@@ -165,7 +169,8 @@ func (s *Pools) change(next picker.Pool) {
 	known := intersect(next.Endpoints, old.Endpoints)
 	switch {
 	case len(known) == len(next.Endpoints):
-	case slices.ContainsFunc(known, accepts), !old.Gateways && !slices.ContainsFunc(old.Endpoints, accepts):
+	case slices.ContainsFunc(known, accepts),
+		!slices.ContainsFunc(old.Endpoints, accepts) && s.cfg.OnDemand != nil && s.cfg.OnDemand(next.ID):
 		now.Endpoints = known
 		s.growing[next.ID] = next
 	default:

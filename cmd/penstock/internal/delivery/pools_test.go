@@ -302,9 +302,18 @@ func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
 // A request that waits for the first server of a pool must not go to an Envoy that lacks it.
 func TestInferencePool_FirstServerIsPickedOnceEnvoyHasIt(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
+	r.pools.cfg.OnDemand = func(objectid.Target) bool { return true }
 	r.change(0, false)
 	r.change(0, false, e1)
 	r.atOnce("Envoy lacks the server", 0)
 	close(r.known)
 	r.expect("Envoy has it", 0, e1)
+}
+
+// Where no request waits for the first server, it is named at once: requests would fail meanwhile.
+func TestInferencePool_FirstServerIsPickedAtOnceElsewhere(t *testing.T) {
+	r := newPoolRig(t, time.Hour)
+	r.change(0, false)
+	r.change(0, false, e1)
+	r.atOnce("Envoy lacks the server", 0, e1)
 }
