@@ -28,7 +28,7 @@ const (
 	maxGrant = 8 << 10
 )
 
-// grant is what a gate found, for calls that watch its request. It has the hash of the credential,
+// grant has the findings of a gate, for calls that watch its request: also the credential's hash,
 // so that the Table decides again as the gate did.
 type grant struct {
 	Hash  string `json:"h"`

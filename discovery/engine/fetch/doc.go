@@ -2,7 +2,7 @@
 // Hugging Face's own cache. The subcommands pull, models, rm and run of cmd/penstock use it, and
 // cmd/penstock/internal/deployments for models of a ModelRegistry.
 //
-// The layout is that of the Python package huggingface_hub, so both find the files of each other:
+// The Python package huggingface_hub has the same layout, so both find the files of each other:
 //
 //	models--ORG--NAME/blobs/HASH                 contents; HASH.incomplete while it is downloaded
 //	models--ORG--NAME/snapshots/COMMIT/FILE      a link to the blob
@@ -12,7 +12,7 @@
 //
 // A fetch resolves the revision to a commit (listing.go), chooses files (selection.go), and
 // downloads the blobs that are absent (blob.go, transport.go). Without a registry, it uses what is
-// there (offline.go).
+// there (repository.go).
 //
 // Invariants:
 //   - A blob has its name only once its content has the hash that the listing of the pinned commit

@@ -136,6 +136,7 @@ func (k *Keeper) wake(id string, e *entry) {
 	k.poke()
 }
 
+// poke requests a sync.
 func (k *Keeper) poke() {
 	select {
 	case k.dirty <- struct{}{}:

@@ -57,7 +57,7 @@ type download struct {
 	next     time.Time // of the next attempt
 }
 
-// modelState is what holds for the model of one deployment.
+// modelState has the path of one deployment's model, or why the model is absent.
 type modelState struct {
 	path     string // "": not known
 	waits    string // why it is not present
@@ -334,7 +334,7 @@ func (k *Keeper) fetch(ctx context.Context, wanted string) {
 			k.mu.Lock()
 			d.progress, d.err = p, nil
 			k.mu.Unlock()
-			k.changed()
+			k.poke()
 		}
 	})
 	k.mu.Lock()
@@ -347,13 +347,5 @@ func (k *Keeper) fetch(ctx context.Context, wanted string) {
 		k.cfg.Log.Warn("a model was not downloaded", "model", source.Name, "error", err)
 	}
 	k.mu.Unlock()
-	k.changed()
-}
-
-// changed requests a sync.
-func (k *Keeper) changed() {
-	select {
-	case k.dirty <- struct{}{}:
-	default:
-	}
+	k.poke()
 }
