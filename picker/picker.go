@@ -276,6 +276,7 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	}
 	next.target = next.targetOf()
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
+	next.snapshot.FirstUse = func() { p.watch.begin(next.Name) }
 	next.setUse(old)
 	if c.LoadPort != 0 && !c.Metrics.Off {
 		next.loads = p.prompts.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -78,11 +76,25 @@ type Out struct {
 }
 
 type watch struct {
-	mu                             sync.Mutex
-	set                            *poolSet
-	turns                          map[string]*turn
-	all, ring                      []*turn
-	nextUnused, nextUsed, nextIdle int
+	mu                 sync.Mutex
+	set                *poolSet
+	turns              map[string]*turn
+	all, ring          []*turn
+	nextUsed, nextIdle int
+
+	// begun has the pools with a first pick since the last pass. Passes do not look for them: with
+	// thousands of pools that would be most of an idle process's work.
+	begun struct {
+		sync.Mutex
+		pools []string
+	}
+}
+
+// begin makes the next pass watch a pool. It does not wait for a pass.
+func (w *watch) begin(pool string) {
+	w.begun.Lock()
+	defer w.begun.Unlock()
+	w.begun.pools = append(w.begun.pools, pool)
 }
 
 // turn is guarded by watch.mu.
@@ -185,8 +197,17 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.begun.Lock()
+	begun := w.begun.pools // before the set of pools is read: that set has them
+	w.begun.pools = nil
+	w.begun.Unlock()
 	p.followPools()
-	w.watchUsed()
+	for _, name := range begun {
+		if t := w.turns[name]; t != nil {
+			t.used = true
+			w.join(t)
+		}
+	}
 	for _, pass := range []struct {
 		next   *int
 		used   bool
@@ -213,16 +234,9 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	return due
 }
 
-func (w *watch) watchUsed() {
-	if len(w.ring) == len(w.all) {
-		return
-	}
-	for range min(len(w.all), maxLooks) {
-		t := w.all[w.nextUnused%len(w.all)]
-		w.nextUnused = (w.nextUnused + 1) % len(w.all)
-		if t.noteUse(); !t.inRing && (len(w.all) <= maxUnused || t.used) {
-			t.inRing, w.ring = true, append(w.ring, t)
-		}
+func (w *watch) join(t *turn) {
+	if !t.inRing {
+		t.inRing, w.ring = true, append(w.ring, t)
 	}
 }
 
@@ -276,6 +290,10 @@ func (p *Picker) followPools() {
 	w.set = set
 	if len(w.all) > maxUnused {
 		p.unwatchUnused()
+		return
+	}
+	for _, t := range w.all {
+		w.join(t)
 	}
 }
 
@@ -393,112 +411,6 @@ func (t *turn) report(p *Picker, next Unserved) {
 		t.found = next
 		p.config.Troubles.Unserved(t.pool.ID, next)
 	}
-}
-
-func (p *Picker) look(ctx context.Context, t *turn) {
-	w := &p.watch
-	w.mu.Lock()
-	n, at := t.pool.watchedServers()
-	var first watched
-	var others []watched
-	used := time.Since(t.noteUse()) < usedFor
-	for i := range min(n, maxLooked) {
-		s := at((t.server + i) % n)
-		s.used = used
-		if i == 0 {
-			first = s
-		} else {
-			others = append(others, s)
-		}
-	}
-	t.server++
-	down := slices.ContainsFunc(others, func(s watched) bool {
-		why, _ := t.sights[s.addr].Down(s.good())
-		return why != ""
-	})
-	w.mu.Unlock()
-	if n > 0 {
-		p.probeServers(ctx, t, first, others, down)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t.open = false
-	// Pools outside the ring are not looked at, so no look would resolve a report.
-	if w.turns[t.pool.Name] == t && t.inRing {
-		n, at = t.pool.watchedServers()
-		p.judge(t, n, at)
-	}
-}
-
-func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, others []watched, all bool) {
-	var probes errgroup.Group
-	probes.SetLimit(maxAtOnce)
-	works := make(chan bool, 1)
-	probes.Go(func() error {
-		works <- p.probeServer(ctx, t, first)
-		return nil
-	})
-	if !all {
-		hedge := time.NewTimer(hedgeAfter)
-		defer hedge.Stop()
-		select {
-		case up := <-works:
-			all = !up
-		case <-hedge.C:
-			all = true
-		}
-	}
-	for _, s := range others {
-		if all {
-			probes.Go(func() error {
-				p.probeServer(ctx, t, s)
-				return nil
-			})
-		}
-	}
-	_ = probes.Wait() // no probe returns an error
-}
-
-// A server that works again gets requests at once.
-func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.config.Troubles.Panicked("probe of "+s.addr.String(), v, debug.Stack())
-		}
-	}()
-	up, doubted := p.probeOnce(ctx, t, s)
-	if doubted && s.used {
-		up, _ = p.probeOnce(ctx, t, s)
-	}
-	return up
-}
-
-func (p *Picker) probeOnce(ctx context.Context, t *turn, s watched) (up, doubted bool) {
-	var take func(*liveness.Sight, liveness.Shown) (up, again bool)
-	if s.gateway {
-		take = p.asks.liveness.Reach(ctx, s.addr)
-	} else {
-		take = p.asks.liveness.Look(ctx, s.addr, s.by)
-	}
-	if ctx.Err() != nil {
-		return true, false
-	}
-	p.watch.mu.Lock()
-	defer p.watch.mu.Unlock()
-	sight := t.sights[s.addr]
-	if sight == nil {
-		sight = new(liveness.Sight)
-		t.sights[s.addr] = sight
-	}
-	shown := liveness.Shown{Good: s.good(), Read: s.read(), Enough: idleProof}
-	if s.used {
-		shown.Enough = usedProof
-	}
-	up, again := take(sight, shown)
-	if again && s.end != nil {
-		s.end.Load().Revived()
-	}
-	return up, sight.Doubted()
 }
 
 func (t *turn) serving(at endpoint.Moment) Serving {

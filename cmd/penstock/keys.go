@@ -246,8 +246,8 @@ func newKeysList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List API keys: their owners, their models, and whether they are valid",
-		Long: `List API keys: their owners, their models, and whether they are valid. The state of an APIKey that cannot be decoded is invalid,
-and a warning has the reason.`,
+		Long: `List API keys: their owners, their models, and whether they are valid. The state of an
+APIKey that cannot be decoded is invalid, and a warning has the reason.`,
 		Example: `  penstock keys list -f config
   penstock keys list --kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,

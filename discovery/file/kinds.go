@@ -159,7 +159,7 @@ func groupOf(apiVersion string) string {
 // laterGroups are groups whose kinds affect traffic. A finding warns about an object of these
 // groups if Penstock does not read its kind.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
-	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
+	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io", v1alpha1.Group}
 
 // laterKinds are kinds in laterGroups that Penstock does not support yet. Any other kind may be
 // mistyped.

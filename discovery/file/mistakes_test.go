@@ -206,6 +206,13 @@ var mistakes = map[string]struct {
 			`error: x.yaml:1: HTTPRoute default/chat apiVersion: must be gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1beta1 for kind HTTPRoute, is "gateway.networking.k8s.io/v1alpha2"; write gateway.networking.k8s.io/v1`,
 		},
 	},
+	"kind of another group": {
+		"apiVersion: inference.networking.k8s.io/v1\nkind: ModelServers\nmetadata: {name: s}\n",
+		[]string{
+			`error: x.yaml:1: ModelServers default/s apiVersion: must be penstock.dev/v1alpha1 for kind ModelServers, ` +
+				`is "inference.networking.k8s.io/v1"; write penstock.dev/v1alpha1`,
+		},
+	},
 	"no name": {
 		strings.Replace(chatRoute, "name: chat", "labels: {}", 1),
 		[]string{

@@ -3,6 +3,7 @@ package file
 import (
 	"cmp"
 	"crypto/sha256"
+	"maps"
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -146,16 +147,8 @@ func (r *Reader) compact(list []settled) {
 		}
 	}
 	if len(compacted) > 1000 { // Go's maps never shrink
-		r.claims, r.kept = copyOf(r.claims), copyOf(r.kept)
+		r.claims, r.kept = maps.Collect(maps.All(r.claims)), maps.Collect(maps.All(r.kept))
 	}
-}
-
-func copyOf[K comparable, V any](m map[K]V) map[K]V {
-	out := make(map[K]V, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 func (c claim) isPlain(kept keptObject) bool {

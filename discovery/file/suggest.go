@@ -61,7 +61,7 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
-	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {
+	return group == k.table.Group() || slices.Contains(laterGroups, group) || slices.ContainsFunc(k.versions, func(v version) bool {
 		return group == groupOf(v.apiVersion) || group != "" && report.Distance(group, groupOf(v.apiVersion)) <= 3
 	})
 }

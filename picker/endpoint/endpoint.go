@@ -221,9 +221,12 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 // Snapshot is one pool's endpoints at one time, sorted by address.
 type Snapshot struct {
 	Endpoints []Endpoint
-	registry  *Registry
-	slots     *Slots
-	used      atomic.Int64 // last time MarkUsed notified the scrapers, since processStart
+	// FirstUse is called at the first MarkUsed. Optional, set before the snapshot is used.
+	FirstUse func()
+
+	registry *Registry
+	slots    *Slots
+	used     atomic.Int64 // last time MarkUsed notified the scrapers, since processStart
 }
 
 // Used returns the time of the pool's last pick, at most markEvery too early; zero without a pick.

@@ -160,6 +160,9 @@ func (s *Snapshot) MarkUsed() {
 	if last != 0 && now-last < int64(markEvery) || !s.used.CompareAndSwap(last, now) {
 		return
 	}
+	if last == 0 && s.FirstUse != nil {
+		s.FirstUse()
+	}
 	var cold []*source
 	for i := range s.Endpoints {
 		if src := s.Endpoints[i].source; src != nil && src.usedAt.Swap(now) < now && src.scraper.Load() == nil {

@@ -156,7 +156,7 @@ func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule
 
 func TestChart_ImageByDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
-	for _, d := range render(t, map[string]any{"image": "example.com/penstock:1", "imageDigest": digest}) {
+	for _, d := range render(t, map[string]any{"image": "example.com/penstock:1@" + digest}) {
 		// its own, and --penstock-image
 		if strings.HasSuffix(d.file, "deployment.yaml") &&
 			strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 {

@@ -54,7 +54,7 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
 			"tolerations": []any{map[string]any{"operator": "Exists"}},
 			"affinity":    map[string]any{"nodeAffinity": map[string]any{}}, "priorityClassName": "high",
-			"podAnnotations": map[string]any{"a": "b"}, "imageDigest": "sha256:" + strings.Repeat("0", 64),
+			"podAnnotations": map[string]any{"a": "b"}, "image": "example.com/penstock:1@sha256:" + strings.Repeat("0", 64),
 			"config":        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n",
 			"tls":           map[string]any{"secret": "epp", "clientCA": "clients"},
 			"peers":         map[string]any{"secret": "peers"},

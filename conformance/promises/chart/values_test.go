@@ -20,7 +20,7 @@ func charts() []chart {
 	peer := []any{map[string]any{"namespaceSelector": map[string]any{}}}
 	resources := map[string]any{"requests": map[string]any{"cpu": "1m"}, "limits": map[string]any{"memory": "3Gi"}}
 	pod := map[string]any{
-		"image": "registry.example.com/penstock:1", "imageDigest": digest,
+		"image": "registry.example.com/penstock:1@" + digest,
 		"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
 		"tolerations": []any{map[string]any{"operator": "Exists"}},
 	}
@@ -215,7 +215,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 		"replica=3": "replica", "replicas=many": "replicas", "monitoring.podMonitor=yes": "podMonitor",
 		"networkPolicy.xdsfrom[0].podSelector.a=b": "xdsfrom", "logLevel=verbose": "logLevel",
 		"hub.drainTime=10": "drainTime", "allowedCIDRs[0]=10.0.0.1": "allowedCIDRs",
-		"kvEvents.port=70000": "kvEvents", "imageDigest=sha256:1b2c": "imageDigest",
+		"kvEvents.port=70000": "kvEvents", "image=penstock@sha256:1b2c": "image",
 	} {
 		if _, err := runHelm(t, "template", chartDir, "--set", wrong); err == nil ||
 			!strings.Contains(err.Error(), "schema") || !strings.Contains(err.Error(), named) {

@@ -78,8 +78,7 @@ func (d *dist) pinValues(values []byte) ([]byte, []string) {
 		return values, nil
 	}
 	name := string(tag[1])
-	empty, pinned := []byte("\nimageDigest: \"\"\n"), []byte("\nimageDigest: "+d.digests[name]+"\n")
-	return bytes.Replace(values, empty, pinned, 1), []string{name}
+	return imageLine.ReplaceAll(values, []byte("${0}@"+d.digests[name])), []string{name}
 }
 
 func (d *dist) manifests() error {

@@ -79,7 +79,7 @@ func write(dir, tag string, all []*built) (v1.Hash, error) {
 			return v1.Hash{}, err
 		}
 	}
-	values := fmt.Sprintf("image: %s\nimageDigest: %s\n", tag, digest)
+	values := fmt.Sprintf("image: %s@%s\n", tag, digest)
 	return digest, os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o644)
 }
 

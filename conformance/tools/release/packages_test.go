@@ -75,7 +75,7 @@ func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, want := range []string{
-		"ExecStart=/usr/bin/penstock up -f /etc/penstock/config --state /var/lib/penstock --http 127.0.0.1:9090",
+		"ExecStart=/usr/bin/penstock up -f /etc/penstock/config --state /var/lib/penstock --http 127.0.0.1:9190",
 		"KillMode=mixed", "TimeoutStopSec=60", "LimitNOFILE=262144", "Restart=always",
 	} {
 		if !slices.Contains(lines, want) {

@@ -24,7 +24,6 @@ labels:
 {{- $image := .values.image }}
 {{- if not $image }}
 {{- $image = .root.Values.image }}
-{{- with .root.Values.imageDigest }}{{ $image = printf "%s@%s" $image . }}{{ end }}
 {{- end }}
 {{- $parts := regexFindAll "^.*/penstock(-external)?:v?[0-9]+\\.[0-9]+" $image 1 }}
 {{- if $parts }}

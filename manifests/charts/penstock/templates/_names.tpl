@@ -5,10 +5,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- define "penstock.image" -}}
-{{ .Values.image }}{{ with .Values.imageDigest }}@{{ . }}{{ end }}
-{{- end }}
-
 {{- define "penstock.selector" -}}
 app.kubernetes.io/name: penstock
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// install runs install.sh against a folder of a release that is served over HTTP.
+func install(t *testing.T, served, prefix string) (string, error) {
+	t.Helper()
+	_, noCurl := exec.LookPath("curl")
+	if _, err := exec.LookPath("wget"); err != nil && noCurl != nil {
+		t.Skipf("install.sh runs one of these: %v; %v", noCurl, err)
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(served)))
+	defer server.Close()
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(served, "install.sh"))
+	cmd.Env = append(os.Environ(), "PENSTOCK_URL="+server.URL, "PREFIX="+prefix, "no_proxy=127.0.0.1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
+	d, prefix := prepared(t), t.TempDir()
+	released(t, d)
+	for range 2 { // the second round installs over the first
+		if out, err := install(t, d.out, prefix); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(prefix, "bin/penstock")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "it runs") {
+		t.Errorf("%v: %s", err, out)
+	}
+	place, err := filepath.EvalSymlinks(filepath.Join(prefix, "bin/penstock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(place), "envoy")); (err == nil) != (runtime.GOOS == "linux") {
+		t.Errorf("Envoy beside %s: %v", place, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(prefix, "share/penstock/.install*")); len(left) > 0 {
+		t.Errorf("%v is left, want none", left)
+	}
+}
+
+func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
+	d, prefix := prepared(t), t.TempDir()
+	released(t, d)
+	name := "penstock-0.1.0-" + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"
+	overwrite(t, filepath.Join(d.out, name), "something else")
+	out, err := install(t, d.out, prefix)
+	if err == nil || !strings.Contains(out, "checksum of "+name+" differs") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Lstat(filepath.Join(prefix, "bin/penstock")); err == nil {
+		t.Error("a program is installed")
+	}
+}
+
+// A failed installation leaves the installed files, and no temporary folder. A relative PREFIX is
+// below the working folder; a folder that a killed installation has left is removed.
+func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
+	d, prefix := prepared(t), t.TempDir()
+	released(t, d)
+	t.Chdir(prefix)
+	if out, err := install(t, d.out, "relative"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	program := filepath.Join(prefix, "relative/bin/penstock")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(prefix, "relative/share/penstock/.install.killed")
+	old := time.Now().Add(-24 * time.Hour)
+	if err := errors.Join(os.Mkdir(killed, 0o700), os.Chtimes(killed, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"ln": "#!/bin/sh\nexit 1\n", // ln fails after the move
+		"mv": "#!/bin/sh\ncase \"$1\" in penstock-*) exit 1;; esac\nexec /bin/mv \"$@\"\n",
+	} {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		if out, err := install(t, d.out, "relative"); err == nil {
+			t.Fatalf("%s: installed:\n%s", name, out)
+		}
+		if out, err := exec.CommandContext(t.Context(), program).CombinedOutput(); err != nil {
+			t.Errorf("%s: what was installed no longer runs: %v: %s", name, err, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(prefix, "relative/share/penstock/.*")); len(left) > 0 {
+			t.Errorf("%s: %v is left, want none", name, left)
+		}
+	}
+}
+
+// cosign runs in another folder, so it gets the absolute path of the key; the URI of a key stays.
+func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
+	d, here := prepared(t), t.TempDir()
+	released(t, d)
+	overwrite(t, filepath.Join(d.out, sumsFile+".sig"), "signature")
+	overwrite(t, filepath.Join(here, "key.pem"), "key")
+	cosign := "#!/bin/sh\ncase $3 in */key.pem) [ -f \"$3\" ];; *) [ \"$3\" = k8s://a/b ];; esac\n"
+	if err := os.WriteFile(filepath.Join(here, "cosign"), []byte(cosign), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", here+":"+os.Getenv("PATH"))
+	t.Chdir(here)
+	for _, key := range []string{"key.pem", filepath.Join(here, "key.pem"), "k8s://a/b"} {
+		t.Setenv("PENSTOCK_KEY", key)
+		if out, err := install(t, d.out, filepath.Join(here, "prefix")); err != nil {
+			t.Errorf("%s: %v\n%s", key, err, out)
+		}
+	}
+}
