@@ -135,7 +135,7 @@ bench: build envoy ## measure: a table, its meaning, then one JSON object a line
 
 bench-access: build envoy ## measure access control: gates, keys, and what is counted of callers (ten minutes; BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -access -penstock ../bin/penstock -run '$(or $(BENCH),^(usage|keys?|gate)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -access -penstock ../bin/penstock -run '$(or $(BENCH),^(usage|keys?|gate|revoke)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-engines: build envoy ## measure model servers that Penstock starts: changes, swaps, adoption, rest, downloads (seven minutes; BENCH=regexp selects)

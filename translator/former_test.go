@@ -93,3 +93,167 @@ func TestAccessPolicy_FormerTargetOpensWithTheCorrection(t *testing.T) {
 	w.apply(store.AccessPolicies.Put(gate("p", "Gateway gww")))
 	gated("valid again, with another mistake", "default/p")
 }
+
+// A renamed listener, rule, route, pool or Gateway would otherwise open what the policy gates: the
+// policy's target no longer exists then.
+func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
+	const onGw, onWeb, onAlt = "http/80 HTTPRoute/default/r", "http/81 HTTPRoute/default/named/a",
+		"http/82 HTTPRoute/default/named/a"
+	rename := func(edit func(*gateWorld) []store.Op) func(*gateWorld) {
+		return func(w *gateWorld) { w.apply(edit(w)...) }
+	}
+	for name, c := range map[string]struct {
+		target  string
+		change  func(*gateWorld)
+		gateway string
+		want    map[string]string
+	}{
+		"listener": {"Gateway other http", rename(func(w *gateWorld) []store.Op {
+			return []store.Op{store.Gateways.Put(w.listeners("other", "web", "alt"))}
+		}), "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+		"listener, in two steps": {"Gateway other http", func(w *gateWorld) {
+			w.apply(store.Gateways.Put(w.listeners("other", "alt")))
+			w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")))
+		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+		"listener, twice": {"Gateway other http", func(w *gateWorld) {
+			w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")))
+			w.apply(store.Gateways.Put(w.listeners("other", "last", "alt")))
+		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+		"listener, with an edit of the policy": {"Gateway other http", func(w *gateWorld) {
+			p := gate("p", "Gateway other http")
+			p.Labels = map[string]string{"a": "b"}
+			w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")), store.AccessPolicies.Put(p))
+		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+		"listener, into a ListenerSet": {"Gateway other http", func(w *gateWorld) {
+			g := w.listeners("other", "alt")
+			g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{
+				From: ptr(gatewayv1.NamespacesFromSame)}}
+			set := &gatewayv1.ListenerSet{}
+			set.Namespace, set.Name = "default", "set"
+			set.Spec.ParentRef.Name = "other"
+			set.Spec.Listeners = []gatewayv1.ListenerEntry{{Name: "http", Port: 81,
+				Protocol: gatewayv1.HTTPProtocolType}}
+			w.apply(store.Gateways.Put(g), store.ListenerSets.Put(set), store.HTTPRoutes.Put(w.route("named",
+				func(r *gatewayv1.HTTPRoute) {
+					r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{Name: "set",
+						Kind: ptr(gatewayv1.Kind("ListenerSet")), Group: ptr(gatewayv1.Group(gatewayv1.GroupName))})
+				})))
+		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+		"rule": {"HTTPRoute named a", rename(func(w *gateWorld) []store.Op {
+			return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
+				r.Spec.Rules[0].Name = ptr(gatewayv1.SectionName("c"))
+			}))}
+		}), "other", map[string]string{"http/81 HTTPRoute/default/named/c": "default/p",
+			"http/81 HTTPRoute/default/named/b": ""}},
+		"rule, to no name": {"HTTPRoute named a", rename(func(w *gateWorld) []store.Op {
+			return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
+				r.Spec.Rules[0].Name = nil
+			}))}
+		}), "other", map[string]string{"http/81 HTTPRoute/default/named": "default/p",
+			"http/81 HTTPRoute/default/named/b": "default/p"}},
+		"rule, removed": {"HTTPRoute named a", rename(func(w *gateWorld) []store.Op {
+			return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
+				r.Spec.Rules = r.Spec.Rules[1:]
+			}))}
+		}), "other", map[string]string{"http/81 HTTPRoute/default/named/b": ""}},
+		"route": {"HTTPRoute r", rename(func(w *gateWorld) []store.Op {
+			return []store.Op{store.HTTPRoutes.Delete("default/r"),
+				store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Name = "chat" }))}
+		}), "gw", map[string]string{"http/80 HTTPRoute/default/chat": "default/p"}},
+		"route, created first": {"HTTPRoute r", func(w *gateWorld) {
+			w.apply(store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Name = "z" })))
+			w.apply(store.HTTPRoutes.Delete("default/r"))
+		}, "gw", map[string]string{"http/80 HTTPRoute/default/z": "default/p"}},
+		"route, removed first": {"HTTPRoute named a", func(w *gateWorld) {
+			later := w.route("named", func(r *gatewayv1.HTTPRoute) { r.Name = "later" })
+			w.apply(store.HTTPRoutes.Delete("default/named"))
+			w.apply(store.HTTPRoutes.Put(later))
+		}, "other", map[string]string{"http/81 HTTPRoute/default/later/a": "default/p",
+			"http/81 HTTPRoute/default/later/b": ""}},
+		"route for another host": {"HTTPRoute named", func(w *gateWorld) {
+			later := w.route("named", func(r *gatewayv1.HTTPRoute) {
+				r.Name, r.Spec.Hostnames = "later", []gatewayv1.Hostname{"later.example"}
+			})
+			w.apply(store.HTTPRoutes.Delete("default/named"))
+			w.apply(store.HTTPRoutes.Put(later))
+		}, "other", map[string]string{"http/81 HTTPRoute/default/later/a": ""}},
+		"pool": {"InferencePool first", rename(func(w *gateWorld) []store.Op {
+			pool, _ := store.InferencePools.Get(w.store.View(), "default/first")
+			renamed := pool.DeepCopy()
+			renamed.Name = "second"
+			return []store.Op{store.InferencePools.Delete("default/first"), store.InferencePools.Put(renamed),
+				store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) {
+					r.Spec.Rules[0].BackendRefs[0].Name = "second"
+				}))}
+		}), "gw", map[string]string{onGw: "default/p"}},
+		"Gateway": {"Gateway gw http", rename(func(w *gateWorld) []store.Op {
+			g := w.listeners("gw", "http")
+			g.Name = "gw2"
+			return []store.Op{store.Gateways.Delete("default/gw"), store.Gateways.Put(g),
+				store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].Name = "gw2" }))}
+		}), "gw2", map[string]string{onGw: "default/p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGateWorld(t)
+			w.apply(store.AccessPolicies.Put(gate("p", c.target)))
+			c.change(w)
+			got := w.effective(c.gateway)
+			for route, policy := range c.want {
+				if have, found := got[route]; have != policy || !found {
+					t.Errorf("%s has %q, want %q: %v", route, have, policy, got)
+				}
+			}
+			rep := w.report("AccessPolicy", "p")
+			if a := report.Find(rep.Conditions, "Accepted"); a == nil || a.Status != report.False ||
+				len(rep.Findings) == 0 || name != "rule, removed" && name != "route for another host" &&
+				!strings.Contains(a.Message, "stay gated") {
+				t.Errorf("conditions %+v, findings %+v", rep.Conditions, rep.Findings)
+			}
+			w.apply(store.AccessPolicies.Delete("default/p"))
+			for route, policy := range w.effective(c.gateway) {
+				if policy != "" {
+					t.Errorf("without the policy, %s has %q", route, policy)
+				}
+			}
+		})
+	}
+}
+
+// A policy that is written before its listener gates no other listener of the Gateway.
+func TestAccessPolicy_WrittenBeforeItsListenerGatesNoOther(t *testing.T) {
+	w := newGateWorld(t)
+	w.apply(store.AccessPolicies.Put(gate("p", "Gateway other later")))
+	w.apply(store.Gateways.Put(w.listeners("other", "http", "alt", "new")))
+	for route, policy := range w.effective("other") {
+		if policy != "" {
+			t.Errorf("%s has %q", route, policy)
+		}
+	}
+}
+
+// listeners returns a Gateway of the world with other listeners: HTTP, on the port of the listener
+// that is replaced. The listener alt keeps port 82.
+func (w *gateWorld) listeners(gateway string, names ...string) *gatewayv1.Gateway {
+	old, _ := store.Gateways.Get(w.store.View(), "default/"+gateway)
+	g := old.DeepCopy()
+	g.Spec.Listeners = nil
+	for i, name := range names {
+		port := gatewayv1.PortNumber(81 + i*10)
+		switch {
+		case gateway == "gw":
+			port = 80
+		case name == "alt":
+			port = 82
+		}
+		g.Spec.Listeners = append(g.Spec.Listeners, gatewayv1.Listener{Name: gatewayv1.SectionName(name), Port: port,
+			Protocol: gatewayv1.HTTPProtocolType})
+	}
+	return g
+}
+
+func (w *gateWorld) route(name string, edit func(*gatewayv1.HTTPRoute)) *gatewayv1.HTTPRoute {
+	old, _ := store.HTTPRoutes.Get(w.store.View(), "default/"+name)
+	r := old.DeepCopy()
+	edit(r)
+	return r
+}

@@ -126,6 +126,9 @@ var measurements = []measurement{
 				"deny it, over until a reader of the folder in another process has the change; medians of 30."},
 			{"key_in_force.denied", "ms", none, ""},
 			{"key_in_force.event", "ms", none, ""},
+			{"revoke_ends", "ms", none, "A key is disabled in its file: until its stream on a route with revoke: " +
+				"Immediately ends; median of 30."},
+			{"revoke_ends.slowest", "ms", none, ""},
 			{"key_xds_bytes", "bytes", 0, "What a proxy receives while 1,000 keys become disabled, and then other " +
 				"keys that name models, until they are in force."},
 			{"key_xds_bytes.of_a_route", "bytes", none, "The same of one new route: bytes are counted."},
@@ -144,6 +147,8 @@ var measurements = []measurement{
 			"turns."},
 		{"gate_cpu.gated", "us", none, ""},
 		{"gate_cpu.open", "us", none, ""},
+		{"gate_cpu.watched", "us", none, "The same through a gate with revoke: Immediately."},
+		{"gate_cpu.watch_call", "us", none, "CPU of the call that watches a request, both processes together."},
 		{"gate_upload", "MiB", 20, "20 uploads of 30 MiB without a key, half of them chunked, to a host whose routes " +
 			"are all gated and need the model of each body: largest resident memory of Envoy, less its memory before."},
 	}},
@@ -179,6 +184,12 @@ var measurements = []measurement{
 		{"kube_memory", "MiB", 210, "Resident memory with 5,000 routes, each with its own Service and " +
 			"EndpointSlice. 10 to 13 MiB of it are the board's go-memdb (BenchmarkBoard_Memory)."},
 		{"kube_cold_start", "s", 3, "From the start with these 5,000 until a proxy has the last byte."},
+	}},
+	{"changed keys on Kubernetes", haveKube, measureKubeKeys, []figure{
+		{"kube_key_in_force", "ratio", 3, "On Kubernetes, an APIKey becomes disabled: until the authorization " +
+			"server denies it, over until a watch of APIKeys delivers it; medians of 30."},
+		{"kube_key_in_force.denied", "ms", none, ""},
+		{"kube_key_in_force.event", "ms", none, ""},
 	}},
 	{"100 simulated clusters with 100 pools each", haveClusters, measureSync, []figure{
 		{"mc_sync", "ratio", 4.5, "100 clusters export 100 pools with 10 endpoints each: from saving the ClusterSet " +

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,12 +33,14 @@ func measureGateKeys(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer stop()
-	g, err := startGates(ctx, c, 2, gatedObjects(ports))
+	slow := slowServer()
+	defer slow.Close()
+	g, err := startGates(ctx, c, 2, gatedObjects(ports)+slowObjects(slow.Listener.Addr().(*net.TCPAddr).Port))
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	for _, measure := range []func(context.Context, report) error{g.keyInForce, g.keyBytes, g.failed} {
+	for _, measure := range []func(context.Context, report) error{g.keyInForce, g.revokeEnds, g.keyBytes, g.failed} {
 		if err := measure(ctx, out); err != nil {
 			return g.explained(err)
 		}
@@ -88,34 +91,37 @@ func (g *gates) keyInForce(ctx context.Context, out report) error {
 // denied returns the time from begin until the last authorization server denies a key. It asks the
 // servers themselves: requests through Envoy would add their own time.
 func (g *gates) denied(ctx context.Context, key string, begin time.Time) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, picker := range g.pickers {
-		group.Go(func() error {
-			conn, err := grpc.NewClient(picker, grpc.WithTransportCredentials(insecure.NewCredentials()))
-			if err != nil {
-				return err
-			}
-			defer func() { _ = conn.Close() }()
-			call := &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-				ContextExtensions: map[string]string{authz.PoliciesKey: "default/clients", authz.PoolsKey: ""},
-				Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-					Method: http.MethodPost, HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
-						{Key: "x-api-key", RawValue: []byte(key)}}},
-				}},
-			}}
-			return retry.Until(ctx, time.Millisecond, func(ctx context.Context) error {
-				answer, err := authv3.NewAuthorizationClient(conn).Check(ctx, call)
-				if err == nil && answer.GetDeniedResponse() == nil {
-					err = errors.New("the key is let in")
-				}
-				return err
-			})
-		})
+		group.Go(func() error { return becomes(ctx, picker, "default/clients", key, true) })
 	}
 	err := group.Wait()
 	return time.Since(begin), err
+}
+
+// becomes waits until an authorization server lets a key in by a policy, or denies it.
+func becomes(ctx context.Context, picker, policy, key string, denied bool) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := grpc.NewClient(picker, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	call := &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		ContextExtensions: map[string]string{authz.PoliciesKey: policy, authz.PoolsKey: ""},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: http.MethodPost, HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+				{Key: "x-api-key", RawValue: []byte(key)}}},
+		}},
+	}}
+	return retry.Until(ctx, time.Millisecond, func(ctx context.Context) error {
+		answer, err := authv3.NewAuthorizationClient(conn).Check(ctx, call)
+		if err == nil && (answer.GetDeniedResponse() == nil) == denied {
+			err = fmt.Errorf("the key is denied: %t", !denied)
+		}
+		return err
+	})
 }
 
 // watch sends the times of changed keys, as a reader of the folder receives them in this process.

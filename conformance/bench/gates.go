@@ -60,12 +60,16 @@ const (
 	gatedHost    = "models.example" // of picks.Request
 )
 
-// gatedObjects gate all routes but the host open.example. The routes of the host localhost need the
-// model of each body.
-func gatedObjects(ports []int) string {
+// gatedObjects gate all routes but the host open.example, and except further routes. The routes of
+// the host localhost need the model of each body.
+func gatedObjects(ports []int, except ...string) string {
+	open := ""
+	for _, name := range except {
+		open += fmt.Sprintf(", {name: %s}", name)
+	}
 	return gateRoute("chat", gatedHost, byPath("")) + gateRoute("open", "open.example", byPath("")) +
 		gateRoute("model", "localhost", "{headers: [{name: X-Gateway-Model-Name, value: m}]}") +
-		accessPolicy("clients", wholeGateway, ", except: [{name: open}]") + poolObjects("chat", ports)
+		accessPolicy("clients", wholeGateway, ", except: [{name: open}"+open+"]") + poolObjects("chat", ports)
 }
 
 // startGates waits until the gate denies requests without a key.

@@ -1,17 +1,21 @@
 package features
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // A policy that is invalid from the beginning closes its targets. Clients with valid keys get the
-// reason, and are not limited for them.
+// reason, and are not limited for them. Envoy's access log and Penstock's log name the policy.
 func TestAccess_ClosedPolicyNamesItselfToClients(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.server("a")
 	key := s.keys("create", "alice")
+	log := filepath.Join(s.state, "access.log")
+	s.flags = append(s.flags, "--access-log", log)
 	s.up("access.yaml", with("invalid"))
 	s.becomes("a request without a key", "403 policy_invalid", func() string { return s.outcome("/team") })
 	for range 50 { // more than an address may fail
@@ -21,6 +25,22 @@ func TestAccess_ClosedPolicyNamesItselfToClients(t *testing.T) {
 	}
 	if got := s.outcome("/", bearer(key)...); got != "200" {
 		t.Errorf("elsewhere the key is answered %s", got)
+	}
+	s.Eventually("the access log names the policy that denies a request, and no policy for others", func() error {
+		lines, err := os.ReadFile(log)
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Split(string(lines), "\n") {
+			if denied := strings.Contains(line, `"status":403`); line != "" &&
+				strings.Contains(line, `"denied_by":"default/invalid"`) != denied {
+				t.Errorf("line %s", line)
+			}
+		}
+		return because(strings.Contains(string(lines), `"denied_by":"default/invalid"`), string(lines))
+	})
+	if text := s.output(); !strings.Contains(text, "policy=default/invalid") {
+		t.Errorf("Penstock's log does not name the policy:\n%s", text)
 	}
 	text, err := s.command("explain", s.url("/team"))
 	if err != nil || !strings.Contains(text, "AccessPolicy default/invalid is invalid and lets nothing in") {

@@ -1,10 +1,14 @@
 package features
 
 import (
+	"encoding/hex"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -43,17 +47,118 @@ func TestClusterSet_ExporterBelievesCallersAsFarAsItAllows(t *testing.T) {
 		}
 	}
 	asks("null")
-	path := filepath.Join(far.Files, "set.yaml")
-	set, err := os.ReadFile(path)
+	disbelieve := far.believe()
+	asks(`"here:default/all"`)
+	disbelieve()
+	asks("null")
+}
+
+// believe lets the members of a site's ClusterSet state owners and groups.
+func (s *site) believe() (undo func()) {
+	s.Helper()
+	set, err := os.ReadFile(filepath.Join(s.Files, "set.yaml"))
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	allowed := strings.Replace(string(set), "allow:\n", "allow:\n      identities: [Owner, Groups]\n", 1)
 	if allowed == string(set) {
-		t.Fatalf("no allow in %s", set)
+		s.Fatalf("no allow in %s", set)
 	}
-	far.Write("set.yaml", allowed)
-	asks(`"here:default/all"`)
-	far.Write("set.yaml", string(set))
-	asks("null")
+	s.Write("set.yaml", allowed)
+	return func() { s.Write("set.yaml", string(set)) }
+}
+
+// collector receives the spans of a penstock process: the bodies of OTLP requests.
+type collector struct {
+	mu     sync.Mutex
+	bodies []string
+}
+
+// traced sends the spans of the site's picks to a collector. It precedes up.
+func (s *site) traced() *collector {
+	c := &collector{}
+	server := s.backend("collector", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.bodies = append(c.bodies, string(body))
+	}))
+	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+		"OTEL_BSP_SCHEDULE_DELAY=50")
+	return c
+}
+
+// caller returns the caller of a pick, or "", once the pick's span has arrived. No body has spans of
+// several traces: each request waits for the span of the one before.
+func (c *collector) caller(trace string) (by string, arrived bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, _ := hex.DecodeString(trace)
+	for _, body := range c.bodies {
+		if !strings.Contains(body, string(id)) {
+			continue
+		}
+		// After the key, an attribute has the tag and size of its value, and of the text in it.
+		if _, value, ok := strings.Cut(body, "enduser.id"); ok && len(value) > 4 && len(value) >= 4+int(value[3]) {
+			by = value[4 : 4+int(value[3])]
+		}
+		arrived = true
+	}
+	return by, arrived
+}
+
+// In EndpointMode the exporter's picker learns the caller from the importing cluster, directly and
+// after a spill, and uses it as far as the ClusterSet believes: as MEMBER:CALLER, which is also the
+// fairness ID. No client can state another caller, neither on a gated route nor on an open one.
+func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
+	t.Parallel()
+	far, here := newSite(t), newSite(t)
+	far.server("a")
+	spans := far.traced()
+	far.member("far", far.peerListener(), "accessmembers.yaml", with("far"),
+		swap("export-mode: ParentMode", "export-mode: EndpointMode"))
+	here.restrict(map[string]string{"all": "owner: all, groups: [staff]"})
+	here.member("here", "", "accessmembers.yaml", with("here", "gate", "open", "spill"),
+		swap("name: gw}], apiKeys: {}", "name: gw}], except: [{name: open}], apiKeys: {}"))
+	here.join(far)
+	n := 0
+	asks := func(path, want string, headers ...string) {
+		t.Helper()
+		far.Eventually(path+": the caller of the exporter's pick is "+want, func() error {
+			n++
+			trace := fmt.Sprintf("4bf92f3577b34da6a3ce929d%08x", n)
+			if got := here.outcome(path, append(headers, "traceparent", "00-"+trace+"-00f067aa0ba902b7-01",
+				"x-penstock-caller", "default/forged", "penstock-peer-caller", "default/forged",
+				"x-gateway-inference-fairness-id", "default/forged")...); got != "200" {
+				return fmt.Errorf("the request is answered %s", got)
+			}
+			got := ""
+			far.Eventually("a span arrives", func() error {
+				by, arrived := spans.caller(trace)
+				got = by
+				return because(arrived, "none")
+			})
+			if strings.Contains(got, "forged") {
+				t.Errorf("%s: the caller is %s", path, got)
+			}
+			return because(got == want, got)
+		})
+		for name, values := range far.last("a").Headers {
+			if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-penstock-") ||
+				strings.HasPrefix(lower, "penstock-peer-") || lower == "authorization" {
+				t.Errorf("%s: the server receives %s: %s", path, name, values)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/spill"} {
+		asks(path, "", secret("all")...)
+	}
+	disbelieve := far.believe()
+	for _, path := range []string{"/", "/spill"} {
+		asks(path, "here:default/all", secret("all")...)
+	}
+	asks("/open", "")
+	asks("/open", "", secret("all")...)
+	disbelieve()
+	asks("/", "", secret("all")...)
 }

@@ -85,6 +85,8 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		case now.good == nil && had:
 			ops = append(ops, before.kind.table.Delete(ref.Key()))
 			delete(r.kept, ref)
+			delete(r.policies, ref)
+			delete(r.former, ref)
 			dirty = append(dirty, ref)
 			continue
 		case now.good == nil:
@@ -92,12 +94,15 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		}
 		id := ref.Key()
 		if before.good != now.good || !r.loaded {
-			ops = append(ops, r.withFormer(now.put(id), ref, now))
+			ops = append(ops, now.put(id))
 		}
 		if before.path != now.path || before.good == nil || !before.same(now.good) {
 			dirty = append(dirty, ref)
 		}
 		r.kept[ref] = now
+		if now.kind.closed != nil {
+			r.policies[ref] = true
+		}
 		done = append(done, settled{ref, id})
 	}
 	r.compact(done)

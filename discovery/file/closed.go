@@ -158,17 +158,6 @@ func (r *Reader) closeInvalid(ref report.Ref, now keptObject) (ops []store.Op) {
 	return r.putClosed(ops, other, more)
 }
 
-// withFormer adds the restored former targets of a policy to the operation that stores it.
-func (r *Reader) withFormer(op store.Op, ref report.Ref, now keptObject) store.Op {
-	p, ok := now.object().(*v1alpha1.AccessPolicy)
-	if former := r.former[ref]; ok && former != nil {
-		restored := *p
-		restored.Spec.Former = former
-		return store.AccessPolicies.Put(&restored)
-	}
-	return op
-}
-
 func (r *Reader) putClosed(ops []store.Op, ref report.Ref, o store.Object) []store.Op {
 	old := r.closed[ref]
 	switch {

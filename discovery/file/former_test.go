@@ -27,7 +27,7 @@ func TestFolder_FormerTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	expect("at first", "[]")
 	f.write("p.yaml", policyFor("gww"))
 	f.load()
-	const former = "[{default { Gateway gw }}]"
+	const former = "[{default { Gateway gw } false}]"
 	expect("mistyped", former)
 	for range 2 {
 		f.restart()
@@ -40,4 +40,56 @@ func TestFolder_FormerTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	f.restart()
 	f.load()
 	expect("corrected, after a restart", "[]")
+}
+
+// A listener that is renamed under a policy stays gated over restarts, also if it is renamed, or the
+// policy's target is mistyped, while no process runs.
+func TestFolder_RenamedTargetsOfAPolicySurviveRestarts(t *testing.T) {
+	gateway := func(listeners ...string) string {
+		text := "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec:\n  listeners:\n"
+		for i, name := range listeners {
+			text += fmt.Sprintf("  - {name: %s, port: %d, protocol: HTTP}\n", name, 80+i)
+		}
+		return text
+	}
+	const renamed = "[{default { Gateway gw http} false} {default { Gateway gw web} false}]"
+	for name, c := range map[string]struct {
+		change func(f *folder)
+		want   string
+	}{
+		"renamed while running": {func(f *folder) {
+			f.write("gw.yaml", gateway("web", "alt"))
+			f.load()
+			f.restart()
+		}, renamed},
+		"renamed while stopped": {func(f *folder) {
+			f.restart()
+			f.write("gw.yaml", gateway("web", "alt"))
+		}, renamed},
+		"mistyped while stopped": {func(f *folder) {
+			f.restart()
+			f.write("p.yaml", policyFor("gw, sectionName: htp"))
+		}, "[{default { Gateway gw http} false}]"},
+		"corrected while stopped": {func(f *folder) {
+			f.write("gw.yaml", gateway("web", "alt"))
+			f.load()
+			f.restart()
+			f.write("p.yaml", policyFor("gw, sectionName: web"))
+		}, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			f.write("gw.yaml", gateway("http", "alt"))
+			f.write("p.yaml", policyFor("gw, sectionName: http"))
+			f.load()
+			c.change(f)
+			for range 2 {
+				f.load()
+				if got := fmt.Sprint(f.former("default/p")); got != c.want {
+					t.Errorf("former targets %s, want %s", got, c.want)
+				}
+				f.restart()
+			}
+		})
+	}
 }

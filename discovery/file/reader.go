@@ -28,6 +28,7 @@ import (
 // Store receives the objects. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
+	Recall(ops ...store.Op)
 }
 
 // Config configures a Reader.
@@ -71,11 +72,12 @@ type Reader struct {
 	problems []mistake
 	emptied  map[string]time.Time // when a file was first seen empty
 
-	mu     sync.Mutex                             // guards the fields below; only the holder of work changes them
-	claims map[report.Ref][]claim                 // the first is in use
-	kept   map[report.Ref]keptObject              // what the store has
-	former map[report.Ref][]v1alpha1.FormerTarget // restored; nil after the first read
-	plains map[*kind]map[string]spot              // objects that are neither in claims nor in kept, by primary key
+	mu       sync.Mutex                             // guards the fields below; only the holder of work changes them
+	claims   map[report.Ref][]claim                 // the first is in use
+	kept     map[report.Ref]keptObject              // what the store has
+	policies map[report.Ref]bool                    // the AccessPolicies in kept
+	former   map[report.Ref][]v1alpha1.FormerTarget // of policies, as they are persisted
+	plains   map[*kind]map[string]spot              // objects that are neither in claims nor in kept, by primary key
 
 	invalid map[report.Ref]bool         // objects that are defined, invalid and not in the store; guarded by work
 	closed  map[report.Ref]store.Object // the objects of closed.go that the store has; guarded by work
@@ -134,7 +136,8 @@ func New(cfg Config) (*Reader, error) {
 		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(), again: newDisk(),
 		files: map[string]*source{}, invalid: map[report.Ref]bool{}, closed: map[report.Ref]store.Object{},
 		claims: map[report.Ref][]claim{}, kept: map[report.Ref]keptObject{}, plains: map[*kind]map[string]spot{},
-		emptied: map[string]time.Time{},
+		emptied: map[string]time.Time{}, policies: map[report.Ref]bool{},
+		former: map[report.Ref][]v1alpha1.FormerTarget{},
 	}
 	for _, p := range cfg.Paths {
 		root, err := newRoot(p)
@@ -181,6 +184,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	affected := map[report.Ref]bool{}
 	if !r.loaded {
 		r.restore()
+		r.recall()
 		for ref := range r.kept {
 			affected[ref] = true
 		}
@@ -203,10 +207,10 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	}
 	r.cfg.Report(reports)
 	if !r.loaded {
-		r.loaded, r.former = true, nil
+		r.loaded = true
 		close(r.synced)
 	}
-	r.persist(dirty)
+	r.persist(r.withFormer(dirty))
 	return nil
 }
 

@@ -174,9 +174,7 @@ func (r *Reader) records(to io.Writer, refs []report.Ref) error {
 				return err
 			}
 			rec.Path, rec.Object = abs, form
-			if k.kind.closed != nil && r.cfg.Former != nil {
-				rec.Former = r.cfg.Former(ref.Key())
-			}
+			rec.Former = r.former[ref]
 		}
 		if err := enc.Encode(rec); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // These constants bound the backoff of failing lists and watches. An overloaded API server sets
@@ -224,6 +225,9 @@ func (s *Source) admit(k *kind, obj store.Object) {
 			return // the previous version of the object stays in use
 		}
 		standIn(obj)
+	}
+	if p, ok := obj.(*v1alpha1.AccessPolicy); ok {
+		store.RestoreFormer(p)
 	}
 	apply := func() {
 		if k.status != nil {

@@ -98,7 +98,8 @@ var ofPenstock = []decision{
 	decide[v1alpha1.APIKeySpec](shown("Owner Groups Objective Models Pools Expires Disabled"), omit("Hashes")),
 	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
-	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
+	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration Targets")),
+	decide[v1alpha1.GatedTarget](shown("Kind SectionName Missing"), names("Name")),
 	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys JWT Ungated Usage Revoke ByModel Except "+
 		"Members"), omit("Nulls Closed Former")),
 	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),

@@ -11,12 +11,14 @@ import (
 )
 
 // withFormer sets AccessPolicySpec.Former of policies in a batch whose other operations have been
-// applied. It adds operations for other policies whose targets exist now.
-func (s *Store) withFormer(ops []Op) []Op {
-	now := &View{trees: s.now}
+// applied (changes). It adds operations for other policies whose targets exist now, or have been
+// lost. The view before has the last revision, or what Recall has set.
+func (s *Store) withFormer(before *View, changes []Change, ops []Op) []Op {
+	now, recalled := &View{trees: s.now}, s.recalled != nil
+	added := s.successors(before, now, changes, recalled)
 	renamed := map[string]*v1alpha1.AccessPolicy{} // removed policies by name: the namespace may be mistyped
 	for _, op := range ops {
-		if old, ok := AccessPolicies.Get(now, op.id); ok && op.obj == nil {
+		if old, ok := AccessPolicies.Get(before, op.id); ok && op.obj == nil {
 			renamed[old.Name] = old
 		}
 	}
@@ -27,12 +29,16 @@ func (s *Store) withFormer(ops []Op) []Op {
 		if !ok {
 			continue
 		}
-		old, ok := AccessPolicies.Get(now, op.id)
+		old, ok := AccessPolicies.Get(before, op.id)
 		if !ok {
 			old = renamed[p.Name]
 		}
-		former := formerTargets(old, p)
-		if len(former) > 0 && !Astray(now, p) {
+		var more []v1alpha1.FormerTarget
+		if old != nil {
+			more = added[ID(old)]
+		}
+		former := bounded(now, formerTargets(before, now, old, p, more))
+		if len(former) == 0 || !Astray(now, p) {
 			former = nil
 		}
 		if len(former)+len(p.Spec.Former) > 0 {
@@ -41,47 +47,131 @@ func (s *Store) withFormer(ops []Op) []Op {
 			out[i].obj = &changed
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.astray)) {
-		if p, ok := AccessPolicies.Get(now, id); ok && !seen[id] && !Astray(now, p) {
+	others := maps.Clone(s.astray)
+	for id := range added {
+		others[id] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(others)) {
+		p, ok := AccessPolicies.Get(now, id)
+		if !ok || seen[id] {
+			continue
+		}
+		former := bounded(now, merged(p.Spec.Former, added[id]))
+		if len(former) == 0 || !Astray(now, p) {
+			former = nil
+		}
+		if !slices.Equal(former, p.Spec.Former) {
 			changed := *p
-			changed.Spec.Former = nil
+			changed.Spec.Former = former
 			out = append(out, AccessPolicies.Put(&changed))
 		}
 	}
-	for _, op := range out {
+	s.noteAstray(out)
+	return out
+}
+
+func (s *Store) noteAstray(ops []Op) {
+	for _, op := range ops {
 		if p, ok := op.obj.(*v1alpha1.AccessPolicy); ok && len(p.Spec.Former) > 0 {
 			s.astray[op.id] = true
 		} else {
 			delete(s.astray, op.id)
 		}
 	}
+	if len(s.astray) == 0 {
+		clear(s.gone)
+	}
+}
+
+// formerTargets returns the former targets of a policy p that replaces old, which may be nil.
+func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1alpha1.FormerTarget) (
+	former []v1alpha1.FormerTarget) {
+	if old == nil {
+		old = &v1alpha1.AccessPolicy{}
+		former = restored(now, p)
+	}
+	former = merged(former, old.Spec.Former)
+	for _, t := range old.Spec.TargetRefs {
+		t.Group = ""
+		f := v1alpha1.FormerTarget{Namespace: old.Namespace, AccessTarget: t}
+		if t.Name != "" && (TargetExists(before, f) || TargetExists(now, f)) {
+			former = merged(former, []v1alpha1.FormerTarget{f})
+		}
+	}
+	former = merged(former, added)
+	if p.Spec.Closed != 0 && old.Spec.Closed == 0 { // it closes what may be a target
+		return nil
+	}
+	return slices.DeleteFunc(former, func(f v1alpha1.FormerTarget) bool {
+		return f.Namespace == p.Namespace && TargetExists(now, f) &&
+			slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
+				return t.Kind == f.Kind && t.Name == f.Name && t.SectionName == f.SectionName
+			})
+	})
+}
+
+// restored returns the former targets of a policy that is new to this process. A section that was
+// lost while no process ran stands for the whole object, because its new name is unknown.
+func restored(now *View, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarget) {
+	for _, f := range p.Spec.Former {
+		inForce := f.InForce
+		f.InForce = false
+		former = merged(former, []v1alpha1.FormerTarget{f})
+		if inForce && !TargetExists(now, f) && targetObject(now, refOfTarget(f)) != nil {
+			former = merged(former, []v1alpha1.FormerTarget{withSection(f, "")})
+		}
+	}
+	return former
+}
+
+// GatedTargets returns the targets of a policy for its status. RestoreFormer reads them when another
+// process starts.
+func GatedTargets(r Reader, p *v1alpha1.AccessPolicy) (out []v1alpha1.GatedTarget) {
+	for _, t := range formerOf(p) {
+		exists := TargetExists(r, t)
+		if t.Namespace != p.Namespace || len(out) == maxGated || !exists && !slices.Contains(p.Spec.Former, t) {
+			continue
+		}
+		if len(t.SectionName) > maxSection { // of a ListenerSet
+			t.SectionName = ""
+		}
+		out = append(out, v1alpha1.GatedTarget{Kind: t.Kind, Name: t.Name, SectionName: t.SectionName,
+			Missing: !exists})
+	}
 	return out
 }
 
-func formerTargets(old, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarget) {
-	if p.Spec.Closed != 0 {
-		return nil
+// The limits of the CRD.
+const (
+	maxGated   = 80
+	maxSection = 253
+)
+
+// RestoreFormer sets the former targets of a policy from its status. All are in its own namespace:
+// whoever may write the status of a policy may not gate another namespace.
+func RestoreFormer(p *v1alpha1.AccessPolicy) {
+	p.Spec.Former = nil
+	for _, t := range p.Status.Targets {
+		p.Spec.Former = append(p.Spec.Former, v1alpha1.FormerTarget{Namespace: p.Namespace, InForce: !t.Missing,
+			AccessTarget: v1alpha1.AccessTarget{Kind: t.Kind, Name: t.Name, SectionName: t.SectionName}})
 	}
-	if former = slices.Clone(p.Spec.Former); old == nil { // restored
+}
+
+func merged(a, b []v1alpha1.FormerTarget) []v1alpha1.FormerTarget {
+	out := slices.Clone(a)
+	for _, f := range b {
+		if !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func bounded(now *View, former []v1alpha1.FormerTarget) []v1alpha1.FormerTarget {
+	if len(former) <= maxFormer {
 		return former
 	}
-	for _, f := range old.Spec.Former {
-		if !slices.Contains(former, f) {
-			former = append(former, f)
-		}
-	}
-	for _, t := range old.Spec.TargetRefs {
-		t.Group = ""
-		if f := (v1alpha1.FormerTarget{Namespace: old.Namespace, AccessTarget: t}); t.Name != "" &&
-			!slices.Contains(former, f) {
-			former = append(former, f)
-		}
-	}
-	return slices.DeleteFunc(former, func(f v1alpha1.FormerTarget) bool {
-		return f.Namespace == p.Namespace && slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
-			return t.Kind == f.Kind && t.Name == f.Name && t.SectionName == f.SectionName
-		})
-	})
+	return slices.DeleteFunc(former, func(f v1alpha1.FormerTarget) bool { return !TargetExists(now, f) })
 }
 
 // Astray reports whether a target of a policy does not exist.

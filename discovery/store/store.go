@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // Rows is the result of one read: objects of one table, sorted by primary key.
@@ -67,12 +69,15 @@ type Store struct {
 	last trees // a snapshot of now, shared by the Views of revision n
 	subs map[*Subscription]struct{}
 
-	astray map[string]bool // AccessPolicies with former targets
+	astray   map[string]bool       // AccessPolicies with former targets
+	gone     map[report.Ref]Object // their lost targets
+	recalled trees                 // of Recall; nil after the next Apply
 }
 
 // New makes an empty store with all Tables.
 func New() *Store {
-	s := &Store{now: newTrees(), subs: map[*Subscription]struct{}{}, astray: map[string]bool{}}
+	s := &Store{now: newTrees(), subs: map[*Subscription]struct{}{}, astray: map[string]bool{},
+		gone: map[report.Ref]Object{}}
 	s.last = s.now.after(trees{}, nil)
 	return s
 }
@@ -107,8 +112,13 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 			others = append(others, op)
 		}
 	}
+	before := &View{trees: s.last}
+	if s.recalled != nil {
+		before.trees = s.recalled
+	}
 	apply(others)
-	apply(s.withFormer(policies))
+	apply(s.withFormer(before, rev.Changes, policies))
+	s.recalled = nil
 	if len(rev.Changes) == 0 {
 		return rev, nil
 	}
@@ -119,6 +129,20 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 		sub.push(rev)
 	}
 	return rev, nil
+}
+
+// Recall names objects that existed when an earlier process ended. The next Apply compares with
+// them, so that an AccessPolicy whose target was lost meanwhile has former targets, as if the
+// process had run. Readers never see the objects.
+func (s *Store) Recall(ops ...Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recalled = newTrees()
+	for _, op := range ops {
+		if op.obj != nil {
+			s.recalled.put(op.table.Kind(), op.id, op.obj, op.table.keys(op.id, op.obj))
+		}
+	}
 }
 
 func (s *Store) apply(op Op) *Change {

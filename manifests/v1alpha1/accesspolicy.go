@@ -48,6 +48,13 @@ type AccessPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Ancestors []gatewayv1.PolicyAncestorStatus `json:"ancestors,omitempty"`
+	// Targets are the objects that the policy gates. When Penstock starts, a former target stays
+	// gated while a target of spec does not exist.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=80
+	Targets []GatedTarget `json:"targets,omitempty"`
 	// Conditions of the policy, at all Gateways. Stalled is True, with the same reason, while
 	// Accepted is False.
 	//
@@ -55,6 +62,27 @@ type AccessPolicyStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GatedTarget is an object of the policy's namespace that an AccessPolicy gates.
+type GatedTarget struct {
+	// Kind of the object.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// Name of the object.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// SectionName is a listener or a rule; without it the whole object is gated.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SectionName string `json:"sectionName,omitempty"`
+	// Missing is true if the target was removed or renamed. What is new in its place is gated.
+	//
+	// +optional
+	Missing bool `json:"missing,omitempty"`
 }
 
 // AccessPolicySpec is the specification of an AccessPolicy.
@@ -141,16 +169,19 @@ type AccessPolicySpec struct {
 	// Closed is why a policy of ClosedAccessPolicy lets nothing in. A target is closed unless a
 	// policy with Closed 0 has the same one.
 	Closed AccessClosure `json:"-"`
-	// Former are targets of earlier versions. They stay gated while a target of this version does
-	// not exist: its name may be mistyped. discovery/store sets it.
+	// Former are targets of earlier versions, and what replaces targets that were renamed. They
+	// stay gated while a target of this version does not exist. discovery/store sets it.
 	Former []FormerTarget `json:"-"`
 }
 
-// FormerTarget is a target of an earlier version of a policy, whose namespace may have been
-// another one.
+// FormerTarget is a target that a policy had, or what replaces it. Its namespace may differ from
+// the policy's.
 type FormerTarget struct {
 	Namespace string
 	AccessTarget
+	// InForce marks a target that existed when an earlier process wrote the policy's status.
+	// discovery/store resolves it.
+	InForce bool `json:",omitempty"`
 }
 
 // UsageOfStreams is the source of the token counts of streams.

@@ -51,6 +51,10 @@ func TestCheck_ClosedPolicyIsTheReasonAndNoFailedAttempt(t *testing.T) {
 			if reason != c.want {
 				t.Fatalf("%s: reason %q, want %q", c.name, reason, c.want)
 			}
+			if named := got.GetDynamicMetadata().GetFields()["policy"].GetStringValue() == "infra/invalid"; named !=
+				(c.want == "policy_invalid") { // for Envoy's access log
+				t.Fatalf("%s: metadata %v", c.name, got.GetDynamicMetadata())
+			}
 			if named := strings.Contains(denied.GetBody(), "infra/invalid"); named != (c.want == "policy_invalid") {
 				t.Fatalf("%s: %s", c.name, denied.GetBody())
 			}

@@ -34,7 +34,8 @@ type Unanswered struct {
 }
 
 // Failures counts gates without an answer, and logs them: the first one, and then at most one line
-// in 10 s. Its methods are safe for concurrent use.
+// in 10 s. In the same way it logs requests that invalid policies deny. Its methods are safe for
+// concurrent use.
 type Failures struct {
 	log *slog.Logger
 	now func() time.Time
@@ -45,8 +46,24 @@ type Failures struct {
 	lastWhy  string
 	lastAt   time.Time
 	requests uint64
+	lines    limiter
+	policies limiter
+}
+
+// limiter bounds a line of the log to one in logEvery.
+type limiter struct {
 	logged   time.Time
 	unlogged int
+}
+
+// due reports whether to log now, and how many lines were left out since the last one.
+func (l *limiter) due(now time.Time) (others int, log bool) {
+	if !l.logged.IsZero() && now.Sub(l.logged) < logEvery {
+		l.unlogged++
+		return 0, false
+	}
+	others, l.logged, l.unlogged = l.unlogged, now, 0
+	return others, true
 }
 
 // NewFailures makes a Failures.
@@ -70,13 +87,23 @@ func (f *Failures) Request(u Unanswered) {
 	defer f.mu.Unlock()
 	f.requests++
 	now := f.now()
-	if !f.logged.IsZero() && now.Sub(f.logged) < logEvery {
-		f.unlogged++
+	if others, log := f.lines.due(now); log {
+		f.log.Warn("a request got 503 authorization_unavailable", "route", u.Route, "took", u.Took,
+			"cause", f.cause(&u, now), "others", others)
+	}
+}
+
+// closed logs that an invalid policy ("namespace/name") has denied a request.
+func (f *Failures) closed(policy string) {
+	if f == nil {
 		return
 	}
-	f.log.Warn("a request got 503 authorization_unavailable", "route", u.Route, "took", u.Took,
-		"cause", f.cause(&u, now), "others", f.unlogged)
-	f.logged, f.unlogged = now, 0
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if others, log := f.policies.due(f.now()); log {
+		f.log.Warn("a request got 403 policy_invalid: the policy is invalid and lets nothing in", "policy", policy,
+			"others", others)
+	}
 }
 
 // Envoy's limits of a gate's call, and of one try of it (translator/envoy).

@@ -40,3 +40,22 @@ func TestFailures_LogNamesTheCauseAtABoundedRate(t *testing.T) {
 		t.Error(f.requests, f.calls)
 	}
 }
+
+// The log names an invalid policy that denies requests, without a line for each request.
+func TestFailures_LogNamesTheInvalidPolicy(t *testing.T) {
+	var text bytes.Buffer
+	now := time.Unix(1_800_000_000, 0)
+	f := NewFailures(slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	for range 3 {
+		f.closed("infra/invalid")
+	}
+	if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "policy=infra/invalid") {
+		t.Errorf("logged %q, want one line with the policy", got)
+	}
+	text.Reset()
+	now = now.Add(logEvery)
+	f.closed("infra/invalid")
+	if got := text.String(); !strings.Contains(got, "others=2") {
+		t.Errorf("logged %q, want others=2", got)
+	}
+}

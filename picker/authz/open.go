@@ -242,12 +242,27 @@ func (o *Open) decide(w *watched) (Decision, error) {
 	return d, nil
 }
 
-// decideAgain decides about a watched request, and returns when the decision may expire.
+// decideAgain decides about a watched request, and returns when the decision may expire. Policies
+// that were removed since do not count, and if no policy watches requests any more, no request is
+// denied.
 func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time.Time, err error) {
 	r := w.request
-	keys, all, err := t.find(w.hash, r.Policies)
+	keys, found, err := t.find(w.hash, r.Policies)
 	if err != nil {
 		return d, expires, err
+	}
+	var all []*Policy
+	var rules []string
+	watches := false
+	r.Policies = nil
+	for i, name := range w.request.Policies {
+		if !t.isRemoved(name) {
+			r.Policies, all, rules = append(r.Policies, name), append(all, found[i]), append(rules, w.rules[i])
+			watches = watches || found[i].Watches
+		}
+	}
+	if !watches {
+		return Decision{}, expires, nil
 	}
 	earlier := func(at time.Time) {
 		if !at.IsZero() && now.Before(at) && (expires.IsZero() || at.Before(expires)) {
@@ -257,7 +272,7 @@ func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time
 	if !w.token.IsZero() {
 		r.Tokens = make([]*Key, len(all))
 		for i, p := range all {
-			if p.JWT != nil && w.rules[i] != "" && fingerprint(p.JWT) == w.rules[i] {
+			if p.JWT != nil && rules[i] != "" && fingerprint(p.JWT) == rules[i] {
 				r.Tokens[i] = &Key{Expires: w.token}
 			}
 		}

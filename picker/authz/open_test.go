@@ -113,6 +113,12 @@ func (w *openWorld) watch(grant string, policies ...string) *openRequest {
 	return r
 }
 
+// watching returns a policy with revoke: Immediately.
+func watching(p *authz.Policy) *authz.Policy {
+	p.Watches = true
+	return p
+}
+
 func (w *openWorld) apply(key string, k *authz.Key) {
 	w.table.Apply(authz.Change{Keys: map[string]*authz.Key{key: k}}, w.clock.now())
 }
@@ -130,7 +136,7 @@ func TestOpen_RequestsEndOnceTheirKeysAreDenied(t *testing.T) {
 	pools := func(list ...string) func(*authz.Key) { return func(k *authz.Key) { k.Pools = list } }
 	hashes := func(list ...authz.Hash) func(*authz.Key) { return func(k *authz.Key) { k.Hashes = list } }
 	mine, other := authz.HashOf("k-alice"), authz.HashOf("k-new")
-	byModel := lets("", "infra")
+	byModel := watching(lets("", "infra"))
 	byModel.ByModel = true
 	for name, c := range map[string]struct {
 		change authz.Change
@@ -142,7 +148,7 @@ func TestOpen_RequestsEndOnceTheirKeysAreDenied(t *testing.T) {
 		"the key has another hash":         {changed(hashes(other)), authz.ReasonInvalidKey},
 		"the key gets models":              {changed(models("b")), authz.ReasonModel},
 		"the key gets pools":               {changed(pools("ns/b")), authz.ReasonPool},
-		"the policy selects other keys":    {policy(lets("team=a", "infra")), authz.ReasonInvalidKey},
+		"the policy selects other keys":    {policy(watching(lets("team=a", "infra"))), authz.ReasonInvalidKey},
 		"another key is removed":           {authz.Change{Keys: map[string]*authz.Key{"infra/bob": nil}}, ""},
 		"the key gets another hash, too":   {changed(hashes(mine, other)), ""},
 		"the key gets the request's model": {changed(models("llama*")), ""},
@@ -154,7 +160,7 @@ func TestOpen_RequestsEndOnceTheirKeysAreDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newOpenWorld(t, []*authz.Key{alice(nil), key("infra", "bob", "k-bob", nil)},
-				map[string]*authz.Policy{"infra/all": lets("", "infra"), "infra/b": lets("", "infra")})
+				map[string]*authz.Policy{"infra/all": watching(lets("", "infra")), "infra/b": lets("", "infra")})
 			mine := w.watch(w.grant("k-alice", "llama-3", "infra/all"), "infra/all")
 			w.table.Apply(c.change, noon)
 			var want []string
@@ -179,7 +185,7 @@ func TestOpen_RequestsEndOnceTheirKeysAreDenied(t *testing.T) {
 // Between the gate's decision and the call that watches the request, the key may have changed.
 func TestOpen_RequestOfAKeyThatIsAlreadyDeniedEnds(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
-		map[string]*authz.Policy{"infra/all": lets("", "infra")})
+		map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))})
 	grant := w.grant("k", "", "infra/all")
 	w.apply("infra/alice", nil)
 	if got := w.watch(grant, "infra/all").reasons(); !slices.Equal(got, []string{authz.ReasonInvalidKey}) {
@@ -192,7 +198,7 @@ func TestOpen_RequestsEndWhenKeysAndTokensExpire(t *testing.T) {
 	rule := &jwt.Rule{Namespace: "infra", Source: jwks.Source{Issuer: "sso"}, Audiences: []string{"models"}}
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", func(k *authz.Key) { k.Expires = soon }),
 		key("infra", "bob", "k-bob", nil)}, map[string]*authz.Policy{"infra/all": {Namespaces: []string{"infra"},
-		Selector: labels.Everything(), JWT: rule}})
+		Selector: labels.Everything(), JWT: rule, Watches: true}})
 	w.tokens = tokens{"sso " + aliceToken: {Owner: "carol", Expires: soon.Add(time.Hour)}}
 	alice := w.watch(w.grant("k", "", "infra/all"), "infra/all")
 	bob := w.watch(w.grant("k-bob", "", "infra/all"), "infra/all")
@@ -219,10 +225,41 @@ func TestOpen_RequestsEndWhenKeysAndTokensExpire(t *testing.T) {
 	}
 }
 
+// A stream ends by the policies of now: after a policy is removed, or no longer has revoke:
+// Immediately, a revoked key ends none of its streams. Once it has the field again, it does.
+func TestOpen_OnlyPoliciesThatStillWatchEndRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		above []string
+		to    map[string]*authz.Policy
+		want  int
+	}{
+		"removed":            {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": nil}, 0},
+		"to AtEnd":           {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": lets("", "infra")}, 0},
+		"back":               {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))}, 1},
+		"one of two removed": {[]string{"infra/all", "infra/b"}, map[string]*authz.Policy{"infra/all": nil}, 1},
+		"one of two to AtEnd": {[]string{"infra/all", "infra/b"},
+			map[string]*authz.Policy{"infra/all": lets("", "infra")}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)}, map[string]*authz.Policy{
+				"infra/all": watching(lets("", "infra")), "infra/b": watching(lets("", "infra"))})
+			r := w.watch(w.grant("k", "", c.above...), c.above...)
+			if name == "back" {
+				w.table.Apply(authz.Change{Policies: map[string]*authz.Policy{"infra/all": nil}}, noon)
+			}
+			w.table.Apply(authz.Change{Policies: c.to}, noon)
+			w.apply("infra/alice", nil)
+			if got := r.reasons(); len(got) != c.want {
+				t.Errorf("ended %v, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 // A token is not kept, so its requests end once its issuer or audience may no longer count.
 func TestOpen_RequestsOfTokensEndWithTheirRule(t *testing.T) {
 	rule := func(issuer string, audiences ...string) *authz.Policy {
-		p := lets("!x,x") // no key
+		p := watching(lets("!x,x")) // no key
 		p.JWT = &jwt.Rule{Namespace: "infra", Source: jwks.Source{Issuer: issuer}, Audiences: audiences}
 		return p
 	}
@@ -230,7 +267,7 @@ func TestOpen_RequestsOfTokensEndWithTheirRule(t *testing.T) {
 		to   *authz.Policy
 		want int
 	}{"the same": {rule("https://a", "n", "m"), 0}, "another issuer": {rule("https://b", "m", "n"), 1},
-		"another audience": {rule("https://a", "m"), 1}, "no tokens": {lets("!x,x"), 1}} {
+		"another audience": {rule("https://a", "m"), 1}, "no tokens": {watching(lets("!x,x")), 1}} {
 		t.Run(name, func(t *testing.T) {
 			w := newOpenWorld(t, nil, map[string]*authz.Policy{"infra/all": rule("https://a", "m", "n")})
 			w.tokens = tokens{"https://a " + aliceToken: {Owner: "carol", Expires: noon.Add(time.Hour)}}
@@ -245,7 +282,7 @@ func TestOpen_RequestsOfTokensEndWithTheirRule(t *testing.T) {
 
 func TestOpen_WatchesNoRequestWithoutAGrant(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
-		map[string]*authz.Policy{"infra/all": lets("", "infra"), "infra/elsewhere": lets("", "infra")})
+		map[string]*authz.Policy{"infra/all": watching(lets("", "infra")), "infra/elsewhere": lets("", "infra")})
 	good := w.grant("k", "", "infra/all")
 	for name, in := range map[string]authz.Watched{
 		"no grant":               {Policies: []string{"infra/all"}},
@@ -270,7 +307,7 @@ func TestOpen_WatchesNoRequestWithoutAGrant(t *testing.T) {
 // One Gateway takes at most half of the places.
 func TestOpen_IsBounded(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
-		map[string]*authz.Policy{"infra/all": lets("", "infra")})
+		map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))})
 	grant := w.grant("k", "", "infra/all")
 	fill := func(gateway string) (n int, last func()) {
 		for {
@@ -301,7 +338,7 @@ func TestOpen_IsBounded(t *testing.T) {
 // Requests begin and end while keys change: each request of a key that is denied ends once.
 func TestOpen_ConcurrentChanges(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
-		map[string]*authz.Policy{"infra/all": lets("", "infra")})
+		map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))})
 	grant := w.grant("k", "", "infra/all")
 	var group sync.WaitGroup
 	var mu sync.Mutex

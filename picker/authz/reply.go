@@ -22,6 +22,8 @@ const (
 	MetadataDecided = "decided"
 	// MetadataCaller is the caller, for access logs. Answers with 403 have it, too.
 	MetadataCaller = "caller"
+	// MetadataPolicy is the policy that denies the request (Decision.Policy), for access logs.
+	MetadataPolicy = "policy"
 	// MetadataGroups lists the caller's groups.
 	MetadataGroups = "groups"
 	metadataKeys   = "keys"  // the value of KeysHeader
@@ -202,10 +204,15 @@ func (c *call) denied(d Decision) *authv3.CheckResponse {
 		Status:       &rpcstatus.Status{Code: int32(how.code)},
 		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: response},
 	}
+	metadata := map[string]*structpb.Value{}
 	if d.Key != nil {
-		out.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
-			MetadataCaller: structpb.NewStringValue(d.Key.Caller),
-		}}
+		metadata[MetadataCaller] = structpb.NewStringValue(d.Key.Caller)
+	}
+	if d.Policy != "" {
+		metadata[MetadataPolicy] = structpb.NewStringValue(d.Policy)
+	}
+	if len(metadata) > 0 {
+		out.DynamicMetadata = &structpb.Struct{Fields: metadata}
 	}
 	return out
 }

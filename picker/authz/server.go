@@ -100,6 +100,9 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	case d.Key != nil || token == failed || !jwt.Formed(credential):
 		s.attempts.note(from, credential, d.Key != nil, now)
 	}
+	if d.Reason == ReasonClosed {
+		s.cfg.Failures.closed(d.Policy)
+	}
 	if d.Reason == "" && call.watch && call.decides(d) {
 		call.grant = s.cfg.Table.grantOf(call.Request)
 	}

@@ -43,6 +43,7 @@ type Policy struct {
 	ByModel    bool      // its routes read the model of a request
 	JWT        *jwt.Rule // nil lets no token in
 	Closed     bool      // it lets nothing in, because of a mistake
+	Watches    bool      // it ends open requests that it no longer lets in
 }
 
 func (p *Policy) selects(k *Key) bool {
@@ -276,6 +277,13 @@ func (t *Table) named(name string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byName[name].key()
+}
+
+func (t *Table) isRemoved(policy string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, removed := t.removed[policy]
+	return removed
 }
 
 func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {

@@ -16,8 +16,11 @@
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes
 //     no row.
 //   - A mistake in a policy closes its targets: a policy without a usable selector lets nothing
-//     pass. While a target of a changed policy does not exist, the policy also gates its former
-//     targets (AccessPolicySpec.Former), because the new name may be mistyped.
+//     pass. While a target of a policy does not exist, the policy also gates its former targets
+//     (AccessPolicySpec.Former), because the new name may be mistyped, and what takes the place of
+//     a renamed target (discovery/store, successors.go). Over restarts a folder's journal, or on
+//     Kubernetes the policy's status (AccessPolicyStatus.Targets), keeps them. Tenants may not
+//     write a status. If one could, it would gate objects of its own namespace alone.
 //
 // Tests: go test ./translator -run AccessPolicy
 package access

@@ -19,6 +19,9 @@ func former(r store.Reader, p *v1alpha1.AccessPolicy) (names []string) {
 		return nil
 	}
 	for _, t := range p.Spec.Former {
+		if !store.TargetExists(r, t) { // it was renamed or removed
+			continue
+		}
 		name := t.Kind + " " + objectid.Join(t.Namespace, t.Name)
 		if t.SectionName != "" {
 			name += " (section " + t.SectionName + ")"

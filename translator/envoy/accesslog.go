@@ -171,6 +171,7 @@ var logLine = map[string]string{
 	"client":     "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
 	"method":     "%REQ(:METHOD)%",
 	"caller":     "%DYNAMIC_METADATA(" + gateMetadata + ":" + callerMetadata + ")%",
+	"denied_by":  "%DYNAMIC_METADATA(" + gateMetadata + ":" + policyMetadata + ")%",
 	"host":       "%REQ(:AUTHORITY)%",
 	"path":       pathWithoutQuery,
 	"route":      "%ROUTE_NAME%",

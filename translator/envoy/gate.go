@@ -44,6 +44,7 @@ const (
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided"
 	callerMetadata  = "caller"
+	policyMetadata  = "policy" // the policy that denies the request
 	keysMetadata    = "keys"
 	vouchMetadata   = "vouch" // groupsHeader
 	finalMetadata   = "final"

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/status/shape"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -45,6 +46,7 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	case *gatewayv1.ListenerSet:
 		w.listenerSet(&in, o)
 	case *v1alpha1.AccessPolicy:
+		in.Gated = store.GatedTargets(view, o)
 		w.accessPolicy(&in)
 	case *gatewayv1.GatewayClass:
 		in.Features, in.Supported = w.cfg.Features, supportedVersion(w.cfg.Source.Releases())

@@ -31,6 +31,9 @@ func AccessPolicy() *Shape {
 			if old.ObservedGeneration == 0 { // the installed CRD has only ancestors
 				return &out
 			}
+			if in.Object.(*v1alpha1.AccessPolicy).Spec.Closed == 0 { // otherwise they may be unreadable
+				out.Targets = in.Gated
+			}
 			in.Old, in.Report.Conditions = &out, worst(in.Report)
 			return whole.Make(in)
 		},

@@ -36,6 +36,8 @@ type Input struct {
 	Controller string
 	Now        metav1.Time
 
+	// Gated are the targets of an AccessPolicy (store.GatedTargets).
+	Gated []v1alpha1.GatedTarget
 	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
 	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the

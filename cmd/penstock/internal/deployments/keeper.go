@@ -21,6 +21,7 @@ import (
 // Store receives all objects. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
+	Recall(ops ...store.Op)
 }
 
 // Config configures a Keeper.
@@ -111,6 +112,9 @@ func New(cfg Config) *Keeper {
 	k.saved = load(cfg.StateFile, cfg.Log)
 	return k
 }
+
+// Recall passes on to the store.
+func (k *Keeper) Recall(ops ...store.Op) { k.cfg.Store.Recall(ops...) }
 
 // Apply stores changes of a user's files, together with the changes of derived objects.
 func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/authz/jwks"
 	"github.com/penstock-project/penstock/translator"
@@ -188,7 +189,8 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	}
 	selector, namespaces, err := access.Selector(o) // the policy's report has the error
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel, JWT: ruleOf(view, o),
-		Closed: o.Spec.Closed != 0 || err != nil && o.Spec.JWT == nil}
+		Closed:  o.Spec.Closed != 0 || err != nil && o.Spec.JWT == nil,
+		Watches: o.Spec.Revoke == v1alpha1.RevokeImmediately}
 }
 
 // report reports the hashes of a key that have no effect: they let no request in, or an older key

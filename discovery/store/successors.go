@@ -1,0 +1,359 @@
+package store
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// A target of an AccessPolicy that no longer exists may have been renamed. What stands in its place
+// then becomes a former target (AccessPolicySpec.Former), which stays gated:
+//   - for a listener or a rule: what is new in the object, until the target exists again. A
+//     listener that moves into a ListenerSet counts, too. A new rule without a name counts as the
+//     whole route, because only a name identifies a rule;
+//   - for an object: objects of its kind and namespace that take over its requests (takesOver).
+//
+// The lost target is also a former target, so that a restart does not forget the loss.
+
+// maxFormer bounds the former targets of a policy. Beyond it, those that do not exist are dropped.
+const maxFormer = 64
+
+type succession struct {
+	before, now *View
+	gone        map[report.Ref]Object // lost objects of earlier batches; successions add to it
+	added       map[string][]v1alpha1.FormerTarget
+}
+
+// successors returns the former targets that a batch adds, by policy of the view before.
+func (s *Store) successors(before, now *View, changes []Change, recalled bool) map[string][]v1alpha1.FormerTarget {
+	if before.trees[[2]string{AccessPolicies.Kind(), ByID}].Len() == 0 {
+		return nil
+	}
+	for ref := range s.gone {
+		if now.Rows(AccessPolicies.Kind(), ByTarget, TargetKey(ref.Kind, ref.Namespace, ref.Name)).Len() == 0 {
+			delete(s.gone, ref)
+		}
+	}
+	x := &succession{before: before, now: now, gone: s.gone, added: map[string][]v1alpha1.FormerTarget{}}
+	refs := map[report.Ref]bool{}
+	for _, c := range changes {
+		for _, ref := range changedTargets(before, now, c) {
+			refs[ref] = true
+		}
+	}
+	if recalled {
+		for _, p := range AccessPolicies.All(before) {
+			for _, t := range formerOf(p) {
+				refs[refOfTarget(t)] = true
+			}
+		}
+	}
+	ordered := slices.SortedFunc(maps.Keys(refs), report.Ref.Compare)
+	for _, ref := range ordered {
+		x.lose(ref)
+	}
+	for _, ref := range ordered {
+		x.create(ref)
+	}
+	return x.added
+}
+
+// changedTargets returns the objects that a policy may target and whose sections a change concerns.
+func changedTargets(before, now *View, c Change) (refs []report.Ref) {
+	switch c.Table {
+	case Gateways.Kind(), HTTPRoutes.Kind(), GRPCRoutes.Kind(), InferencePools.Kind():
+		namespace, name := ParseID(c.ID)
+		return []report.Ref{refOfTarget(v1alpha1.FormerTarget{Namespace: namespace,
+			AccessTarget: v1alpha1.AccessTarget{Kind: c.Table, Name: name}})}
+	case ListenerSets.Kind():
+		for _, view := range []*View{before, now} {
+			if set, ok := ListenerSets.Get(view, c.ID); ok {
+				for _, key := range listenerSetParent(set) {
+					refs = append(refs, RefOf(Gateways, key))
+				}
+			}
+		}
+	}
+	return refs
+}
+
+func refOfTarget(t v1alpha1.FormerTarget) report.Ref {
+	group := Gateways.Group()
+	if t.Kind == InferencePools.Kind() {
+		group = InferencePools.Group()
+	}
+	return report.Ref{Group: group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
+}
+
+// formerOf returns the targets of a policy, the former ones included.
+func formerOf(p *v1alpha1.AccessPolicy) []v1alpha1.FormerTarget {
+	out := slices.Clone(p.Spec.Former)
+	for _, t := range p.Spec.TargetRefs {
+		t.Group = ""
+		if f := (v1alpha1.FormerTarget{Namespace: p.Namespace, AccessTarget: t}); !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (x *succession) add(p *v1alpha1.AccessPolicy, targets ...v1alpha1.FormerTarget) {
+	for _, t := range targets {
+		if list := x.added[ID(p)]; !slices.Contains(list, t) {
+			x.added[ID(p)] = append(list, t)
+		}
+	}
+}
+
+// lost calls f for each policy and target that a batch, or an earlier one, has removed from an
+// object, or with it.
+func (x *succession) lost(ref report.Ref, f func(*v1alpha1.AccessPolicy, v1alpha1.FormerTarget)) {
+	key := TargetKey(ref.Kind, ref.Namespace, ref.Name)
+	for _, p := range AccessPolicies.By(x.before, ByTarget, key) {
+		for _, t := range formerOf(p) {
+			if refOfTarget(t) == ref && !TargetExists(x.now, t) &&
+				(TargetExists(x.before, t) || slices.Contains(p.Spec.Former, t)) {
+				f(p, t)
+			}
+		}
+	}
+}
+
+func (x *succession) lose(ref report.Ref) {
+	sections, exists := allSections(x.now, ref)
+	var known []string
+	before := targetObject(x.before, ref)
+	if before != nil {
+		known, _ = allSections(x.before, ref)
+	}
+	var others []Object
+	x.lost(ref, func(p *v1alpha1.AccessPolicy, t v1alpha1.FormerTarget) {
+		x.add(p, t)
+		if exists {
+			for _, section := range sections {
+				if !slices.Contains(known, section) {
+					x.add(p, withSection(t, section))
+				}
+			}
+			if unnamedRuleIsNew(before, targetObject(x.now, ref)) {
+				x.add(p, withSection(t, ""))
+			}
+			return
+		}
+		if before == nil {
+			return
+		}
+		x.gone[ref] = before
+		if others == nil {
+			others = x.alike(ref, before)
+		}
+		for _, o := range others {
+			x.add(p, x.inPlace(t, o))
+		}
+	})
+}
+
+// create gates a new object in place of objects that earlier batches removed.
+func (x *succession) create(ref report.Ref) {
+	o := targetObject(x.now, ref)
+	if o == nil || targetObject(x.before, ref) != nil {
+		return
+	}
+	for _, lost := range slices.SortedFunc(maps.Keys(x.gone), report.Ref.Compare) {
+		if lost != ref && lost.Kind == ref.Kind && lost.Namespace == ref.Namespace && takesOver(o, x.gone[lost]) {
+			x.lost(lost, func(p *v1alpha1.AccessPolicy, t v1alpha1.FormerTarget) { x.add(p, x.inPlace(t, o)) })
+		}
+	}
+}
+
+// alike returns the objects that take over the requests of a removed one. Of two routes with a
+// common match only one gets requests, so also a route that existed before takes them over.
+func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
+	consider := func(o Object, routes bool) {
+		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+		if r != ref && r.Namespace == ref.Namespace && (routes || targetObject(x.before, r) == nil) && takesOver(o, old) {
+			list = append(list, o)
+		}
+	}
+	switch old.(type) {
+	case *gatewayv1.Gateway:
+		for _, o := range Gateways.By(x.now, ByNamespace, ref.Namespace) {
+			consider(o, false)
+		}
+	case *inferencev1.InferencePool:
+		for _, o := range InferencePools.By(x.now, ByNamespace, ref.Namespace) {
+			consider(o, false)
+		}
+	case *gatewayv1.HTTPRoute:
+		for _, parent := range gatewayParents(ref.Namespace, served(old).parents) {
+			for _, o := range HTTPRoutes.By(x.now, ByParent, parent) {
+				consider(o, true)
+			}
+		}
+	case *gatewayv1.GRPCRoute:
+		for _, parent := range gatewayParents(ref.Namespace, served(old).parents) {
+			for _, o := range GRPCRoutes.By(x.now, ByParent, parent) {
+				consider(o, true)
+			}
+		}
+	}
+	return list
+}
+
+// inPlace returns the target in o that has the place of t: the section of the same name, or the
+// whole object.
+func (x *succession) inPlace(t v1alpha1.FormerTarget, o Object) v1alpha1.FormerTarget {
+	t.Namespace, t.Name = o.GetNamespace(), o.GetName()
+	if !TargetExists(x.now, t) {
+		t.SectionName = ""
+	}
+	return t
+}
+
+func withSection(t v1alpha1.FormerTarget, section string) v1alpha1.FormerTarget {
+	t.SectionName = section
+	return t
+}
+
+// TargetExists reports whether a target exists: the object and, if it names one, its section.
+func TargetExists(r Reader, t v1alpha1.FormerTarget) bool {
+	sections, exists := allSections(r, refOfTarget(t))
+	return exists && (t.SectionName == "" || slices.Contains(sections, t.SectionName))
+}
+
+// allSections is Sections with the listeners of a Gateway's ListenerSets, as model.ListenerKey
+// names them.
+func allSections(r Reader, target report.Ref) (names []string, exists bool) {
+	names, exists = Sections(r, target)
+	if exists && target.Kind == Gateways.Kind() {
+		for _, set := range ListenerSets.By(r, ByParent, target.Key()) {
+			for _, l := range set.Spec.Listeners {
+				names = append(names, objectid.Join(ID(set), string(l.Name)))
+			}
+		}
+	}
+	return names, exists
+}
+
+func targetObject(r Reader, ref report.Ref) Object {
+	var o Object
+	ok := false
+	switch ref.Kind {
+	case Gateways.Kind():
+		o, ok = Gateways.Object(r, ref.Key())
+	case HTTPRoutes.Kind():
+		o, ok = HTTPRoutes.Object(r, ref.Key())
+	case GRPCRoutes.Kind():
+		o, ok = GRPCRoutes.Object(r, ref.Key())
+	case InferencePools.Kind():
+		o, ok = InferencePools.Object(r, ref.Key())
+	}
+	if !ok {
+		return nil
+	}
+	return o
+}
+
+// requests are the requests that a route takes.
+type requests struct {
+	parents   []gatewayv1.ParentReference
+	hostnames []gatewayv1.Hostname
+	rules     []ruleOf
+}
+
+type ruleOf struct {
+	named   bool
+	matches []any
+	whole   any
+}
+
+func served(o Object) (out requests) {
+	switch r := o.(type) {
+	case *gatewayv1.HTTPRoute:
+		out.parents, out.hostnames = r.Spec.ParentRefs, r.Spec.Hostnames
+		for _, rule := range r.Spec.Rules {
+			one := ruleOf{named: rule.Name != nil, whole: rule}
+			for _, m := range rule.Matches {
+				one.matches = append(one.matches, m)
+			}
+			out.rules = append(out.rules, one)
+		}
+	case *gatewayv1.GRPCRoute:
+		out.parents, out.hostnames = r.Spec.ParentRefs, r.Spec.Hostnames
+		for _, rule := range r.Spec.Rules {
+			one := ruleOf{named: rule.Name != nil, whole: rule}
+			for _, m := range rule.Matches {
+				one.matches = append(one.matches, m)
+			}
+			out.rules = append(out.rules, one)
+		}
+	}
+	for i := range out.rules {
+		if len(out.rules[i].matches) == 0 {
+			out.rules[i].matches = []any{nil} // everything
+		}
+	}
+	return out
+}
+
+func unnamedRuleIsNew(before, now Object) bool {
+	old := served(before).rules
+	return slices.ContainsFunc(served(now).rules, func(r ruleOf) bool {
+		return !r.named && !slices.ContainsFunc(old, func(o ruleOf) bool {
+			return !o.named && equality.Semantic.DeepEqual(o.whole, r.whole)
+		})
+	})
+}
+
+// takesOver reports whether requests that old served may reach o: the two have a listener, a match
+// of one host, or their servers in common.
+func takesOver(o, old Object) bool {
+	switch o := o.(type) {
+	case *gatewayv1.Gateway:
+		old := old.(*gatewayv1.Gateway)
+		return o.Spec.GatewayClassName == old.Spec.GatewayClassName &&
+			common(o.Spec.Listeners, old.Spec.Listeners, func(a, b gatewayv1.Listener) bool {
+				return a.Port == b.Port && a.Protocol == b.Protocol && reflect.DeepEqual(a.Hostname, b.Hostname)
+			})
+	case *inferencev1.InferencePool:
+		return equality.Semantic.DeepEqual(o.Spec.Selector, old.(*inferencev1.InferencePool).Spec.Selector)
+	}
+	a, b := served(o), served(old)
+	return common(a.parents, b.parents, sameParent) &&
+		(len(a.hostnames)+len(b.hostnames) == 0 || common(a.hostnames, b.hostnames,
+			func(a, b gatewayv1.Hostname) bool { return a == b })) &&
+		common(a.rules, b.rules, func(a, b ruleOf) bool {
+			return common(a.matches, b.matches, func(a, b any) bool { return equality.Semantic.DeepEqual(a, b) })
+		})
+}
+
+func sameParent(a, b gatewayv1.ParentReference) bool {
+	section := func(p gatewayv1.ParentReference) gatewayv1.SectionName {
+		if p.SectionName == nil {
+			return ""
+		}
+		return *p.SectionName
+	}
+	namespace := func(p gatewayv1.ParentReference) string {
+		if p.Namespace == nil {
+			return metav1.NamespaceNone
+		}
+		return string(*p.Namespace)
+	}
+	return a.Name == b.Name && namespace(a) == namespace(b) && section(a) == section(b)
+}
+
+func common[T any](a, b []T, same func(a, b T) bool) bool {
+	return slices.ContainsFunc(a, func(x T) bool {
+		return slices.ContainsFunc(b, func(y T) bool { return same(x, y) })
+	})
+}
