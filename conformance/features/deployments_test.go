@@ -260,7 +260,7 @@ func TestRun_AFileOfAModelNeedsLlamaServer(t *testing.T) {
 		})
 	}
 	run, log := s.start("absent", "run", "file:"+model)
-	prints(log, "the program llama-server is not on PATH; install it with: brew install llama.cpp")
+	prints(log, "the program llama-server is not on PATH; install it with: penstock engines install llama-cpp")
 	run.Signal(syscall.SIGINT)
 	<-run.Ended()
 	program := strings.ReplaceAll(llamaServer, "PENSTOCK", binary)

@@ -122,12 +122,21 @@ type DeployTemplate struct {
 // model.file is the path of its file or folder on this machine. Penstock replaces them after it has
 // parsed the object, so a value is always one argument.
 type ProcessTemplate struct {
-	// Program is the name of the program, which is searched on PATH, or an absolute path. The
+	// Program is the name of the program, or an absolute path. A name is searched on PATH, then in
+	// the folders of path, then among the engines that penstock engines install has installed. The
 	// program penstock is always the one that runs.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Program string `json:"program"`
+	// Path lists folders in which the program is searched if it is not on PATH.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:items:Pattern=`^/`
+	// +listType=atomic
+	Path []string `json:"path,omitempty"`
 	// Install is a command that installs the program. The status of a deployment prints it if the
 	// program is absent.
 	//

@@ -7,14 +7,16 @@ each argument is parsed with several values, and the results are compared."""
 import importlib.metadata
 import json
 import os
+import pathlib
 import re
 import struct
 import subprocess
 import sys
 import tempfile
 
-import llama_server
-from xllamacpp import xllamacpp
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "discovery/engine/install"))
+import llama_server  # noqa: E402
+from xllamacpp import xllamacpp  # noqa: E402
 
 # They end the program at once, or the template of the Engine sets them.
 LEFT_OUT = {"help", "version", "cache-list", "completion-bash", "list-devices", "host", "port", "model", "alias", "metrics", "embeddings", "reranking"}

@@ -162,7 +162,7 @@ func TestDeployment_AcceleratorsBecomeVariablesAndEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := c.Args[slices.Index(c.Args, "--served-model-name")+2:]
+		got := c.Args[slices.Index(c.Args, "--shutdown-timeout")+2:]
 		for _, env := range c.Env {
 			if strings.HasPrefix(env.Name, "CUDA_") {
 				got = append(got, env.Name+"="+env.Value)

@@ -19,7 +19,8 @@ import (
 // Plan has all that follows from a valid ModelDeployment.
 type Plan struct {
 	Deployment *v1alpha1.ModelDeployment
-	Process    v1alpha1.ProcessTemplate // of the engine's version
+	Version    string                   // of the engine
+	Process    v1alpha1.ProcessTemplate // of that version
 	ServedName string                   // the model's name in requests
 	Replicas   int
 	Idle       time.Duration // without requests, until the servers stop; 0: they do not
@@ -54,7 +55,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 	if problem != nil {
 		return nil, append(found, *problem)
 	}
-	p.Process, p.metrics = version.DeployTemplate.Process, version.Metrics
+	p.Version, p.Process, p.metrics = version.Version, version.DeployTemplate.Process, version.Metrics
 	if !slices.Contains(version.SupportedTasks, p.task) {
 		found = append(found, mistake("spec.model.task", fmt.Sprintf("engine %s %s does not support %s",
 			d.Spec.Engine.Name, version.Version, p.task), "write one of "+strings.Join(version.SupportedTasks, ", ")))

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/engine/fetch"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -19,12 +20,19 @@ import (
 // Engines returns the folder of the model servers that a process with a state folder has started.
 func Engines(stateDir string) string { return filepath.Join(stateDir, "engines") }
 
+// Installed returns the folder of installed engines below a state folder, or below the parent of all.
+func Installed(dir string) string { return filepath.Join(dir, "programs") }
+
 func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
 	cfg := deployments.Config{Store: c.store, Log: c.log, Inherited: deployments.Inherited(os.Environ()),
 		OnPhase: f.OnPhase, Devices: f.Devices,
 		Report: func(reports []report.Report) { c.board.Replace(status.Deployments, reports...) }}
 	if stateDir != "" {
 		cfg.StateFile = filepath.Join(stateDir, "deployments.json")
+		cfg.Installed = append(cfg.Installed, Installed(stateDir))
+	}
+	if home, err := state.Home(); err == nil {
+		cfg.Installed = append(cfg.Installed, Installed(home))
 	}
 	if folder, err := fetch.Folder(os.Getenv); err == nil {
 		cfg.Models = fetch.New(fetch.Config{Folder: folder, Limit: f.ModelsLimit})

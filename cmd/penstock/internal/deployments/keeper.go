@@ -37,6 +37,8 @@ type Config struct {
 	List func(ctx context.Context, command []string) ([]devices.Device, error)
 	// Program is the path of penstock, which is the engine sim.
 	Program string
+	// Installed are folders with the engines that penstock engines install has installed.
+	Installed []string
 	// Inherited are environment variables of this process, as KEY=value, which engines get.
 	Inherited []string
 	// Models downloads models of registries; nil: none can be downloaded.

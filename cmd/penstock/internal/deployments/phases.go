@@ -107,7 +107,7 @@ func (k *Keeper) phase(id string, e *entry) (phase, message string, found []repo
 			Fix: "correct the state folder, or name another one with --state"}}
 	case !k.supervised:
 		return pendingReason, "this process starts no model servers: run penstock up", nil
-	case e.missing != "":
+	case e.missing != "" && !k.started(id, e):
 		return failedReason, e.missing, []report.Finding{{Severity: report.Error, Field: "spec.engine.name",
 			Problem: e.missing, Fix: "the deployment starts within a minute after the program is there"}}
 	}
@@ -123,6 +123,10 @@ func (k *Keeper) phase(id string, e *entry) (phase, message string, found []repo
 // progress returns the phase of a deployment whose servers may run.
 func (k *Keeper) progress(id string, e *entry) (phase, message string, found []report.Finding) {
 	ready, waits, logs := 0, "", ""
+	if e.missing != "" {
+		found = append(found, report.Finding{Severity: report.Warning, Field: "spec.engine.name", Problem: e.missing,
+			Fix: "the servers that run go on; one that ends, or that a change replaces, needs the program"})
+	}
 	var room *report.Finding // about accelerators
 	for _, replica := range e.instances {
 		s, known := k.states[ProcessName(id, replica)]

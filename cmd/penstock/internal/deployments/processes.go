@@ -2,11 +2,9 @@ package deployments
 
 import (
 	"cmp"
-	"fmt"
 	"hash/fnv"
 	"maps"
 	"net"
-	"os/exec"
 	"path"
 	"slices"
 	"strconv"
@@ -102,36 +100,6 @@ func (k *Keeper) want(e *entry, name string, n int, port uint16, program string)
 	return p, true
 }
 
-// programs returns the programs by deployment.
-func (k *Keeper) programs() map[string]string {
-	out := map[string]string{}
-	for id, e := range k.entries {
-		if e.missing = ""; e.plan == nil || e.conflict != nil {
-			continue
-		}
-		program, err := k.program(e.plan.Process.Program)
-		if err != nil {
-			e.missing = err.Error()
-			if e.plan.Process.Install != "" {
-				e.missing += "; install it with: " + e.plan.Process.Install
-			}
-		}
-		out[id] = program
-	}
-	return out
-}
-
-func (k *Keeper) program(name string) (string, error) {
-	if name == "penstock" {
-		return k.cfg.Program, nil
-	}
-	found, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("the program %s is not on PATH", name)
-	}
-	return found, nil
-}
-
 func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) engines.Process {
 	s.Replica, s.Model = n, e.model.path
 	c, err := e.plan.Command(s)
@@ -141,7 +109,7 @@ func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) e
 	name := ProcessName(e.plan.ID(), n)
 	t := e.plan.Process
 	address := net.JoinHostPort(host, strconv.Itoa(int(s.Port)))
-	p := engines.Process{Name: name, Command: append([]string{program}, c.Args...), Inherited: k.cfg.Inherited,
+	p := engines.Process{Name: name, Command: append([]string{program}, c.Args...), Inherited: k.inherited(program),
 		Ready:          "http://" + address + cmp.Or(t.Ready, "/health"),
 		StartupTimeout: time.Duration(t.StartupTimeoutSeconds) * time.Second,
 		StopGrace:      time.Duration(t.StopGraceSeconds) * time.Second}

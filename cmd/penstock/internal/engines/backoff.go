@@ -11,12 +11,14 @@ type timings struct {
 	locked         time.Duration // how long Open waits for the lock
 	logLimit       int64         // bytes
 	table          int           // processes
+	systemd        string        // a folder that exists where systemd runs; "": it makes no scopes
+	busctl         string        // the program that calls systemd
 }
 
 var production = timings{
 	first: time.Second, longest: 5 * time.Minute, well: 5 * time.Minute,
 	probe: 200 * time.Millisecond, size: 3 * time.Second, locked: time.Second,
-	logLimit: 8 << 20, table: 256,
+	logLimit: 8 << 20, table: 256, systemd: "/run/systemd/system", busctl: "busctl",
 }
 
 // delay returns the back-off after so many consecutive failures.

@@ -29,8 +29,9 @@
 // the limit of 8 MiB, and what it writes within 3 seconds. A broken record is logged by name and
 // loses no other record; its process, if the log identifies one, is stopped.
 //
-// A process stays in the control group of its supervisor. If that one is a unit of systemd, a stop
-// of the unit ends all engines, unless it has KillMode=process.
+// Where systemd runs, each engine gets a transient scope (scope.go), so that a stop of the unit of
+// its supervisor leaves it. Without a right to that, for example in a unit of the system with
+// another User than root, a warning says so: then the unit needs KillMode=process.
 //
 // Outside Linux, ended processes are noticed within a second, and a process without a recorded ID
 // is not found.

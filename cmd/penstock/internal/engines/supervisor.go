@@ -28,6 +28,8 @@ type Supervisor struct {
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	changed chan struct{}
+	// unscoped logs once that there are no scopes.
+	unscoped sync.Once
 
 	mu       sync.Mutex
 	units    map[string]*unit // by the name of their files
@@ -187,6 +189,8 @@ func acceptable(p, other *Process) error {
 		return fmt.Errorf("its name has %d bytes, 1 to %d are allowed", len(p.Name), maxName)
 	case other != nil:
 		return errors.New("two wanted processes have this name")
+	case p.Keep: // none is started
+		return nil
 	}
 	return p.check()
 }

@@ -84,6 +84,7 @@ func (u *unit) restore(marked []found) {
 	if !u.broken {
 		u.save()
 	}
+	u.s.scope(u.base, u.live.pid) // an earlier one may have ended before it did so
 }
 
 // want returns the wanted process, nil if it is not wanted; leave reports that what runs goes on.
@@ -233,6 +234,7 @@ func (u *unit) start(p Process) {
 	}
 	u.live, u.rec.PID, u.rec.Identity = live, live.pid, live.identity
 	u.save()
+	u.s.scope(u.base, live.pid)
 	u.set(func(st *State) {
 		*st = State{
 			Name: p.Name, Phase: Starting, PID: live.pid, Since: u.rec.Started, Restarts: u.rec.Starts - 1,

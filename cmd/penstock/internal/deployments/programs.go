@@ -1,0 +1,64 @@
+package deployments
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/engine/deployment"
+	"github.com/penstock-project/penstock/discovery/engine/install"
+)
+
+// programs returns the programs by deployment.
+func (k *Keeper) programs() map[string]string {
+	out := map[string]string{}
+	for id, e := range k.entries {
+		if e.missing = ""; e.plan == nil || e.conflict != nil {
+			continue
+		}
+		program, err := k.program(e.plan)
+		if err != nil {
+			e.missing = err.Error()
+			if e.plan.Process.Install != "" {
+				e.missing += "; install it with: " + e.plan.Process.Install
+			}
+		}
+		out[id] = program
+	}
+	return out
+}
+
+// program returns the path of a deployment's program.
+func (k *Keeper) program(p *deployment.Plan) (string, error) {
+	if p.Process.Program == "penstock" {
+		return k.cfg.Program, nil
+	}
+	found := install.Search(p.Deployment.Spec.Engine.Name, p.Version, p.Process, k.cfg.Installed)
+	if found == "" {
+		return "", fmt.Errorf("the program %s is not on PATH", p.Process.Program)
+	}
+	return found, nil
+}
+
+const pathVariable = "PATH="
+
+// inherited returns the environment variables of this process for a program. A program that is not
+// on PATH gets its folder as the last one: engines execute other programs of their environment.
+func (k *Keeper) inherited(program string) []string {
+	dir := filepath.Dir(program)
+	i := slices.IndexFunc(k.cfg.Inherited, func(v string) bool { return strings.HasPrefix(v, pathVariable) })
+	if program == k.cfg.Program || !filepath.IsAbs(program) {
+		return k.cfg.Inherited
+	}
+	if i < 0 {
+		return append(slices.Clone(k.cfg.Inherited), pathVariable+dir)
+	}
+	value := strings.TrimPrefix(k.cfg.Inherited[i], pathVariable)
+	if slices.Contains(filepath.SplitList(value), dir) {
+		return k.cfg.Inherited
+	}
+	out := slices.Clone(k.cfg.Inherited)
+	out[i] = pathVariable + value + string(filepath.ListSeparator) + dir
+	return out
+}
