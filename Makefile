@@ -44,12 +44,15 @@ export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 LINTED := export CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath"
 LINT_TAGS := lab,engines,upgrade,prometheus,grpcnotrace
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-access bench-engines bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-engines demo-multicluster build test race fuzz simulate lint bench bench-access bench-engines bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build envoy ## two pools, two gateways, one imported pool, on this machine (KEEP=1 leaves it running)
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
+
+demo-engines: build envoy ## a model server that starts, changes under load, gives its accelerator to another, and ends (KEEP=1 leaves it running)
+	@ENVOY="$(ENVOY_PATH)" bin/penstock demo --engines $(if $(KEEP),--keep)
 
 demo-multicluster: build envoy ## three clusters on this machine: annotate a pool and another serves with it, drain one, stop one (KEEP=1 leaves it running)
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo --cluster-set $(if $(KEEP),--keep)

@@ -13,7 +13,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var keep, set bool
+	var keep, set, engines bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show everything on this machine: two clusters, simulated model servers, eleven steps",
@@ -24,14 +24,20 @@ checks its result: the exit status is 1 if one of them fails. Some steps compare
 no CPU to spare. The demo uses free ports on loopback and leaves nothing behind.
 
 With --cluster-set it shows three clusters that exchange pools: one annotates a pool and another serves with it, a
-cluster is drained without an error and brought back, and the Penstock of one stops while requests go on.`,
+cluster is drained without an error and brought back, and the Penstock of one stops while requests go on.
+
+With --engines it shows model servers that Penstock starts: one starts from a file, requires a key, changes under load
+without a failed request, and gives its accelerator to a second model and gets it back.`,
 		Example: `  penstock demo
 
   # Keep it running until Ctrl-C, with requests to try and files to edit.
   penstock demo --keep
 
   # Three clusters that exchange pools.
-  penstock demo --cluster-set`,
+  penstock demo --cluster-set
+
+  # Model servers that start, change, take turns and end.
+  penstock demo --engines`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
@@ -44,7 +50,8 @@ cluster is drained without an error and brought back, and the Penstock of one st
 			}
 			out := cmd.OutOrStdout()
 			err = demo.Run(cmd.Context(), demo.Config{
-				ClusterSet: set, Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path},
+				ClusterSet: set, Engines: engines,
+				Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path},
 				Envoy: envoy.Version, Keep: keep, Out: out, Colour: wantsColour(out), Ask: get,
 			})
 			switch {
@@ -57,6 +64,8 @@ cluster is drained without an error and brought back, and the Penstock of one st
 		},
 	}
 	cmd.Flags().BoolVar(&set, "cluster-set", false, "show a cluster set instead: pools that clusters exchange")
+	cmd.Flags().BoolVar(&engines, "engines", false, "show model servers that Penstock starts instead")
+	cmd.MarkFlagsMutuallyExclusive("cluster-set", "engines")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running after the last step, until Ctrl-C")
 	return cmd
 }

@@ -102,7 +102,7 @@ func newExplain() *cobra.Command {
 			return err
 		},
 	}
-	s.flags(cmd)
+	s.ranFlags(cmd)
 	why.flags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&method, "method", "X", "", "HTTP method of the request (default: POST where the path is of an API "+

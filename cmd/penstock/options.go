@@ -113,14 +113,15 @@ type service struct {
 	membersAddress  string
 	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
 	runtime         string
-	devices         int                             // accelerators that no program lists
-	modelsLimit     int64                           // of all downloaded models, in GiB; 0: none
-	onPhase         func(id, phase, message string) // of a ModelDeployment
-	peers           app.Peers
-	addresses       addressFlags
-	cluster         bool
-	replicas        bool
-	fleet           bool // fleets run; they make their own credentials
+	devices         int   // accelerators that no program lists
+	modelsLimit     int64 // of all downloaded models, in GiB; 0: none
+	// phaseLine returns what is printed about a ModelDeployment's phase; "" prints nothing.
+	phaseLine func(id, phase, message string) string
+	peers     app.Peers
+	addresses addressFlags
+	cluster   bool
+	replicas  bool
+	fleet     bool // fleets run; they make their own credentials
 }
 
 func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {

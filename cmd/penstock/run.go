@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/engine/catalog"
+	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -106,6 +107,9 @@ func (o *runOptions) run(cmd *cobra.Command, what string) error {
 	}
 	d, err := o.deployment(what)
 	if err != nil {
+		return err
+	}
+	if err := checkDeployment(d); err != nil {
 		return err
 	}
 	folder, err := runFolder()
@@ -203,6 +207,20 @@ func (o *runOptions) deployment(what string) (*v1alpha1.ModelDeployment, error) 
 	return d, nil
 }
 
+// fieldFlags name the flags that set the fields of a deployment.
+var fieldFlags = strings.NewReplacer("spec.variables.", "--set ", deployment.FieldGPU, "--gpu")
+
+// checkDeployment returns an error where the deployment would never run.
+func checkDeployment(d *v1alpha1.ModelDeployment) error {
+	_, found := deployment.New(d, nil)
+	for _, f := range found {
+		if f.Severity == report.Error {
+			return fmt.Errorf("%s: %s; %s", fieldFlags.Replace(f.Field), f.Problem, f.Fix)
+		}
+	}
+	return nil
+}
+
 func writeObject(path string, obj any) error {
 	raw, err := yaml.Marshal(obj)
 	if err != nil {
@@ -257,10 +275,11 @@ func (r *modelRun) up(folder string, devices int, modelsLimit int64) error {
 	up.SetOut(r.cmd.OutOrStdout())
 	up.SetErr(r.cmd.ErrOrStderr())
 	s.paths = []string{folder}
-	s.onPhase = func(id, phase, message string) {
-		if id == store.ID(r.deployment) {
-			r.show(phase, message)
+	s.phaseLine = func(id, phase, message string) string {
+		if id != store.ID(r.deployment) {
+			return "" // its own penstock run prints it
 		}
+		return r.line(phase, message)
 	}
 	err := s.up(up, 0)
 	if endsEngines(r.cmd.Context()) {
@@ -299,15 +318,18 @@ func (r *modelRun) add(stateDir, file string) error {
 			}
 			return nil
 		case err != nil:
-			return err
+			return r.alone(err, file)
 		}
 		for _, o := range doc.Objects {
 			if o.Kind != r.deployment.Kind || o.Key() != store.ID(r.deployment) {
 				continue
 			}
 			for _, c := range o.Status.Conditions {
-				if c.Type == deployments.ConditionReady {
-					r.show(c.Reason, c.Message)
+				if c.Type != deployments.ConditionReady {
+					continue
+				}
+				if line := r.line(c.Reason, c.Message); line != "" {
+					fmt.Fprintln(r.cmd.OutOrStdout(), line)
 				}
 			}
 		}
@@ -318,19 +340,27 @@ func (r *modelRun) add(stateDir, file string) error {
 	}
 }
 
-// show prints a phase, and a request once the deployment runs.
-func (r *modelRun) show(phase, message string) {
+// alone explains why the process that serves the gateway does not answer any more.
+func (r *modelRun) alone(err error, file string) error {
+	if _, gone := new(filesystem.Disk).Stat(file); errors.Is(gone, fs.ErrNotExist) {
+		return errors.New("penstock down, or Ctrl-C of the first penstock run, has ended the gateway and all model " +
+			"servers")
+	}
+	return fmt.Errorf("the process with the gateway has ended: run this command again, which adopts the model servers "+
+		"that still run: %w", err)
+}
+
+// line returns a phase, and a request once the deployment runs; "" if the phase is not new.
+func (r *modelRun) line(phase, message string) string {
 	if phase == r.phase {
-		return
+		return ""
 	}
 	r.phase = phase
-	out := r.cmd.OutOrStdout()
 	id := objectid.Join(r.deployment.Namespace, r.deployment.Name)
 	if phase != deployments.RunningReason {
-		fmt.Fprintf(out, "ModelDeployment %s is %s: %s\n", id, phase, message)
-		return
+		return phaseLine(id, phase, message)
 	}
-	fmt.Fprintf(out, "ModelDeployment %s is %s. Try:\n\n  %s\n\n", id, phase, r.request())
+	return fmt.Sprintf("ModelDeployment %s is %s. Try:\n\n  %s\n", id, phase, r.request())
 }
 
 func (r *modelRun) request() string {

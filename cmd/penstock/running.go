@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 type target struct {
@@ -34,6 +36,26 @@ func (a *target) flags(cmd *cobra.Command) {
 	for _, other := range []string{"file", "state", "http"} {
 		exclusive(cmd, "kubeconfig", other)
 	}
+}
+
+// ranFlags is flags for commands that only read. Without any flag they are about penstock run.
+func (a *target) ranFlags(cmd *cobra.Command) {
+	a.flags(cmd)
+	f := cmd.Flags().Lookup("file")
+	f.Usage = strings.Replace(f.Usage, "and a kubeconfig", "and a kubeconfig, unless penstock run has a model", 1)
+	beforeRun(cmd, func() error {
+		if a.http != "" || a.state != "" || len(a.paths) > 0 || a.cluster.file() != "" {
+			return nil
+		}
+		folder, err := runFolder()
+		if err != nil {
+			return nil // the command names the files that it needs
+		}
+		if _, err := new(filesystem.Disk).Stat(filepath.Join(folder, runGatewayFile)); err == nil {
+			a.paths = []string{folder}
+		}
+		return nil
+	})
 }
 
 // running is a pod if dial is set. Its address is then the pod's name.

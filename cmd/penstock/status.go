@@ -56,7 +56,7 @@ The exit status is 1 if there is a finding of severity error: something written 
 			return printStatus(cmd, at, s.statusFile(), output)
 		},
 	}
-	s.flags(cmd)
+	s.ranFlags(cmd)
 	outputFlag(cmd, &output, "text", "json")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
 		"print the status again after each change; with -o json, one line each time")

@@ -87,14 +87,6 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	out := cmd.OutOrStdout()
 	var f *supervisor.Supervisor
 	lines, phases := make(chan string, maxLines), make(chan string, maxLines)
-	if s.onPhase == nil {
-		s.onPhase = func(id, phase, message string) {
-			select {
-			case phases <- fmt.Sprintf("ModelDeployment %s is %s: %s", id, phase, message):
-			default: // as for lines
-			}
-		}
-	}
 	p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
 		cfg.OnServers = func(line string) {
 			select {
@@ -109,7 +101,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 			f.Set(gateways)
 		}
 		return app.NewFolder(cfg, app.Folder{Paths: s.paths, OnePort: true, Engines: true, Devices: s.devices,
-			ModelsLimit: s.modelsLimit << 30, OnPhase: s.onPhase, OnGateways: onGateways})
+			ModelsLimit: s.modelsLimit << 30, OnPhase: s.onPhase(cmd.Context(), phases), OnGateways: onGateways})
 	})
 	if err != nil {
 		return err
@@ -187,6 +179,29 @@ func reportEnvoy(board *status.Board, gateway, problem string) {
 				"folder; or resolve what kills Envoy, such as a lack of memory",
 		}},
 	})
+}
+
+// onPhase returns a function that sends what is printed about phases. Nothing is sent while servers
+// end.
+func (s *service) onPhase(ctx context.Context, lines chan<- string) func(id, phase, message string) {
+	text := s.phaseLine
+	if text == nil {
+		text = phaseLine
+	}
+	return func(id, phase, message string) {
+		line := text(id, phase, message)
+		if line == "" || endsEngines(ctx) {
+			return
+		}
+		select {
+		case lines <- line:
+		default: // the terminal is paused: penstock status has the phases
+		}
+	}
+}
+
+func phaseLine(id, phase, message string) string {
+	return fmt.Sprintf("ModelDeployment %s is %s: %s", id, phase, message)
 }
 
 func announcement(gateway string, urls []string) string {

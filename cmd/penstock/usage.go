@@ -59,7 +59,7 @@ In a folder whose penstock has ended, it reads the state folder.`,
 			return printUsage(cmd.OutOrStdout(), answer, by)
 		},
 	}
-	s.flags(cmd)
+	s.ranFlags(cmd)
 	outputFlag(cmd, &output, "table", "json")
 	f := cmd.Flags()
 	f.StringSliceVar(&by, "by", []string{"owner", "model", "pool"}, "columns to add up by: owner, model, pool and hour")

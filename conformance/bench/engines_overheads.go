@@ -134,7 +134,7 @@ func measureFleet(ctx context.Context, c config, out report) error {
 	defer servers.stop()
 	if err := f.serves(ctx, func() error {
 		page, err := f.page(ctx, "/status")
-		if n := bytes.Count(page, []byte(`"reason":"Running"`)); err == nil && n < fleetSize {
+		if n := bytes.Count(page, []byte(`"Running"`)); err == nil && n < fleetSize {
 			err = fmt.Errorf("%d deployments run", n)
 		}
 		return err

@@ -185,8 +185,11 @@ func TestDeployment_AcceleratorsBecomeVariablesAndEnvironment(t *testing.T) {
 			t.Errorf("%s: %v\nwant %s", text, found, want)
 		}
 	}
-	_, found := deployment.New(read(t, strings.Replace(vllm, "vllm", "sim", 1)+"resources: {gpu: 1}"), nil)
-	if len(found) != 1 || found[0].Problem != "engine sim v1 uses no accelerators" {
+	plain := &v1alpha1.Engine{Spec: v1alpha1.EngineSpec{Versions: []v1alpha1.EngineVersion{
+		{Version: "v1", SupportedTasks: []string{v1alpha1.TextGeneration}}}}}
+	_, found := deployment.New(read(t, strings.Replace(vllm, "vllm", "plain", 1)+"resources: {gpu: 1}"),
+		map[string]*v1alpha1.Engine{"plain": plain})
+	if len(found) != 1 || found[0].Problem != "engine plain v1 uses no accelerators" {
 		t.Error(found)
 	}
 }

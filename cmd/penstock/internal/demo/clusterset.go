@@ -120,8 +120,15 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests, four at a time, until the function action returns. No request may fail.
+// during sends requests for llama until the function action returns, and counts them by cluster.
 func (d *show) during(action func()) (served map[string]int, sum int) {
+	cluster := func(server string) string { return before(server, "-") }
+	return d.load(question("llama", "Hello there", 0), cluster, action)
+}
+
+// load sends requests, four at a time, until the function action returns, and counts them by a name
+// of the server. No request may fail.
+func (d *show) load(q chat, name func(server string) string, action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -131,14 +138,14 @@ func (d *show) during(action func()) (served map[string]int, sum int) {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				var a answer
-				err := try(func() { a = d.ask(ctx, d.url, question("llama", "Hello there", 0)) })
+				err := try(func() { a = d.ask(ctx, d.url, q) })
 				mu.Lock()
 				switch {
 				case ctx.Err() != nil:
 				case err != nil || a.Status != http.StatusOK:
 					failed = append(failed, fmt.Sprintf("%d %s", a.Status, a.Text))
 				default:
-					served[before(a.By, "-")]++
+					served[name(a.By)]++
 				}
 				mu.Unlock()
 			}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,6 +32,7 @@ const timeout = 20 * time.Second
 // Config configures a demo.
 type Config struct {
 	ClusterSet bool      // shows cluster sets in place of pools
+	Engines    bool      // shows model servers that penstock starts, in place of pools
 	Penstock   string    // path of the binary that is run
 	Env        []string  // added to the environment of Penstock
 	Typed      string    // the binary's name in the shown commands
@@ -47,8 +49,11 @@ type script struct {
 	sites   []string
 	ports   []string
 	later   []string
+	flags   []string       // more flags of penstock up
+	end     syscall.Signal // ends penstock up; 0: SIGTERM
 	prepare func(d *show)
-	begin   func(d *show) // prints what runs, once all gateways serve
+	begin   func(d *show)       // prints what runs, once all gateways serve
+	after   func(d *show) error // if not nil, removes what the processes of all sites have left
 	// A step returns its observations for the text of its result. To fail, it calls check, must,
 	// expect or failf.
 	steps []func(d *show) []any
@@ -95,8 +100,11 @@ type show struct {
 // ended before the last step. When Run returns, all processes have ended.
 func Run(ctx context.Context, cfg Config) (err error) {
 	s := poolsScript()
-	if cfg.ClusterSet {
+	switch {
+	case cfg.ClusterSet:
 		s = setScript()
+	case cfg.Engines:
+		s = enginesScript()
 	}
 	temp := os.TempDir()
 	if len(temp) >= 36 { // on macOS, paths of Unix sockets must be below 104 bytes
@@ -125,7 +133,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 		return failed
 	})
-	return d.group.Wait()
+	err = d.group.Wait()
+	if s.after != nil {
+		err = errors.Join(err, s.after(d))
+	}
+	return err
 }
 
 type failure struct{ error }

@@ -85,7 +85,7 @@ func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
 }
 
 func TestDemo_EveryStepHasItsText(t *testing.T) {
-	for _, s := range []script{poolsScript(), setScript()} {
+	for _, s := range []script{poolsScript(), setScript(), enginesScript()} {
 		texts, err := s.texts()
 		if err != nil || len(texts.Steps) != len(s.steps) {
 			t.Errorf("%s: got %d texts for %d steps, %v", s.folder, len(texts.Steps), len(s.steps), err)

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 type cluster struct {
 	name string
 	cmd  func(ctx context.Context) *exec.Cmd
+	end  syscall.Signal // 0: SIGTERM
 	stop func()
 
 	mu     sync.Mutex
@@ -39,8 +41,9 @@ func (c *cluster) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
-	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	end := cmp.Or(c.end, syscall.SIGTERM)
+	cmd.SysProcAttr = supervisor.ProcessAttributes(end)
+	cmd.Cancel = func() error { return cmd.Process.Signal(end) }
 	cmd.WaitDelay = 15 * time.Second // time to drain its Envoy
 	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
@@ -96,6 +99,7 @@ func (c *cluster) served(ctx context.Context) {
 
 func (d *show) launch(name string) {
 	args := []string{"up", "-f", d.file(name), "--concurrency", "2", "--access-log", d.file(name + ".access.log")}
+	args = append(args, d.flags...)
 	for port, flag := range map[string]string{name + "-picker": "--picker", name + "-members": "--members-listen"} {
 		if d.ports[port] > 0 {
 			args = append(args, flag, d.address(port))
@@ -108,7 +112,7 @@ func (d *show) run(name string, args ...string) {
 	ctx, stop := context.WithCancel(d.ctx)
 	ended := make(chan struct{})
 	args = append(args, "--state", d.state(name))
-	c := &cluster{name: name, stop: func() { stop(); <-ended },
+	c := &cluster{name: name, end: d.end, stop: func() { stop(); <-ended },
 		cmd: func(ctx context.Context) *exec.Cmd { return d.penstock(ctx, args...) }}
 	d.clusters[name] = c
 	d.group.Go(func() error {
@@ -123,11 +127,11 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// config holds the YAML of the clusters of both demos. ${NAME} stands for a port. If NAME is a
+// config holds the YAML of the clusters of all demos. ${NAME} stands for a port. If NAME is a
 // cluster, ${NAME} is the port of its gateway, and ${NAME-picker} is the port of its picker. Any
 // other NAME is a model server.
 //
-//go:embed config set steps.yaml
+//go:embed config engines set steps.yaml
 var config embed.FS
 
 func render(folder, file string, ports map[string]int) (string, error) {

@@ -70,7 +70,10 @@ func (k *Keeper) report() {
 		if phase == downloadReason {
 			shown += e.model.tenth()
 		}
-		if e.phase != shown && k.cfg.OnPhase != nil && k.supervised {
+		if !k.supervised { // the first phase under supervision is new
+			continue
+		}
+		if e.phase != shown && k.cfg.OnPhase != nil {
 			k.cfg.OnPhase(id, phase, message)
 		}
 		e.phase = shown

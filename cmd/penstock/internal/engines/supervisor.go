@@ -134,13 +134,14 @@ func (s *Supervisor) Want(processes []Process) {
 	s.settle()
 }
 
-// settle gives each unit its wanted process, and creates units while the table has room. s.mu is
-// held.
+// settle gives each unit its wanted process, and creates units while the table has room. It signals
+// changes of States alone: a consumer that calls Want after each signal would never rest otherwise.
+// s.mu is held.
 func (s *Supervisor) settle() {
-	defer s.signal()
 	if s.down || s.closed {
 		return
 	}
+	changed := false
 	wanted, rejected := map[string]*Process{}, map[string]State{}
 	for i := range s.all {
 		p := &s.all[i]
@@ -164,13 +165,15 @@ func (s *Supervisor) settle() {
 			u.wanted = p
 			s.units[base] = u
 			s.work.Go(u.run)
+			changed = true
 		}
 	}
+	changed = changed || !maps.Equal(s.rejected, rejected)
 	s.rejected = rejected
 	for base, u := range s.units {
 		p := wanted[base]
-		if p != nil {
-			u.state.Name = p.Name // which a broken record does not have
+		if p != nil && u.state.Name != p.Name { // which a broken record does not have
+			u.state.Name, changed = p.Name, true
 		}
 		_, invalid := rejected[u.state.Name]
 		keep := p == nil && invalid
@@ -179,6 +182,9 @@ func (s *Supervisor) settle() {
 		}
 		u.wanted, u.keep = p, keep
 		u.wake()
+	}
+	if changed {
+		s.signal()
 	}
 }
 

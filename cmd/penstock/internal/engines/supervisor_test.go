@@ -54,6 +54,36 @@ func TestEngines_StartServeAndStop(t *testing.T) {
 	}
 }
 
+// A consumer calls Want after each signal. A signal without a change would make it do so for ever,
+// which costs a machine at rest a core.
+func TestEngines_WantOfTheSameSetGivesNoSignal(t *testing.T) {
+	s := supervise(t, t.TempDir())
+	p := engine("ns/a/0", "idle")
+	set := []Process{p, {Name: "ns/rejected/0"}}
+	s.Want(set)
+	untilPhase(t, s, p.Name, Running)
+	signalled := func() bool {
+		select {
+		case <-s.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	signalled() // of the changes before
+	for range 3 {
+		if s.Want(set); signalled() {
+			t.Fatal("got a signal without a change")
+		}
+	}
+	if s.Want(set[:1]); !signalled() {
+		t.Error("a rejected process is gone: got no signal, want one")
+	}
+	if s.Want(set); !signalled() {
+		t.Error("a process is rejected: got no signal, want one")
+	}
+}
+
 func TestEngines_ChangedCommandRestartsAndInheritedVariablesDoNot(t *testing.T) {
 	s := supervise(t, t.TempDir())
 	p := engine("ns/a/0", "idle")

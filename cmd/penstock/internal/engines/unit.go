@@ -323,6 +323,7 @@ func (u *unit) forget() bool {
 	}
 	delete(u.s.units, u.base)
 	prune(u.s.dir, func(base string) bool { return u.s.units[base] != nil })
+	u.s.signal() // its state is absent from now on
 	u.s.settle() // the table has room for another one
 	return true
 }
