@@ -22,12 +22,13 @@ mv "$models.tmp" "$models"
 
 # A selector's type is Kubernetes' own, so markers cannot allow null below it. An API server would drop such a null, and
 # the policy would select more (v1alpha1/accesspolicy_null.go).
-policies=$out/penstock.dev_accesspolicies.yaml
+for policies in "$out/penstock.dev_accesspolicies.yaml" "$out/penstock.dev_modeldeployments.yaml"; do
 awk '/^ *(matchExpressions|matchLabels):$/ { field = $0; sub(/[^ ].*/, "", field); inside = 1 }
   inside && $0 == field "  additionalProperties:" { print; getline; sub(/type: string/, "nullable: true"); print; sub(/nullable: true/, "type: string") }
   inside && ($0 == field "  type: array" || $0 == field "  type: object") { print field "  nullable: true"; inside = 0 }
   { print }' "$policies" >"$policies.tmp"
 mv "$policies.tmp" "$policies"
+done
 
 gateway=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental
 for plural in gatewayclasses gateways listenersets httproutes grpcroutes tlsroutes tcproutes udproutes referencegrants backendtlspolicies; do

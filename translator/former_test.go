@@ -94,105 +94,109 @@ func TestAccessPolicy_FormerTargetOpensWithTheCorrection(t *testing.T) {
 	gated("valid again, with another mistake", "default/p")
 }
 
+const onWeb, onAlt = "http/81 HTTPRoute/default/named/a", "http/82 HTTPRoute/default/named/a"
+
+func inOneStep(edit func(*gateWorld) []store.Op) func(*gateWorld) {
+	return func(w *gateWorld) { w.apply(edit(w)...) }
+}
+
+// renames are changes of targets, and the policies of routes after them.
+var renames = map[string]struct {
+	target  string
+	change  func(*gateWorld)
+	gateway string
+	want    map[string]string
+}{
+	"listener": {"Gateway other http", inOneStep(func(w *gateWorld) []store.Op {
+		return []store.Op{store.Gateways.Put(w.listeners("other", "web", "alt"))}
+	}), "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+	"listener, in two steps": {"Gateway other http", func(w *gateWorld) {
+		w.apply(store.Gateways.Put(w.listeners("other", "alt")))
+		w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")))
+	}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+	"listener, twice": {"Gateway other http", func(w *gateWorld) {
+		w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")))
+		w.apply(store.Gateways.Put(w.listeners("other", "last", "alt")))
+	}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+	"listener, with an edit of the policy": {"Gateway other http", func(w *gateWorld) {
+		p := gate("p", "Gateway other http")
+		p.Labels = map[string]string{"a": "b"}
+		w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")), store.AccessPolicies.Put(p))
+	}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+	"listener, into a ListenerSet": {"Gateway other http", func(w *gateWorld) {
+		g := w.listeners("other", "alt")
+		g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{
+			From: ptr(gatewayv1.NamespacesFromSame)}}
+		set := &gatewayv1.ListenerSet{}
+		set.Namespace, set.Name = "default", "set"
+		set.Spec.ParentRef.Name = "other"
+		set.Spec.Listeners = []gatewayv1.ListenerEntry{{Name: "http", Port: 81,
+			Protocol: gatewayv1.HTTPProtocolType}}
+		w.apply(store.Gateways.Put(g), store.ListenerSets.Put(set), store.HTTPRoutes.Put(w.route("named",
+			func(r *gatewayv1.HTTPRoute) {
+				r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{Name: "set",
+					Kind: ptr(gatewayv1.Kind("ListenerSet")), Group: ptr(gatewayv1.Group(gatewayv1.GroupName))})
+			})))
+	}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
+	"rule": {"HTTPRoute named a", inOneStep(func(w *gateWorld) []store.Op {
+		return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
+			r.Spec.Rules[0].Name = ptr(gatewayv1.SectionName("c"))
+		}))}
+	}), "other", map[string]string{"http/81 HTTPRoute/default/named/c": "default/p",
+		"http/81 HTTPRoute/default/named/b": ""}},
+	"rule, to no name": {"HTTPRoute named a", inOneStep(func(w *gateWorld) []store.Op {
+		return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
+			r.Spec.Rules[0].Name = nil
+		}))}
+	}), "other", map[string]string{"http/81 HTTPRoute/default/named": "default/p",
+		"http/81 HTTPRoute/default/named/b": "default/p"}},
+	"rule, removed": {"HTTPRoute named a", inOneStep(func(w *gateWorld) []store.Op {
+		return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
+			r.Spec.Rules = r.Spec.Rules[1:]
+		}))}
+	}), "other", map[string]string{"http/81 HTTPRoute/default/named/b": ""}},
+	"route": {"HTTPRoute r", inOneStep(func(w *gateWorld) []store.Op {
+		return []store.Op{store.HTTPRoutes.Delete("default/r"),
+			store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Name = "chat" }))}
+	}), "gw", map[string]string{"http/80 HTTPRoute/default/chat": "default/p"}},
+	"route, created first": {"HTTPRoute r", func(w *gateWorld) {
+		w.apply(store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Name = "z" })))
+		w.apply(store.HTTPRoutes.Delete("default/r"))
+	}, "gw", map[string]string{"http/80 HTTPRoute/default/z": "default/p"}},
+	"route, removed first": {"HTTPRoute named a", func(w *gateWorld) {
+		later := w.route("named", func(r *gatewayv1.HTTPRoute) { r.Name = "later" })
+		w.apply(store.HTTPRoutes.Delete("default/named"))
+		w.apply(store.HTTPRoutes.Put(later))
+	}, "other", map[string]string{"http/81 HTTPRoute/default/later/a": "default/p",
+		"http/81 HTTPRoute/default/later/b": ""}},
+	"route for another host": {"HTTPRoute named", func(w *gateWorld) {
+		later := w.route("named", func(r *gatewayv1.HTTPRoute) {
+			r.Name, r.Spec.Hostnames = "later", []gatewayv1.Hostname{"later.example"}
+		})
+		w.apply(store.HTTPRoutes.Delete("default/named"))
+		w.apply(store.HTTPRoutes.Put(later))
+	}, "other", map[string]string{"http/81 HTTPRoute/default/later/a": ""}},
+	"pool": {"InferencePool first", inOneStep(func(w *gateWorld) []store.Op {
+		pool, _ := store.InferencePools.Get(w.store.View(), "default/first")
+		renamed := pool.DeepCopy()
+		renamed.Name = "second"
+		return []store.Op{store.InferencePools.Delete("default/first"), store.InferencePools.Put(renamed),
+			store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) {
+				r.Spec.Rules[0].BackendRefs[0].Name = "second"
+			}))}
+	}), "gw", map[string]string{"http/80 HTTPRoute/default/r": "default/p"}},
+	"Gateway": {"Gateway gw http", inOneStep(func(w *gateWorld) []store.Op {
+		g := w.listeners("gw", "http")
+		g.Name = "gw2"
+		return []store.Op{store.Gateways.Delete("default/gw"), store.Gateways.Put(g),
+			store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].Name = "gw2" }))}
+	}), "gw2", map[string]string{"http/80 HTTPRoute/default/r": "default/p"}},
+}
+
 // A renamed listener, rule, route, pool or Gateway would otherwise open what the policy gates: the
 // policy's target no longer exists then.
 func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
-	const onGw, onWeb, onAlt = "http/80 HTTPRoute/default/r", "http/81 HTTPRoute/default/named/a",
-		"http/82 HTTPRoute/default/named/a"
-	rename := func(edit func(*gateWorld) []store.Op) func(*gateWorld) {
-		return func(w *gateWorld) { w.apply(edit(w)...) }
-	}
-	for name, c := range map[string]struct {
-		target  string
-		change  func(*gateWorld)
-		gateway string
-		want    map[string]string
-	}{
-		"listener": {"Gateway other http", rename(func(w *gateWorld) []store.Op {
-			return []store.Op{store.Gateways.Put(w.listeners("other", "web", "alt"))}
-		}), "other", map[string]string{onWeb: "default/p", onAlt: ""}},
-		"listener, in two steps": {"Gateway other http", func(w *gateWorld) {
-			w.apply(store.Gateways.Put(w.listeners("other", "alt")))
-			w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")))
-		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
-		"listener, twice": {"Gateway other http", func(w *gateWorld) {
-			w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")))
-			w.apply(store.Gateways.Put(w.listeners("other", "last", "alt")))
-		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
-		"listener, with an edit of the policy": {"Gateway other http", func(w *gateWorld) {
-			p := gate("p", "Gateway other http")
-			p.Labels = map[string]string{"a": "b"}
-			w.apply(store.Gateways.Put(w.listeners("other", "web", "alt")), store.AccessPolicies.Put(p))
-		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
-		"listener, into a ListenerSet": {"Gateway other http", func(w *gateWorld) {
-			g := w.listeners("other", "alt")
-			g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{
-				From: ptr(gatewayv1.NamespacesFromSame)}}
-			set := &gatewayv1.ListenerSet{}
-			set.Namespace, set.Name = "default", "set"
-			set.Spec.ParentRef.Name = "other"
-			set.Spec.Listeners = []gatewayv1.ListenerEntry{{Name: "http", Port: 81,
-				Protocol: gatewayv1.HTTPProtocolType}}
-			w.apply(store.Gateways.Put(g), store.ListenerSets.Put(set), store.HTTPRoutes.Put(w.route("named",
-				func(r *gatewayv1.HTTPRoute) {
-					r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{Name: "set",
-						Kind: ptr(gatewayv1.Kind("ListenerSet")), Group: ptr(gatewayv1.Group(gatewayv1.GroupName))})
-				})))
-		}, "other", map[string]string{onWeb: "default/p", onAlt: ""}},
-		"rule": {"HTTPRoute named a", rename(func(w *gateWorld) []store.Op {
-			return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
-				r.Spec.Rules[0].Name = ptr(gatewayv1.SectionName("c"))
-			}))}
-		}), "other", map[string]string{"http/81 HTTPRoute/default/named/c": "default/p",
-			"http/81 HTTPRoute/default/named/b": ""}},
-		"rule, to no name": {"HTTPRoute named a", rename(func(w *gateWorld) []store.Op {
-			return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
-				r.Spec.Rules[0].Name = nil
-			}))}
-		}), "other", map[string]string{"http/81 HTTPRoute/default/named": "default/p",
-			"http/81 HTTPRoute/default/named/b": "default/p"}},
-		"rule, removed": {"HTTPRoute named a", rename(func(w *gateWorld) []store.Op {
-			return []store.Op{store.HTTPRoutes.Put(w.route("named", func(r *gatewayv1.HTTPRoute) {
-				r.Spec.Rules = r.Spec.Rules[1:]
-			}))}
-		}), "other", map[string]string{"http/81 HTTPRoute/default/named/b": ""}},
-		"route": {"HTTPRoute r", rename(func(w *gateWorld) []store.Op {
-			return []store.Op{store.HTTPRoutes.Delete("default/r"),
-				store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Name = "chat" }))}
-		}), "gw", map[string]string{"http/80 HTTPRoute/default/chat": "default/p"}},
-		"route, created first": {"HTTPRoute r", func(w *gateWorld) {
-			w.apply(store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Name = "z" })))
-			w.apply(store.HTTPRoutes.Delete("default/r"))
-		}, "gw", map[string]string{"http/80 HTTPRoute/default/z": "default/p"}},
-		"route, removed first": {"HTTPRoute named a", func(w *gateWorld) {
-			later := w.route("named", func(r *gatewayv1.HTTPRoute) { r.Name = "later" })
-			w.apply(store.HTTPRoutes.Delete("default/named"))
-			w.apply(store.HTTPRoutes.Put(later))
-		}, "other", map[string]string{"http/81 HTTPRoute/default/later/a": "default/p",
-			"http/81 HTTPRoute/default/later/b": ""}},
-		"route for another host": {"HTTPRoute named", func(w *gateWorld) {
-			later := w.route("named", func(r *gatewayv1.HTTPRoute) {
-				r.Name, r.Spec.Hostnames = "later", []gatewayv1.Hostname{"later.example"}
-			})
-			w.apply(store.HTTPRoutes.Delete("default/named"))
-			w.apply(store.HTTPRoutes.Put(later))
-		}, "other", map[string]string{"http/81 HTTPRoute/default/later/a": ""}},
-		"pool": {"InferencePool first", rename(func(w *gateWorld) []store.Op {
-			pool, _ := store.InferencePools.Get(w.store.View(), "default/first")
-			renamed := pool.DeepCopy()
-			renamed.Name = "second"
-			return []store.Op{store.InferencePools.Delete("default/first"), store.InferencePools.Put(renamed),
-				store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) {
-					r.Spec.Rules[0].BackendRefs[0].Name = "second"
-				}))}
-		}), "gw", map[string]string{onGw: "default/p"}},
-		"Gateway": {"Gateway gw http", rename(func(w *gateWorld) []store.Op {
-			g := w.listeners("gw", "http")
-			g.Name = "gw2"
-			return []store.Op{store.Gateways.Delete("default/gw"), store.Gateways.Put(g),
-				store.HTTPRoutes.Put(w.route("r", func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].Name = "gw2" }))}
-		}), "gw2", map[string]string{onGw: "default/p"}},
-	} {
+	for name, c := range renames {
 		t.Run(name, func(t *testing.T) {
 			w := newGateWorld(t)
 			w.apply(store.AccessPolicies.Put(gate("p", c.target)))

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
@@ -37,8 +42,9 @@ func newLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Print the log of a model server that penstock up or run has started",
-		Long: `Print the log of a model server of the ModelDeployment NAME, or NAMESPACE/NAME, that penstock up or run
-has started on this machine.`,
+		Long: `Print the logs of the model servers of the ModelDeployment NAME, or NAMESPACE/NAME, that penstock up or
+run has started on this machine. If several run, each line begins with the number of its server. If none runs, the
+logs of the ones that have failed are printed.`,
 		Example: `  penstock logs qwen
   penstock logs qwen -f ./config --replica 1 --follow`,
 		Args: takes(1, 1),
@@ -51,14 +57,101 @@ has started on this machine.`,
 			if !strings.Contains(id, "/") {
 				id = objectid.Join(runNamespace, id)
 			}
-			path := engines.LogFile(app.Engines(dir), deployments.ProcessName(id, replica))
-			return printLog(cmd.Context(), cmd.OutOrStdout(), path, id, follow)
+			replicas := []int{replica}
+			if !cmd.Flags().Changed("replica") {
+				replicas = loggedReplicas(app.Engines(dir), id)
+			}
+			return printLogs(cmd, app.Engines(dir), id, replicas, follow)
 		},
 	}
 	ranFiles(cmd, &s)
-	cmd.Flags().IntVar(&replica, "replica", 0, "number of the server, from 0 (default 0)")
+	cmd.Flags().IntVar(&replica, "replica", 0,
+		"number of the server, as in penstock status (default: the servers that run)")
 	cmd.Flags().BoolVar(&follow, "follow", false, "print further lines until interrupted (default false)")
 	return cmd
+}
+
+// loggedReplicas returns the numbers of the servers of a deployment that run, or else of the ones
+// that are to run. A change gives a server the next free number.
+func loggedReplicas(dir, id string) []int {
+	recorded, _ := engines.List(dir) // a folder that cannot be read has no logs either
+	var runs, waits []int
+	for _, r := range recorded {
+		number, ok := strings.CutPrefix(r.Name, id+"/")
+		n, err := strconv.Atoi(number)
+		switch {
+		case !ok || err != nil:
+		case r.Runs:
+			runs = append(runs, n)
+		default:
+			waits = append(waits, n)
+		}
+	}
+	if len(runs) == 0 {
+		runs = waits
+	}
+	if len(runs) == 0 {
+		return []int{0}
+	}
+	slices.Sort(runs)
+	return runs
+}
+
+// printLogs prints the logs of servers: one after another, or all while they are followed.
+func printLogs(cmd *cobra.Command, dir, id string, replicas []int, follow bool) error {
+	var group errgroup.Group
+	if !follow {
+		group.SetLimit(1)
+	}
+	var mu sync.Mutex
+	for _, n := range replicas {
+		path := engines.LogFile(dir, deployments.ProcessName(id, n))
+		if len(replicas) == 1 {
+			return printLog(cmd.Context(), cmd.OutOrStdout(), path, id, follow)
+		}
+		group.Go(func() error {
+			w := &numbered{mu: &mu, out: cmd.OutOrStdout(), prefix: fmt.Sprintf("%d | ", n)}
+			err := printLog(cmd.Context(), w, path, id, follow)
+			if len(w.rest) > 0 {
+				_, _ = w.Write([]byte("\n"))
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// numbered writes whole lines, each with a prefix.
+type numbered struct {
+	mu     *sync.Mutex
+	out    io.Writer
+	prefix string
+	rest   []byte
+}
+
+// maxLogLine is the length at which a line is divided.
+const maxLogLine = 64 << 10
+
+// Write implements io.Writer.
+func (w *numbered) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	var lines []byte
+	for {
+		end := bytes.IndexByte(w.rest, '\n')
+		if end < 0 && len(w.rest) < maxLogLine {
+			break
+		}
+		if end < 0 {
+			end = maxLogLine - 1
+			w.rest = slices.Insert(w.rest, end, '\n')
+		}
+		lines = append(append(lines, w.prefix...), w.rest[:end+1]...)
+		w.rest = w.rest[end+1:]
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.out.Write(lines)
+	return len(p), err
 }
 
 const logPoll = 200 * time.Millisecond

@@ -15,6 +15,7 @@ var readable = map[string]string{
 	"cmd/penstock/bootstrap.go":        "names of files, for Envoys of another user",
 	"cmd/penstock/drain.go":            "a copy of this program",
 	"xds/wheel/install.go":             "Envoy's program",
+	"discovery/engine/install/run.go":  "lists of packages and scripts, the same for all, for their owner alone",
 	"cmd/penstock/metrics.go":          "dashboards, the same for all",
 	"discovery/statefile/statefile.go": "Rewrite: a file of the user's, which keeps its mode",
 }

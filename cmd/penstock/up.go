@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -86,14 +85,9 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	}
 	out := cmd.OutOrStdout()
 	var f *supervisor.Supervisor
-	lines, phases := make(chan string, maxLines), make(chan string, maxLines)
+	lines, phases := newLineQueue(), newLineQueue()
 	p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
-		cfg.OnServers = func(line string) {
-			select {
-			case lines <- line:
-			default: // the terminal is paused: penstock status has the servers
-			}
-		}
+		cfg.OnServers = lines.add
 		onGateways := func(gateways []string) {
 			if len(gateways) == 0 {
 				fmt.Fprintf(out, "%s has no Gateway for Penstock yet: waiting for one\n", strings.Join(s.paths, ", "))
@@ -127,8 +121,8 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	group, ctx := errgroup.WithContext(appCtx)
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
-	group.Go(func() error { return printLines(ctx, lines, cmd.ErrOrStderr()) })
-	group.Go(func() error { return printLines(ctx, phases, out) })
+	group.Go(func() error { return lines.print(ctx, cmd.ErrOrStderr()) })
+	group.Go(func() error { return phases.print(ctx, out) })
 	group.Go(func() error {
 		defer stopApp()
 		defer close(ended)
@@ -148,21 +142,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	return group.Wait()
 }
 
-const (
-	maxLines   = 64
-	maxDevices = 256
-)
-
-func printLines(ctx context.Context, lines <-chan string, out io.Writer) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case line := <-lines:
-			fmt.Fprintln(out, line)
-		}
-	}
-}
+const maxDevices = 256
 
 func reportEnvoy(board *status.Board, gateway, problem string) {
 	ref := store.RefOf(store.Gateways, gateway)
@@ -183,19 +163,14 @@ func reportEnvoy(board *status.Board, gateway, problem string) {
 
 // onPhase returns a function that sends what is printed about phases. Nothing is sent while servers
 // end.
-func (s *service) onPhase(ctx context.Context, lines chan<- string) func(id, phase, message string) {
+func (s *service) onPhase(ctx context.Context, lines *lineQueue) func(id, phase, message string) {
 	text := s.phaseLine
 	if text == nil {
 		text = phaseLine
 	}
 	return func(id, phase, message string) {
-		line := text(id, phase, message)
-		if line == "" || endsEngines(ctx) {
-			return
-		}
-		select {
-		case lines <- line:
-		default: // the terminal is paused: penstock status has the phases
+		if line := text(id, phase, message); line != "" && !endsEngines(ctx) {
+			lines.add(line)
 		}
 	}
 }

@@ -42,7 +42,8 @@ func slowServer() *httptest.Server {
 // Immediately.
 func slowObjects(port int) string {
 	return strings.ReplaceAll(gateRoute("slow", slowHost, byPath("")), "name: chat}", "name: slow}") +
-		accessPolicy("slow", "{kind: HTTPRoute, name: slow}", ", revoke: Immediately") + poolObjects("slow", []int{port})
+		accessPolicy("slow", "{kind: HTTPRoute, name: slow}", ", revoke: Immediately") +
+		poolObjects("slow", []int{port})
 }
 
 // revokeEnds measures how long the stream of a key goes on after the key is revoked.

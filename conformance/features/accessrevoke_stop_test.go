@@ -15,8 +15,8 @@ func (s *site) watched(n float64) {
 	})
 }
 
-// whole fails for each stream that is cut.
-func whole(t *testing.T, what string, results ...chan error) {
+// completed fails for each stream that is cut.
+func completed(t *testing.T, what string, results ...chan error) {
 	t.Helper()
 	for _, result := range results {
 		if err := <-result; err != nil {
@@ -70,7 +70,7 @@ func TestAccessRevoke_StreamsGoOnWhileTheirProcessStops(t *testing.T) {
 			t.Error("a stream of a revoked key is complete")
 		}
 	}
-	whole(t, "a stream of another key", append(stay, later)...)
+	completed(t, "a stream of another key", append(stay, later)...)
 	<-other.penstock.Ended()
 	if code := other.penstock.ExitCode(); code != 0 {
 		t.Errorf("the process has ended with exit status %d, want 0", code)
@@ -90,7 +90,7 @@ func TestAccessRevoke_StreamsGoOnWhileEnvoyStops(t *testing.T) {
 	streams := []chan error{s.open(key, 200), s.open(key, 200)}
 	s.watched(2)
 	s.penstock.Signal(syscall.SIGTERM)
-	whole(t, "a stream", streams...)
+	completed(t, "a stream", streams...)
 	if code := s.ended(); code != 0 {
 		t.Errorf("penstock has ended with exit status %d, want 0", code)
 	}
@@ -135,7 +135,7 @@ func TestAccessRevoke_PoliciesAndRoutesChangeWhileStreamsAreOpen(t *testing.T) {
 	})
 	revoke("end")
 	s.becomes("a revoked key", denied, func() string { return s.outcome("/", secret("end")...) })
-	whole(t, "a stream whose policy no longer has the field", stream)
+	completed(t, "a stream whose policy no longer has the field", stream)
 
 	s.write("access.yaml", with("gate"), atOnce)
 	s.Eventually("Envoy watches requests again", func() error {
@@ -147,14 +147,14 @@ func TestAccessRevoke_PoliciesAndRoutesChangeWhileStreamsAreOpen(t *testing.T) {
 	s.write("access.yaml")
 	s.becomes("a request without a key", "200", func() string { return s.outcome("/") })
 	revoke("removed")
-	whole(t, "a stream whose policy is removed", stream)
+	completed(t, "a stream whose policy is removed", stream)
 
 	s.write("access.yaml", with("gate"), atOnce)
 	s.becomes("a request without a key", denied, func() string { return s.outcome("/") })
 	stream = begin("moved", 1000)
 	s.write("access.yaml", with("gate"), atOnce, swap("{name: chat}\nspec:\n  parentRefs: [{name: gw}]\n",
 		"{name: chat}\nspec:\n  parentRefs: [{name: gw}]\n  hostnames: [moved.example]\n"))
-	s.becomes("the route's host before", "404", func() string { return s.outcome("/", secret("moved")...) })
+	s.becomes("the route's host before", "404 no_route", func() string { return s.outcome("/", secret("moved")...) })
 	running(t, "a stream whose route has moved", stream)
 	revoke("moved")
 	if err := <-stream; err == nil {

@@ -101,6 +101,7 @@ func TestAccessRevoke_StreamOfARevokedKeyEndsAtOnce(t *testing.T) {
 	second := s.open(carol, 1000)
 	rotated := s.keys("rotate", "carol")
 	running(t, "the stream of a rotated key", second)
+	s.becomes("the new key", "200", func() string { return s.outcome("/", bearer(rotated)...) })
 	third := s.open(rotated, 1000)
 	s.keys("rotate", "carol", "--finish")
 	ends("the stream of the key before", second)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -88,8 +89,8 @@ func (s *site) traced() *collector {
 	return c
 }
 
-// caller returns the caller of a pick, or "", once the pick's span has arrived. No body has spans of
-// several traces: each request waits for the span of the one before.
+// caller returns the caller of a pick, or "", once the pick's span has arrived. No body has spans
+// of several traces: each request waits for the span of the one before.
 func (c *collector) caller(trace string) (by string, arrived bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,13 +109,22 @@ func (c *collector) caller(trace string) (by string, arrived bool) {
 }
 
 // In EndpointMode the exporter's picker learns the caller from the importing cluster, directly and
-// after a spill, and uses it as far as the ClusterSet believes: as MEMBER:CALLER, which is also the
-// fairness ID. No client can state another caller, neither on a gated route nor on an open one.
+// after a spill. As far as the ClusterSet believes, it uses the caller as MEMBER:CALLER, which is
+// also the fairness ID. No client can state another caller, neither on a gated route nor on an open
+// one.
 func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 	t.Parallel()
 	far, here := newSite(t), newSite(t)
 	far.server("a")
 	spans := far.traced()
+	in := func(name string) string { return filepath.Join(far.state, "credentials", name) }
+	if out, err := exec.CommandContext(t.Context(), binary, "credentials", "--dir", in(""), "--host", "127.0.0.1").
+		CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// Members prove themselves to the picker by their certificates; other callers are not believed.
+	far.flags = []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
+		in("ca.crt")}
 	far.member("far", far.peerListener(), "accessmembers.yaml", with("far"),
 		swap("export-mode: ParentMode", "export-mode: EndpointMode"))
 	here.restrict(map[string]string{"all": "owner: all, groups: [staff]"})
@@ -145,7 +155,7 @@ func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 		})
 		for name, values := range far.last("a").Headers {
 			if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-penstock-") ||
-				strings.HasPrefix(lower, "penstock-peer-") || lower == "authorization" {
+				strings.HasPrefix(lower, "penstock-peer-") || lower == "authorization" && path != "/open" { // not gated
 				t.Errorf("%s: the server receives %s: %s", path, name, values)
 			}
 		}

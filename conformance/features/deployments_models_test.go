@@ -48,6 +48,10 @@ func TestModels_ADeploymentDownloadsItsModelOnce(t *testing.T) {
 	s.reports("the registry has no model org/none with revision main")
 	r.Resume()
 	s.answers("/", 200)
+	s.Eventually("the status of the registry has that it answers", func() error {
+		got, err := s.command("status", "-o", "json")
+		return errors.Join(err, because(strings.Contains(got, "Reachable"), got))
+	})
 	if _, err := os.Stat(filepath.Join(cache, "models--org--model", "snapshots", registrytest.Commit,
 		"model-Q4_K_M.gguf")); err != nil {
 		t.Error(err)

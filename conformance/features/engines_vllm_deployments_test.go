@@ -69,7 +69,8 @@ func TestEngines_VLLMIsDeployedAdoptedAndChanged(t *testing.T) {
 	changed := s.engine1()
 	if args := commandLine(changed); changed == before || !slices.Contains(args, "--max-num-seqs") ||
 		args[slices.Index(args, "--max-num-seqs")+1] != "4" {
-		t.Errorf("process %d has the arguments %q, want --max-num-seqs 4 in another process than %d", changed, args, before)
+		t.Errorf("process %d has the arguments %q, want --max-num-seqs 4 in another process than %d", changed, args,
+			before)
 	}
 
 	// A stream that passes no gateway is protected by --shutdown-timeout alone.

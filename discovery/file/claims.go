@@ -81,6 +81,7 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		now := r.currentForm(ref, before)
 		ops = append(ops, r.markInvalid(ref, now.good == nil && len(r.claims[ref]) > 0)...)
 		ops = append(ops, r.closeInvalid(ref, now)...)
+		ops = append(ops, r.closeDeployment(ref, now)...)
 		switch {
 		case now.good == nil && had:
 			ops = append(ops, before.kind.table.Delete(ref.Key()))

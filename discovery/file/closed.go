@@ -99,6 +99,7 @@ var (
 // closeUnnamed is for a document that cannot be parsed: the targets are unreadable. Namespaces are
 // all that its text names, or else the default one.
 func (doc *document) closeUnnamed(c *catalog) {
+	doc.access = doc.access || strings.Contains(doc.text, "access")
 	var k *kind
 	namespaces := map[string]any{}
 	exempts := false

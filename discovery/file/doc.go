@@ -10,6 +10,8 @@
 //   - An invalid document never delays another document.
 //   - An object whose newest definition is invalid keeps its last good form. That form survives
 //     restarts. The object is removed only when its definition is removed.
+//   - An invalid AccessPolicy without a last good form closes its targets (closed.go). So does a
+//     ModelDeployment whose spec.access is not in use (closed_deployment.go).
 //   - If an object has two definitions, the first by file path and line is in use.
 //   - An endless file, a circular link, a folder of a million files or an unresponsive file system
 //     causes a finding. It delays other files and the end of the process by filesystem.Timeout at

@@ -20,6 +20,7 @@ type document struct {
 	// unidentified reports that some part of the document is too broken to identify its object. The
 	// document may then define any object that the file had before.
 	unidentified bool
+	access       bool // a part that does not identify its object has spec.access (closed_deployment.go)
 
 	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
 }
@@ -38,6 +39,7 @@ type object struct {
 	item     int   // position in a List's items; -1 if the document is the object
 	good     *good
 	closed   store.Object // replaces the object if it has no good form (closed.go); nil for most kinds
+	access   bool         // the document has spec.access
 	unnamed  bool         // the name in ref is not written: it is a digest of the document
 	mistakes []mistake
 	moved    []move

@@ -148,7 +148,11 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	}
 	o.kind = k
 	spec := c.specToClose(obj) // before validation removes fields
-	defer func() { doc.closeObject(c, o, obj, spec, found) }()
+	o.access = writesAccess(obj)
+	defer func() {
+		doc.access = doc.access || o.access && doc.unidentified
+		doc.closeObject(c, o, obj, spec, found)
+	}()
 	if o.ref.Name == "" {
 		doc.mistakes = append(doc.mistakes, o.mistakes...)
 		doc.unidentified = doc.unidentified || hasError(o.mistakes)
@@ -258,18 +262,22 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 		delete(d.obj, "status")
 	}
 	trimMetadata(d.obj, k)
+	var own []mistake
+	if k.otherNames != nil {
+		own = k.otherNames(d.obj)
+	}
 	s.complete(d.obj)
 	unknown, errs, err := s.validate(ctx, d.obj)
 	if err != nil {
 		return nil, err
 	}
-	if len(unknown)+len(errs) > 0 {
-		if k.explain != nil {
-			var own []mistake
-			own, errs = k.explain(errs)
-			return append(s.mistakes(unknown, errs), own...), nil
-		}
-		return s.mistakes(unknown, errs), nil
+	if len(unknown)+len(errs) > 0 && k.explain != nil {
+		var explained []mistake
+		explained, errs = k.explain(errs)
+		own = append(own, explained...)
+	}
+	if len(unknown)+len(errs)+len(own) > 0 {
+		return append(s.mistakes(unknown, errs), own...), nil
 	}
 	obj := k.table.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.obj, obj); err != nil {

@@ -42,8 +42,8 @@ func TestFolder_FormerTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	expect("corrected, after a restart", "[]")
 }
 
-// A listener that is renamed under a policy stays gated over restarts, also if it is renamed, or the
-// policy's target is mistyped, while no process runs.
+// A listener that is renamed under a policy stays gated over restarts. The same holds if it is
+// renamed, or the policy's target is mistyped, while no process runs.
 func TestFolder_RenamedTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	gateway := func(listeners ...string) string {
 		text := "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec:\n  listeners:\n"

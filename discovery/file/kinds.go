@@ -23,6 +23,8 @@ type kind struct {
 	status   bool      // the status is read; otherwise it is dropped
 	lossy    bool      // the Go type keeps less than the document has, such as null
 	check    func(store.Object) []mistake
+	// otherNames removes names of another project from a document, and reports them. Optional.
+	otherNames func(obj map[string]any) []mistake
 	// explain replaces some errors of the schema by mistakes. Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 	// closed returns the object that replaces an invalid one without a valid version (closed.go).
@@ -76,7 +78,7 @@ func kinds() []*kind {
 		{table: store.ModelServers, crd: "modelservers", versions: ours, check: on(checkModelServers)},
 		{table: store.Engines, crd: "engines", versions: ours, check: on(checkEngine)},
 		{table: store.ModelRegistries, crd: "modelregistries", versions: ours},
-		{table: store.ModelDeployments, crd: "modeldeployments", versions: ours},
+		{table: store.ModelDeployments, crd: "modeldeployments", versions: ours, otherNames: fromNeutree, lossy: true},
 		{table: store.PoolPolicies, crd: "poolpolicies", versions: ours, check: on(checkPoolPolicy)},
 		{table: store.APIKeys, crd: "apikeys", versions: ours},
 		{table: store.AccessPolicies, crd: "accesspolicies", versions: ours, closed: closedPolicy, lossy: true},

@@ -314,6 +314,7 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 // Locate returns the place of an object or of a field, as "file:line". For an absent field it
 // returns the place of the innermost existing parent. It returns "" for an object in no file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
+	ref, field = withoutAccess(ref, field)
 	r.mu.Lock()
 	var c claim
 	if list := r.claims[ref]; len(list) > 0 {

@@ -61,7 +61,10 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
-	return group == k.table.Group() || slices.Contains(laterGroups, group) || slices.ContainsFunc(k.versions, func(v version) bool {
+	if group == k.table.Group() || slices.Contains(laterGroups, group) {
+		return true
+	}
+	return slices.ContainsFunc(k.versions, func(v version) bool {
 		return group == groupOf(v.apiVersion) || group != "" && report.Distance(group, groupOf(v.apiVersion)) <= 3
 	})
 }

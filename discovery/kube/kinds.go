@@ -85,6 +85,7 @@ func kinds() []*kind {
 		backend(custom(store.InferencePoolImports, "inferencepoolimports", "v1alpha1")),
 		custom(store.ModelServers, "modelservers", "v1alpha1"),
 		custom(store.ModelDeployments, "modeldeployments", "v1alpha1"),
+		custom(store.ModelRegistries, "modelregistries", "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),
 		closing(custom(store.APIKeys, "apikeys", "v1alpha1")),
 		custom(store.AccessPolicies, "accesspolicies", "v1alpha1"),

@@ -24,7 +24,7 @@ const (
 	// JWT key sets that cannot be read or fetched; one instance for each policy
 	Tokens       = "tokens"
 	Usage        = "usage"        // counts of requests that are not in the usage database yet
-	Deployments  = "deployments"  // ModelDeployments: their mistakes, and the phases of their servers
+	Deployments  = "deployments"  // ModelDeployments and ModelRegistries: their mistakes, and phases of servers
 	Rates        = "rates"        // model servers whose reported rate differs from the picker's estimate
 	Servers      = "servers"      // pools without a serving server; one instance for each pool
 	Certificates = "certificates" // certificates that have expired or expire soon

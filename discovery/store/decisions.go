@@ -49,19 +49,30 @@ var ofPenstock = []decision{
 	decide[v1alpha1.EngineSpec](shown("Versions")),
 	decide[v1alpha1.EngineVersion](shown("Version SupportedTasks Metrics Devices DeployTemplate"),
 		sizes("ValuesSchema")),
-	decide[v1alpha1.EngineDevices](shown("List Variable ParallelArguments MemoryArgument")),
+	decide[v1alpha1.EngineDevices](shown("List Variable ParallelArguments MemoryArgument Memory")),
+	decide[v1alpha1.EngineMemory](shown("Utilization ContextArguments LeastContext KeyTypeArguments " +
+		"ValueTypeArguments CacheType WeightTypeArguments LayersArguments UnknownWith UnknownWithEnv")),
 	decide[v1alpha1.DeployTemplate](shown("Process")),
-	decide[v1alpha1.ProcessTemplate](shown("Program Install Args Tasks Env Ready StartupTimeoutSeconds " +
+	decide[v1alpha1.ProcessTemplate](shown("Program Path Install Args Tasks Adapters Env Ready StartupTimeoutSeconds " +
 		"StopGraceSeconds")),
+	decide[v1alpha1.AdapterTemplate](shown("Args Each")),
 	decide[v1alpha1.EngineEnv](shown("Name"), omit("Value")),
 	decide[v1alpha1.ModelDeployment](object("Spec Status")),
 	// An argument of an engine may be a credential.
 	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Idle Keep Strategy Resources Env "+
-		"GatewayRefs Hostnames"), omit("Variables")),
+		"Adapters Scheduler Access Cluster GatewayRefs Hostnames"), omit("Variables")),
+	decide[v1alpha1.DeploymentEnv](shown("Name ValueFrom"), omit("Value")),
+	decide[v1alpha1.DeploymentEnvSource](shown("SecretKeyRef")),
+	decide[v1alpha1.SecretKey](shown("Key"), names("Name")),
+	decide[v1alpha1.DeploymentAccess](shown("APIKeys JWT ByModel Usage Revoke"), omit("Nulls")),
+	decide[v1alpha1.DeploymentScheduler](shown("Strategy CHWBL Session")),
+	decide[v1alpha1.DeploymentAdapter](shown("Name Source")),
+	decide[v1alpha1.AdapterSource](shown("Path Name Version File"), names("Registry")),
 	decide[v1alpha1.DeploymentResources](shown("GPU Accelerator")),
 	decide[v1alpha1.DeploymentEngine](shown("Version"), names("Name")),
 	decide[v1alpha1.DeploymentModel](shown("Name Version File Task ServedName"), names("Registry")),
-	decide[v1alpha1.ModelRegistry](object("Spec")),
+	decide[v1alpha1.ModelRegistry](object("Spec Status")),
+	decide[v1alpha1.ModelRegistryStatus](shown("Conditions ObservedGeneration")),
 	// A path in the URL of a mirror may be a credential.
 	decide[v1alpha1.ModelRegistrySpec](shown("Type Path Credentials"), omit("URL")),
 	decide[v1alpha1.RegistryCredentials](shown("SecretRef")),

@@ -124,8 +124,8 @@ func restored(now *View, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarg
 	return former
 }
 
-// GatedTargets returns the targets of a policy for its status. RestoreFormer reads them when another
-// process starts.
+// GatedTargets returns the targets of a policy for its status. RestoreFormer reads them when
+// another process starts.
 func GatedTargets(r Reader, p *v1alpha1.AccessPolicy) (out []v1alpha1.GatedTarget) {
 	for _, t := range formerOf(p) {
 		exists := TargetExists(r, t)
@@ -147,8 +147,8 @@ const (
 	maxSection = 253
 )
 
-// RestoreFormer sets the former targets of a policy from its status. All are in its own namespace:
-// whoever may write the status of a policy may not gate another namespace.
+// RestoreFormer sets the former targets of a policy from its status. All are in its own namespace,
+// so a writer of the status cannot gate another namespace.
 func RestoreFormer(p *v1alpha1.AccessPolicy) {
 	p.Spec.Former = nil
 	for _, t := range p.Status.Targets {

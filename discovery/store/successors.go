@@ -24,7 +24,7 @@ import (
 //
 // The lost target is also a former target, so that a restart does not forget the loss.
 
-// maxFormer bounds the former targets of a policy. Beyond it, those that do not exist are dropped.
+// maxFormer bounds the former targets of a policy. Beyond it, missing targets are dropped.
 const maxFormer = 64
 
 type succession struct {
@@ -129,6 +129,10 @@ func (x *succession) lost(ref report.Ref, f func(*v1alpha1.AccessPolicy, v1alpha
 }
 
 func (x *succession) lose(ref report.Ref) {
+	key := TargetKey(ref.Kind, ref.Namespace, ref.Name)
+	if x.before.Rows(AccessPolicies.Kind(), ByTarget, key).Len() == 0 {
+		return
+	}
 	sections, exists := allSections(x.now, ref)
 	var known []string
 	before := targetObject(x.before, ref)
@@ -180,7 +184,8 @@ func (x *succession) create(ref report.Ref) {
 func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	consider := func(o Object, routes bool) {
 		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		if r != ref && r.Namespace == ref.Namespace && (routes || targetObject(x.before, r) == nil) && takesOver(o, old) {
+		if r != ref && r.Namespace == ref.Namespace && (routes || targetObject(x.before, r) == nil) &&
+			takesOver(o, old) {
 			list = append(list, o)
 		}
 	}

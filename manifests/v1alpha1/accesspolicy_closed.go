@@ -17,6 +17,7 @@ const (
 	ClosedInvalid AccessClosure = iota + 1
 	ClosedSecond
 	ClosedUndecodable
+	ClosedDeployment
 )
 
 // String completes the sentence "it lets nothing in, because ...".
@@ -26,6 +27,8 @@ func (c AccessClosure) String() string {
 		return "it is invalid and has no valid version before"
 	case ClosedSecond:
 		return "it is defined twice and only the first definition is in use"
+	case ClosedDeployment:
+		return "a document of its ModelDeployment has spec.access and is not in use"
 	}
 	return "it cannot be decoded and no version before can, either"
 }

@@ -22,14 +22,20 @@ func (s *AccessPolicySpec) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, (*plain)(s)); err != nil {
 		return err
 	}
-	s.Nulls = nil
 	var tree map[string]any
 	if err := json.Unmarshal(raw, &tree); err != nil {
 		return err
 	}
+	s.Nulls = nullsIn(tree)
+	return nil
+}
+
+// nullsIn returns the fields of a policy's spec that are null although it would let in more without
+// them.
+func nullsIn(tree map[string]any) (nulls []string) {
 	for _, path := range wider {
 		if v, ok := valueAt(tree, path); ok && v == nil {
-			s.Nulls = append(s.Nulls, path)
+			nulls = append(nulls, path)
 		}
 	}
 	const labels = "apiKeys.selector.matchLabels"
@@ -37,10 +43,10 @@ func (s *AccessPolicySpec) UnmarshalJSON(raw []byte) error {
 	values, _ := v.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if values[name] == nil {
-			s.Nulls = append(s.Nulls, labels+"."+name)
+			nulls = append(nulls, labels+"."+name)
 		}
 	}
-	return nil
+	return nulls
 }
 
 func valueAt(tree map[string]any, path string) (value any, ok bool) {

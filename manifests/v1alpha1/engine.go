@@ -108,6 +108,11 @@ type EngineDevices struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9._-]*$`
 	MemoryArgument string `json:"memoryArgument,omitempty"`
+	// Memory describes the memory that the engine needs when it starts. Without it, Penstock does
+	// not estimate whether a model fits.
+	//
+	// +optional
+	Memory *EngineMemory `json:"memory,omitempty"`
 }
 
 // DeployTemplate describes how an engine is started.
@@ -143,8 +148,8 @@ type ProcessTemplate struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Install string `json:"install,omitempty"`
-	// Args are the program's arguments. The task's arguments and the deployment's variables follow
-	// them. A variable cannot set an argument that is written here.
+	// Args are the program's arguments. The arguments of the task, the adapters and the
+	// deployment's variables follow them. A variable cannot set an argument that is written here.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
@@ -156,6 +161,11 @@ type ProcessTemplate struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=3
 	Tasks map[string][]string `json:"tasks,omitempty"`
+	// Adapters are further arguments for the LoRA adapters of a deployment. Without it, no
+	// ModelDeployment of the engine can have adapters.
+	//
+	// +optional
+	Adapters *AdapterTemplate `json:"adapters,omitempty"`
 	// Env are environment variables of the process.
 	//
 	// +optional

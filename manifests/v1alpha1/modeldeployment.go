@@ -29,8 +29,9 @@ const (
 )
 
 // ModelDeployment starts servers of a model, and routes requests to them by the name of the model.
-// Penstock derives an InferencePool, ModelServers and an HTTPRoute with the deployment's name. They
-// exist in Penstock's memory only. On Kubernetes Penstock starts no servers yet.
+// Penstock derives an InferencePool, ModelServers, an HTTPRoute, and an AccessPolicy and PoolPolicy
+// where its fields need them, with the deployment's name. They exist in Penstock's memory only. On
+// Kubernetes Penstock starts no servers yet.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=md,path=modeldeployments,singular=modeldeployment
 // +kubebuilder:subresource:status
@@ -62,8 +63,9 @@ type ModelDeploymentStatus struct {
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the deployment. Accepted is False if the deployment is invalid. The reason of
-	// Ready is the deployment's phase: Pending, ModelDownloading, Deploying, Running, Asleep,
+	// Conditions of the deployment. Accepted is False if the deployment is invalid, with reason
+	// ClusterNotFound if spec.cluster names another cluster. The reason of Ready is the
+	// deployment's phase: Pending, ModelDownloading, Deploying, Running, Asleep,
 	// Failed or Paused.
 	//
 	// +listType=map
@@ -128,7 +130,32 @@ type ModelDeploymentSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map
 	// +listMapKey=name
-	Env []EngineEnv `json:"env,omitempty"`
+	Env []DeploymentEnv `json:"env,omitempty"`
+	// Adapters are LoRA adapters that the servers load. Requests name them as their model.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=15
+	// +listType=map
+	// +listMapKey=name
+	Adapters []DeploymentAdapter `json:"adapters,omitempty"`
+	// Scheduler configures how a server is chosen for each request. Defaults to strategy load.
+	//
+	// +optional
+	Scheduler *DeploymentScheduler `json:"scheduler,omitempty"`
+	// Access requires an API key or a JSON Web Token for requests. Penstock derives an AccessPolicy
+	// with the deployment's name from it, whose targets are the derived HTTPRoute and the
+	// InferencePool. If it is null, no request is let in. By default, all requests are let in that
+	// no other AccessPolicy denies.
+	//
+	// +optional
+	// +nullable
+	Access *DeploymentAccess `json:"access,omitempty"`
+	// Cluster is the name of the cluster that runs the servers. It must be the name of this
+	// cluster. Defaults to this cluster.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster,omitempty"`
 	// GatewayRefs are the Gateways that route requests for the model. Without them, only the
 	// InferencePool exists.
 	//

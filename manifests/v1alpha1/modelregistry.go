@@ -15,18 +15,44 @@ const (
 
 // ModelRegistry is where ModelDeployments of its namespace get models from: Hugging Face, a mirror
 // of it, or a folder of this machine. Penstock downloads models into Hugging Face's own cache. On
-// Kubernetes it has no effect yet.
+// Kubernetes it has no effect yet, and its status reports that.
 //
 // +kubebuilder:resource:scope=Namespaced,path=modelregistries,singular=modelregistry
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ModelRegistry struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ModelRegistrySpec `json:"spec"`
+	// Status reports whether the registry is valid and answers.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Status ModelRegistryStatus `json:"status,omitzero"`
 }
 
 // DeepCopyObject implements runtime.Object.
 func (in *ModelRegistry) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
+// ModelRegistryStatus is the status of a ModelRegistry.
+type ModelRegistryStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe. It is -1
+	// before Penstock has written conditions.
+	//
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions of the registry. Accepted is False if its credentials do not exist. Ready is False
+	// if the registry did not answer the last download; it is absent before the first one.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
 
 // ModelRegistrySpec is the specification of a ModelRegistry.
 //

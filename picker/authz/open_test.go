@@ -233,9 +233,10 @@ func TestOpen_OnlyPoliciesThatStillWatchEndRequests(t *testing.T) {
 		to    map[string]*authz.Policy
 		want  int
 	}{
-		"removed":            {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": nil}, 0},
-		"to AtEnd":           {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": lets("", "infra")}, 0},
-		"back":               {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))}, 1},
+		"removed":  {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": nil}, 0},
+		"to AtEnd": {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": lets("", "infra")}, 0},
+		"back": {[]string{"infra/all"}, map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))},
+			1},
 		"one of two removed": {[]string{"infra/all", "infra/b"}, map[string]*authz.Policy{"infra/all": nil}, 1},
 		"one of two to AtEnd": {[]string{"infra/all", "infra/b"},
 			map[string]*authz.Policy{"infra/all": lets("", "infra")}, 1},

@@ -64,6 +64,7 @@ var objects = []object{
 	{"inference.networking.x-k8s.io", "v1alpha1", "InferencePoolImport", "inferencepoolimports", "i", ""},
 	{"penstock.dev", "v1alpha1", "ModelDeployment", "modeldeployments", "md",
 		"spec: {engine: {name: sim}, model: {name: qwen}}"},
+	{"penstock.dev", "v1alpha1", "ModelRegistry", "modelregistries", "mreg", "spec: {type: hugging-face}"},
 	{"penstock.dev", "v1alpha1", "ModelServers", "modelservers", "ms", "spec: {servers: [{address: 10.0.0.1}]}"},
 	{"penstock.dev", "v1alpha1", "ClusterSet", "clustersets", "set", "spec: {cluster: here}"},
 	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp",

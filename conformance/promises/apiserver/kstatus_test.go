@@ -28,13 +28,15 @@ import (
 // there: the status that the writer writes must suffice.
 func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	s := start(t)
-	s.install(t, "modelservers", "modeldeployments", "poolpolicies", "clustersets", "accesspolicies", "envoyfleets")
+	s.install(t, "modelservers", "modeldeployments", "modelregistries", "poolpolicies",
+		"clustersets", "accesspolicies", "envoyfleets")
 	changed := map[string]string{ // a change of each spec
 		"ModelServers":    `{"spec": {"servers": [{"address": "10.0.0.2"}]}}`,
 		"PoolPolicy":      `{"spec": {"picker": {"strategy": "round-robin"}}}`,
 		"ClusterSet":      `{"spec": {"region": "eu-west-1"}}`,
 		"EnvoyFleet":      `{"spec": {"replicas": 3}}`,
 		"ModelDeployment": `{"spec": {"replicas": 2}}`,
+		"ModelRegistry":   `{"spec": {"url": "https://mirror.example"}}`,
 		"AccessPolicy":    `{"spec": {"targetRefs": [{"kind": "Gateway", "name": "other"}]}}`,
 	}
 	var own []object

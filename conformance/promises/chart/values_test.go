@@ -20,7 +20,7 @@ func charts() []chart {
 	peer := []any{map[string]any{"namespaceSelector": map[string]any{}}}
 	resources := map[string]any{"requests": map[string]any{"cpu": "1m"}, "limits": map[string]any{"memory": "3Gi"}}
 	pod := map[string]any{
-		"image": "registry.example.com/penstock:1@" + digest,
+		"image":            "registry.example.com/penstock:1@" + digest,
 		"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
 		"tolerations": []any{map[string]any{"operator": "Exists"}},
 	}

@@ -28,7 +28,7 @@ var tenantLeaves = map[string]string{
 	"ClusterSet":          platform,
 	"ClusterProperty":     platform,
 	"Engine":              platform,
-	"ModelRegistry":       "in a cluster, it is not read",
+	"ModelRegistry":       "in a cluster, it is reported as not supported and has no other effect",
 	"ModelDeployment":     "in a cluster, it is reported as not supported and has no other effect",
 	"InferencePoolImport": "the hub writes its status, and its spec is empty",
 	"Host":                internal, "Learned": internal, "Offer": internal, "Failback": internal, "Dialect": internal,

@@ -1,6 +1,7 @@
 package commandline
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,22 @@ type Values struct {
 	Namespace, Deployment, Replica string
 	ModelName, ModelFile           string
 	ServedName                     string
+	Adapter                        *Adapter // nil: the text is not about an adapter
+}
+
+// Adapter has the values of a template's paths that are about one adapter.
+type Adapter struct{ Name, Path string }
+
+func (a *Adapter) byPath() map[string]string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(struct { // texts always have a JSON form
+		Name string `json:"name"`
+		Path string `json:"path"`
+	}{a.Name, a.Path})
+	return map[string]string{"adapter.name": a.Name, "adapter.path": a.Path,
+		"adapter.json": strings.TrimSpace(b.String())}
 }
 
 func (v Values) byPath() map[string]string {
@@ -23,13 +40,17 @@ func (v Values) byPath() map[string]string {
 	if source == "" {
 		source = v.ModelName
 	}
-	return map[string]string{
+	out := map[string]string{
 		"host": v.Host, "port": v.Port, "namespace": v.Namespace, "deployment": v.Deployment, "replica": v.Replica,
 		"model.name": v.ModelName, "model.file": v.ModelFile, "model.servedName": v.ServedName, "model.source": source,
 	}
+	if v.Adapter != nil {
+		maps.Copy(out, v.Adapter.byPath())
+	}
+	return out
 }
 
-// Paths lists the paths that a template may name, sorted.
+// Paths lists the paths that a template may name, sorted, except for arguments of adapters.
 func Paths() []string { return slices.Sorted(maps.Keys(Values{}.byPath())) }
 
 // Expand replaces each ${path} in text. "$${" becomes "${".
@@ -53,8 +74,9 @@ func expand(text string, values map[string]string) (string, error) {
 		}
 		value, known := values[path]
 		if !known {
-			fix := "write one of " + strings.Join(Paths(), ", ")
-			if near := report.Nearest(path, Paths()); near != "" {
+			paths := slices.Sorted(maps.Keys(values))
+			fix := "write one of " + strings.Join(paths, ", ")
+			if near := report.Nearest(path, paths); near != "" {
 				fix = "write ${" + near + "}"
 			}
 			return "", fmt.Errorf("${%s} is no value of a template: %s", path, fix)
@@ -77,8 +99,9 @@ func Check(e *v1alpha1.Engine) (out []report.Finding) {
 		}
 		p := version.DeployTemplate.Process
 		field += "deployTemplate.process."
+		values := Values{}
 		text := func(field, text string) {
-			if _, err := (Values{}).Expand(text); err != nil {
+			if _, err := values.Expand(text); err != nil {
 				out = append(out, mistake(field, err.Error(), "correct the template"))
 			}
 		}
@@ -96,6 +119,16 @@ func Check(e *v1alpha1.Engine) (out []report.Finding) {
 		}
 		for j, env := range p.Env {
 			text(fmt.Sprintf("%senv[%d].value", field, j), env.Value)
+		}
+		if p.Adapters == nil {
+			continue
+		}
+		for j, arg := range p.Adapters.Args {
+			text(fmt.Sprintf("%sadapters.args[%d]", field, j), arg)
+		}
+		values.Adapter = &Adapter{}
+		for j, arg := range p.Adapters.Each {
+			text(fmt.Sprintf("%sadapters.each[%d]", field, j), arg)
 		}
 	}
 	return out

@@ -124,7 +124,7 @@ spec:
 		d.Spec.Engine.Name = "own"
 		d.Spec.Model = v1alpha1.DeploymentModel{Name: text, File: "/" + text, ServedName: text}
 		d.Spec.Variables = map[string]apiextensionsv1.JSON{"variable": {Raw: raw}}
-		d.Spec.Env = []v1alpha1.EngineEnv{{Name: "USERS", Value: text}}
+		d.Spec.Env = []v1alpha1.DeploymentEnv{{Name: "USERS", Value: text}}
 		p, found := deployment.New(d, map[string]*v1alpha1.Engine{"own": engine})
 		if p == nil {
 			t.Fatal(found)

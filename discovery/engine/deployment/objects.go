@@ -24,20 +24,31 @@ const unusedPort = 8000
 
 // Derived lists the tables of derived objects.
 func Derived() []store.Kind {
-	return []store.Kind{store.InferencePools, store.PoolPolicies, store.HTTPRoutes, store.ModelServers}
+	return []store.Kind{store.InferencePools, store.PoolPolicies, store.HTTPRoutes, store.ModelServers,
+		store.AccessPolicies}
 }
 
 // Objects returns the derived objects. ready lists the servers that are ready.
 func (p *Plan) Objects(ready []Server) []store.Object {
 	out := []store.Object{p.pool()}
-	if p.metrics != "" && p.metrics != "vllm" {
+	dialect := p.metrics != "" && p.metrics != "vllm"
+	if scheduler := p.Deployment.Spec.Scheduler; dialect || scheduler != nil {
 		policy := &v1alpha1.PoolPolicy{ObjectMeta: p.meta()}
 		policy.Spec.TargetRef.Name = p.Deployment.Name
-		policy.Spec.Picker.Metrics = &v1alpha1.MetricsSpec{Engine: p.metrics}
+		if dialect {
+			policy.Spec.Picker.Metrics = &v1alpha1.MetricsSpec{Engine: p.metrics}
+		}
+		if scheduler != nil {
+			policy.Spec.Picker.Strategy = v1alpha1.Strategy(scheduler.Strategy)
+			policy.Spec.Picker.CHWBL, policy.Spec.Picker.Session = scheduler.CHWBL, scheduler.Session
+		}
 		out = append(out, policy)
 	}
 	if len(p.Deployment.Spec.GatewayRefs) > 0 {
 		out = append(out, p.route())
+	}
+	if p.Deployment.Spec.Access != nil {
+		out = append(out, p.policy())
 	}
 	if len(ready) > 0 {
 		servers := &v1alpha1.ModelServers{ObjectMeta: p.meta()}
@@ -80,6 +91,14 @@ func (p *Plan) route() *gatewayv1.HTTPRoute {
 	for _, host := range p.Deployment.Spec.Hostnames {
 		r.Spec.Hostnames = append(r.Spec.Hostnames, gatewayv1.Hostname(host))
 	}
+	// A rule for each name stays within the limits of an HTTPRoute: 16 rules, 64 matches of a rule.
+	for _, name := range p.names() {
+		r.Spec.Rules = append(r.Spec.Rules, p.rule(name.text))
+	}
+	return r
+}
+
+func (p *Plan) rule(model string) gatewayv1.HTTPRouteRule {
 	rule := gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 		BackendObjectReference: gatewayv1.BackendObjectReference{Group: new(gatewayv1.Group(inferencev1.GroupName)),
 			Kind: new(gatewayv1.Kind("InferencePool")), Name: gatewayv1.ObjectName(p.Deployment.Name)},
@@ -88,22 +107,30 @@ func (p *Plan) route() *gatewayv1.HTTPRoute {
 		rule.Matches = append(rule.Matches, gatewayv1.HTTPRouteMatch{
 			Path: &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: &path},
 			Headers: []gatewayv1.HTTPHeaderMatch{{Type: new(gatewayv1.HeaderMatchExact), Name: modelHeader,
-				Value: p.ServedName}},
+				Value: model}},
 		})
 	}
-	r.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
-	return r
+	return rule
 }
 
-// Claims lists the "hostname model" that requests to each Gateway must not find twice.
-func (p *Plan) Claims() (out []string) {
+// Claim is a model that requests to a Gateway and a hostname must not find twice.
+type Claim struct {
+	Key   string // equal for equal Gateways, hostnames and models
+	Model string
+	Field string // the field that has the model
+}
+
+// Claims lists the models at each Gateway.
+func (p *Plan) Claims() (out []Claim) {
 	hosts := p.Deployment.Spec.Hostnames
 	if len(hosts) == 0 {
 		hosts = []string{"*"}
 	}
-	for _, g := range p.gateways() {
-		for _, host := range hosts {
-			out = append(out, g+" "+host+" "+p.ServedName)
+	for _, name := range p.names() {
+		for _, g := range p.gateways() {
+			for _, host := range hosts {
+				out = append(out, Claim{Key: g + " " + host + " " + name.text, Model: name.text, Field: name.field})
+			}
 		}
 	}
 	return out

@@ -26,12 +26,20 @@ func Models(r *gatewayv1.HTTPRoute) (out []string) {
 	return out
 }
 
-// Overlaps reports whether a user's route matches the model at a Gateway and a hostname of the
-// deployment.
-func (p *Plan) Overlaps(r *gatewayv1.HTTPRoute) bool {
-	if !slices.Contains(Models(r), p.ServedName) {
-		return false
+// Overlaps returns the names of the deployment that a user's route matches, too, at a Gateway and a
+// hostname of the deployment. Model and Field of each Claim are set.
+func (p *Plan) Overlaps(r *gatewayv1.HTTPRoute) (out []Claim) {
+	models := Models(r)
+	for _, name := range p.names() {
+		if slices.Contains(models, name.text) && p.shares(r) {
+			out = append(out, Claim{Model: name.text, Field: name.field})
+		}
 	}
+	return out
+}
+
+// shares reports whether a route and the deployment have a Gateway and a hostname in common.
+func (p *Plan) shares(r *gatewayv1.HTTPRoute) bool {
 	hosts, own := r.Spec.Hostnames, p.Deployment.Spec.Hostnames
 	if len(hosts) > 0 && len(own) > 0 && !slices.ContainsFunc(hosts,
 		func(h gatewayv1.Hostname) bool { return slices.Contains(own, string(h)) }) {

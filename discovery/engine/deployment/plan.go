@@ -50,7 +50,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 	if d.Spec.Replicas != nil {
 		p.Replicas = int(*d.Spec.Replicas)
 	}
-	found := gateways(d)
+	found := append(gateways(d), access(d)...)
 	version, problem := p.version(engines)
 	if problem != nil {
 		return nil, append(found, *problem)
@@ -69,7 +69,8 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 		}
 	}
 	found = append(found, p.accelerators(version)...)
-	reserved := commandline.Reserved(&p.Process)
+	found = append(found, p.adapters(version)...)
+	reserved := p.reserved()
 	vars, more := p.variables(reserved)
 	found = append(found, more...)
 	p.arguments, more = commandline.Arguments(vars, schema, reserved)
@@ -150,6 +151,10 @@ type Server struct {
 	// Draining means that the server gets no further requests. It changes no command.
 	Draining bool
 	Model    string // path of the model, if the deployment names a registry
+	// Adapters are the paths of adapters by name.
+	Adapters map[string]string
+	// Secrets are the values of environment variables that Secrets have, by name of the variable.
+	Secrets map[string]string
 }
 
 // Command has the arguments and the environment of one server.
@@ -174,14 +179,18 @@ func (p *Plan) Command(s Server) (c Command, err error) {
 		}
 		c.Args = append(c.Args, arg)
 	}
-	c.Args = append(c.Args, p.arguments...)
+	adapters, err := p.adapterArguments(s, values)
+	if err != nil {
+		return c, err
+	}
+	c.Args = slices.Concat(c.Args, adapters, p.arguments)
 	for _, env := range p.Process.Env {
 		if env.Value, err = values.Expand(env.Value); err != nil {
 			return c, err
 		}
 		c.Env = append(c.Env, env)
 	}
-	for _, env := range slices.Concat(d.Spec.Env, p.selection(s)) {
+	for _, env := range p.environment(s) {
 		c.Env = slices.DeleteFunc(c.Env, func(e v1alpha1.EngineEnv) bool { return e.Name == env.Name })
 		c.Env = append(c.Env, env)
 	}

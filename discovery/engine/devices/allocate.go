@@ -14,6 +14,7 @@ type Request struct {
 	Name        string // of the replica, unique
 	Share       Share  // 0: none
 	Accelerator string // a part of the product's name; empty: any
+	Memory      int64  // least memory in MiB of each device, if the device's is known; 0: any
 }
 
 // Hold is what a process has, also while it ends. A caller stores it to remember the devices.
@@ -139,7 +140,7 @@ func (m *machine) keep(q Request, h Hold) ([]Device, bool) {
 			m.gone[h.Name] = uuid
 			return nil, false
 		}
-		if !matches(m.devices[i], q.Accelerator) || slices.Contains(kept, m.devices[i]) {
+		if !q.suits(m.devices[i]) || slices.Contains(kept, m.devices[i]) {
 			return nil, false
 		}
 		kept = append(kept, m.devices[i])
@@ -162,6 +163,11 @@ func matches(d Device, accelerator string) bool {
 	return strings.Contains(normal(d.Name), normal(accelerator))
 }
 
+// suits reports whether a device can be used for a request.
+func (q Request) suits(d Device) bool {
+	return matches(d, q.Accelerator) && (d.Memory == 0 || d.Memory >= q.Memory)
+}
+
 var separators = strings.NewReplacer("-", "", "_", "", " ", "")
 
 // normal makes "NVIDIA-L40S", "nvidia_l40s" and "NVIDIA L40S" equal.
@@ -181,7 +187,7 @@ func (m *machine) place(q Request) Result {
 	groups := map[string][]Device{}
 	var suitable []Device
 	for _, d := range m.devices {
-		if matches(d, q.Accelerator) {
+		if q.suits(d) {
 			groups[kind(d)] = append(groups[kind(d)], d)
 			suitable = append(suitable, d)
 		}
@@ -257,6 +263,9 @@ func (m *machine) reason(q Request, suitable []Device, largest int) string {
 	}
 	if q.Accelerator != "" {
 		what += fmt.Sprintf(" with %q in the name", q.Accelerator)
+	}
+	if q.Memory > 0 {
+		what += fmt.Sprintf(" of at least %d MiB", q.Memory)
 	}
 	fmt.Fprintf(&b, "it needs %s %s", q.Share, what)
 	switch {

@@ -27,6 +27,7 @@ type transfer struct {
 	source Source
 	commit string
 	file   file
+	later  int64 // bytes of the files after it
 	report func(bytes int64)
 }
 
@@ -45,7 +46,7 @@ func (r *repository) download(ctx context.Context, f *Fetcher, s Source, l listi
 			return err
 		}
 	}
-	for _, c := range chosen {
+	for i, c := range chosen {
 		before := p.Bytes
 		p.File = c.Path
 		var last time.Time
@@ -55,6 +56,11 @@ func (r *repository) download(ctx context.Context, f *Fetcher, s Source, l listi
 				progress(p)
 			}
 		}}
+		for _, other := range chosen[i+1:] {
+			if !r.hasBlob(other) {
+				t.later += other.Size - r.partial(other)
+			}
+		}
 		if err := t.run(ctx); err != nil {
 			return err
 		}
@@ -227,7 +233,7 @@ type writer struct {
 func (w *writer) Write(p []byte) (int, error) {
 	if w.at-w.checked >= checkEvery {
 		w.checked = w.at
-		if err := w.t.f.free(0); err != nil {
+		if err := w.t.f.free(w.t.file.Size - w.at + w.t.later); err != nil {
 			return 0, err
 		}
 	}
@@ -235,13 +241,28 @@ func (w *writer) Write(p []byte) (int, error) {
 	w.sum.Write(p[:n])
 	w.at += int64(n)
 	if err != nil {
-		if noSpace(err) { // gives the space back: other programs need it, too
-			_ = w.out.Truncate(0)
+		if noSpace(err) {
+			return n, w.full(err)
 		}
 		return n, disk(err)
 	}
 	w.t.report(w.at)
 	return n, nil
+}
+
+// full ends a download on a full disk. Other programs need space, too: the reserve becomes free
+// again. The rest stays, so that the next attempt goes on there.
+func (w *writer) full(cause error) error {
+	kept := max(0, w.at-w.t.f.cfg.Reserve)
+	if err := w.out.Truncate(kept); err != nil {
+		return disk(err)
+	}
+	if err := w.t.f.free(w.t.file.Size - kept + w.t.later); err != nil {
+		return err
+	}
+	// another program has made room meanwhile, or this user has a quota
+	return &Error{Problem: fmt.Sprintf("the disk with %s: %v", w.t.f.cfg.Folder, cause),
+		Fix: "make room on the disk, or name another folder with HF_HUB_CACHE"}
 }
 
 func disk(err error) error {

@@ -1,7 +1,7 @@
 // Package install installs engines into a folder of this user, and finds them there. The command
 // penstock engines and cmd/penstock/internal/deployments use it.
 //
-// A recipe (recipe.go) says what an engine needs. New turns it into a Plan: commands of this
+// A recipe (recipe.go) lists what an engine needs. New turns it into a Plan: commands of this
 // machine, which Run executes and Script prints. Python packages go into a virtual environment in
 // a hidden folder. Its last step is a link to that folder, named ENGINE-VERSION, so an interrupted
 // installation is never used, and the next one continues it: pip skips what is installed.

@@ -67,8 +67,8 @@ func (p *Plan) mac(engine string, m Machine) error {
 	}
 	brew, err := m.LookPath("brew")
 	if err != nil {
-		return errors.New("the program brew is not on PATH: install Homebrew (https://brew.sh), then run this command " +
-			"again; or put a llama-server of yours on PATH")
+		return errors.New("the program brew is not on PATH: install Homebrew (https://brew.sh), then run this " +
+			"command again; or put a llama-server of yours on PATH")
 	}
 	p.About = "the newest llama.cpp of Homebrew"
 	p.Steps = []Step{{Command: []string{brew, "install", "llama.cpp"}, Limit: loads}}
@@ -82,8 +82,8 @@ func (p *Plan) linux(engine string, cpu bool, m Machine) error {
 	}
 	r := recipes[key]
 	if _, err := m.LookPath("nvidia-smi"); engine == "vllm" && !cpu && err != nil {
-		return errors.New("the program nvidia-smi is not on PATH, and the vllm of PyPI needs an accelerator of NVIDIA: " +
-			"install NVIDIA's driver; or add --cpu for " + recipes["vllm --cpu"].about + "; or, for another " +
+		return errors.New("the program nvidia-smi is not on PATH, and the vllm of PyPI needs an accelerator of NVIDIA" +
+			": install NVIDIA's driver; or add --cpu for " + recipes["vllm --cpu"].about + "; or, for another " +
 			"accelerator, install vLLM as https://docs.vllm.ai describes, and put the program vllm on PATH")
 	}
 	python, version, err := choose(r.pythons, m)
@@ -132,8 +132,9 @@ func choose(limits [2]int, m Machine) (program, version string, err error) {
 			seen = append(seen, fmt.Sprintf("%s %v", name, err))
 			continue
 		}
-		var minor int
-		if n, err := fmt.Sscanf(version, "3.%d", &minor); n == 1 && err == nil && minor >= limits[0] && minor <= limits[1] {
+		minor := 0
+		_, err = fmt.Sscanf(version, "3.%d", &minor)
+		if err == nil && minor >= limits[0] && minor <= limits[1] {
 			return path, version, nil
 		}
 		seen = append(seen, name+" is "+version)
@@ -184,7 +185,8 @@ func (s Step) line() string {
 // quoted writes a word for sh.
 func quoted(word string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-=:+", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("/._-=:+", r)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
 		return word

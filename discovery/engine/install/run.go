@@ -68,8 +68,8 @@ func (p *Plan) room() error {
 		return nil // it continues
 	}
 	if free := int64(s.Bavail) * int64(s.Bsize); free < p.bytes {
-		return fmt.Errorf("%s needs up to %d GiB in %s, which has %d GiB: make room, or name another folder with --state",
-			p.name, p.bytes/gib, p.folder, free/gib)
+		return fmt.Errorf("%s needs up to %d GiB in %s, which has %d GiB: make room, or name another folder with "+
+			"--state", p.name, p.bytes/gib, p.folder, free/gib)
 	}
 	return nil
 }

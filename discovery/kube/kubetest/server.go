@@ -357,7 +357,7 @@ var kinds = map[string]string{
 	"inferencemodels":        "InferenceModel",
 	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
 	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers",
-	"modeldeployments": "ModelDeployment", "poolpolicies": "PoolPolicy",
+	"modeldeployments": "ModelDeployment", "modelregistries": "ModelRegistry", "poolpolicies": "PoolPolicy",
 	"apikeys": "APIKey", "accesspolicies": "AccessPolicy",
 	"envoyfleets": "EnvoyFleet",
 	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",

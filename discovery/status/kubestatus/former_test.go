@@ -135,7 +135,7 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	}
 }
 
-// The status of a policy gates no other namespace, whoever writes it, and its own targets alone.
+// While all targets exist, the status of a policy gates nothing.
 func TestAccessPolicy_StatusGatesNothingWhileAllTargetsExist(t *testing.T) {
 	r := formerRig(t, func(api *kubetest.Server) {
 		api.Apply(t, "gateways", gatewayWith("http", "alt"))

@@ -57,6 +57,11 @@ func ByKind() map[string]*Shape {
 			func(s *v1alpha1.ModelDeploymentStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
 			}),
+		store.ModelRegistries.Kind(): Own(
+			func(r *v1alpha1.ModelRegistry) *v1alpha1.ModelRegistryStatus { return &r.Status },
+			func(s *v1alpha1.ModelRegistryStatus) (*[]metav1.Condition, *int64) {
+				return &s.Conditions, &s.ObservedGeneration
+			}),
 		store.EnvoyFleets.Kind(): Own(
 			func(f *v1alpha1.EnvoyFleet) *v1alpha1.EnvoyFleetStatus { return &f.Status },
 			func(s *v1alpha1.EnvoyFleetStatus) (*[]metav1.Condition, *int64) {

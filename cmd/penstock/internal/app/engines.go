@@ -20,7 +20,8 @@ import (
 // Engines returns the folder of the model servers that a process with a state folder has started.
 func Engines(stateDir string) string { return filepath.Join(stateDir, "engines") }
 
-// Installed returns the folder of installed engines below a state folder, or below the parent of all.
+// Installed returns the folder of installed engines below a state folder, or below the parent of
+// all state folders.
 func Installed(dir string) string { return filepath.Join(dir, "programs") }
 
 func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
@@ -98,7 +99,8 @@ func (a *App) StopEngines(ctx context.Context) error {
 	return nil
 }
 
-// unsupported reports ModelDeployments of Kubernetes, whose servers nothing starts.
+// unsupported reports ModelDeployments of Kubernetes, whose servers nothing starts, and their
+// ModelRegistries.
 func (a *App) unsupported(_ context.Context, c *delivery.Change) {
 	set, gone := deployments.Unsupported(c.Objects)
 	a.board.Set(status.Deployments, set...)

@@ -25,7 +25,7 @@ func enginesScript() script {
 		begin: func(d *show) {
 			d.command(fmt.Sprintf("GW=%s   HERE='-f %s --state %s'", d.url, d.file("here"), d.state("here")))
 		},
-		steps: []func(*show) []any{g.starts, g.requiresKeys, g.changes, g.swaps, g.ends},
+		steps: []func(*show) []any{g.starts, g.changes, g.requiresKeys, g.swaps, g.ends},
 		after: (*show).down,
 	}
 }
@@ -132,8 +132,11 @@ func (g *gateway) swaps(d *show) []any {
 	d.text("An answer of qwen is in flight, of %d words, and a request for coder comes:", longTokens)
 	q := g.question("qwen")
 	q.MaxTokens, q.IgnoreEOS = longTokens, true
-	words, read := d.open(d.url, q), make(chan error, 1)
-	n := 0
+	var words *stream
+	check(wait(d.ctx, func() bool { // a gate denies what it cannot decide in time
+		return try(func() { words = d.open(d.url, q) }) == nil
+	}))
+	n, read := 0, make(chan error, 1)
 	go func() {
 		var err error
 		n, err = words.read(ignore)
@@ -151,7 +154,7 @@ func (g *gateway) swaps(d *show) []any {
 }
 
 func (g *gateway) ends(d *show) []any {
-	server := d.askWith(g.question("qwen"))
+	server := d.answers(g.question("qwen"), http.StatusOK)
 	d.command("rm " + d.file("here/qwen.yaml"))
 	check(os.Remove(d.file("here/qwen.yaml")))
 	a := d.answers(g.question("qwen"), http.StatusNotFound)

@@ -50,8 +50,8 @@ type request struct {
 }
 
 // allocate decides which accelerators each instance gets. One that runs keeps its own, even if no
-// list has them. Instances for which requests wait come first, then changes, and last the new ones
-// beside old ones.
+// list has them. One that is blocked gets none yet. Instances for which requests wait come first,
+// then changes, and last the new ones beside old ones.
 func (k *Keeper) allocate() {
 	k.assigned = map[string]assignment{}
 	open, stays := map[string]devices.Request{}, map[string]bool{}
@@ -61,11 +61,13 @@ func (k *Keeper) allocate() {
 		for _, n := range e.instances {
 			name, rank := ProcessName(id, n), 2
 			h, has := k.saved.Devices[name]
+			_, continues := k.applied[name]
+			continues = continues && e.missing == "" && e.blocked() // with its command from before
 			switch q := e.request(name); {
-			case has && (k.states[name].PID != 0 || e.old[n]):
+			case has && (k.states[name].PID != 0 || e.old[n] || continues):
 				k.assigned[name], stays[name] = assignment{devices: h.Devices, finding: k.gone(e.plan.Devices, h)}, true
 				continue
-			case q.Share == 0 || k.states[name].PID != 0 || e.missing != "":
+			case q.Share == 0 || k.states[name].PID != 0 || e.blocked():
 				continue
 			case n == e.surge:
 				rank = 3
@@ -280,6 +282,7 @@ const listAll = 20
 func (k *Keeper) again(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.readAgain()
 	for name, a := range k.assigned {
 		if a.waits != "" || k.states[name].PID == 0 || n%listAll == 0 {
 			k.relist()

@@ -159,8 +159,12 @@ func (k *Keeper) outcome(id string) (serves bool, err error) {
 		return false, nil
 	case k.accepts(id, e):
 		return true, nil
+	case e.env.waits != "":
+		return false, errors.New(e.env.waits)
 	case e.noRoom != "":
 		return false, errors.New(e.noRoom)
+	case e.memory.finding != nil && e.memory.blocks() && !k.started(id, e):
+		return false, errors.New(e.memory.finding.Problem)
 	}
 	var failed error
 	for _, name := range k.names(id, e) {

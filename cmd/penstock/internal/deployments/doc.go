@@ -19,6 +19,9 @@
 //     of a user's object, or whose model another deployment serves at the same Gateway, is not
 //     accepted.
 //   - A server is in ModelServers only while it is ready.
+//   - The value of a Secret (environment.go) is in the environment of processes alone. Without its
+//     Secret no server starts, and one that runs goes on.
+//   - A version with spec.access gates the model, also if another field of that version is invalid.
 //   - A deployment that becomes invalid keeps its last good version, also over a restart.
 //   - A changed command restarts one running server of a deployment at a time. The next one follows
 //     once the first is ready.
@@ -31,6 +34,8 @@
 //   - A deployment that is Asleep stays so over a restart.
 //   - The model of a registry (models.go) is resolved to a commit once for each deployment, also
 //     over restarts. A server that runs is not stopped while its next model is downloaded.
+//   - A server whose model fits on no accelerator of this machine (memory.go) is not started, and a
+//     change to such a model stops nothing. An accelerator is reserved once the model is there.
 //   - Without a supervisor, no server is started, and every deployment has the reason.
 //
 // Tests: go test ./cmd/penstock/internal/deployments

@@ -76,6 +76,8 @@ type Keeper struct {
 	requests    Requests      // nil: deployments do not stop
 	outcomes    chan struct{} // closed when an outcome of Resume may have changed
 	models      models
+	sizes       sizes
+	cluster     clusterNames
 }
 
 type object struct{ kind, id string }
@@ -84,19 +86,25 @@ type object struct{ kind, id string }
 type entry struct {
 	deployment *v1alpha1.ModelDeployment // that was planned last
 	engine     *v1alpha1.Engine
+	cluster    string           // the names of this cluster then
 	plan       *deployment.Plan // of the last good version; nil without one
 	found      []report.Finding
 	conflict   *report.Finding // why the plan is not in use
 	missing    string          // why no process can be started
 	model      modelState
+	memory     memoryState
+	adapters   map[string]string // paths of adapters by name
+	env        environment
 	phase      string
 	demand
 	rollout
 }
 
-// blocked reports whether no server of the newest version can be started: its program or its model
-// is absent.
-func (e *entry) blocked() bool { return e.missing != "" || e.model.waits != "" }
+// blocked reports whether no server of the newest version can be started: its program, its model or
+// a Secret is absent, or no accelerator has room for the model.
+func (e *entry) blocked() bool {
+	return e.missing != "" || e.model.waits != "" || e.memory.blocks() || e.env.waits != ""
+}
 
 // New makes a Keeper without objects.
 func New(cfg Config) *Keeper {
@@ -106,11 +114,12 @@ func New(cfg Config) *Keeper {
 		engines: map[string]*v1alpha1.Engine{}, users: map[object]bool{}, derived: map[object]store.Object{},
 		entries: map[string]*entry{}, states: map[string]engines.State{}, applied: map[string]engines.Process{},
 		unlisted: make(chan struct{}, 1), listings: map[string]*listing{}, outcomes: make(chan struct{}),
-		versions: map[string]string{}, proven: map[string]bool{}}
+		versions: map[string]string{}, proven: map[string]bool{}, cluster: clusterNames{}}
 	if k.cfg.List == nil {
 		k.cfg.List = listDevices
 	}
 	k.models = newModels()
+	k.sizes.facts, k.sizes.due = map[string]*facts{}, make(chan struct{}, 1)
 	k.saved = load(cfg.StateFile, cfg.Log)
 	return k
 }
@@ -132,7 +141,8 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	maps.DeleteFunc(k.saved.Stopped, func(id string, _ stopped) bool { return k.deployments[id] == nil })
 	for id, d := range k.deployments {
 		k.plan(id, d)
-		if e := k.entries[id]; e.plan != nil && e.plan.Replicas == 0 {
+		e := k.entries[id]
+		if e.env = k.environment(e.plan); e.plan != nil && e.plan.Replicas == 0 {
 			delete(k.saved.Stopped, id) // paused
 		}
 	}
@@ -155,6 +165,8 @@ func (k *Keeper) follow(ops []store.Op) (concerned bool) {
 	}
 	for _, op := range ops {
 		concerned = k.models.follow(op) || concerned
+		concerned = k.cluster.follow(op) || concerned
+		concerned = op.Kind() == store.Secrets.Kind() && k.usesSecret(op.ID()) || concerned
 		switch obj := op.Object().(type) {
 		case *v1alpha1.ModelDeployment:
 			k.deployments[op.ID()], concerned = obj, true
@@ -204,11 +216,11 @@ func (k *Keeper) plan(id string, d *v1alpha1.ModelDeployment) {
 		e = &entry{}
 		k.entries[id] = e
 	}
-	engine := k.engines[d.Spec.Engine.Name]
-	if e.deployment == d && e.engine == engine && e.plan != nil {
+	engine, cluster := k.engines[d.Spec.Engine.Name], k.cluster.String()
+	if e.deployment == d && e.engine == engine && e.cluster == cluster && e.plan != nil {
 		return
 	}
-	e.deployment, e.engine = d, engine
+	e.deployment, e.engine, e.cluster = d, engine, cluster
 	plan, found := k.planned(d)
 	e.found = found
 	if plan != nil {
@@ -222,6 +234,9 @@ func (k *Keeper) plan(id string, d *v1alpha1.ModelDeployment) {
 			e.plan, _ = k.planned(&last)
 		}
 	}
+	if e.plan != nil {
+		e.plan = e.plan.Gated(d)
+	}
 }
 
 // planned turns a panic into a finding, so that one deployment cannot end the others.
@@ -234,7 +249,11 @@ func (k *Keeper) planned(d *v1alpha1.ModelDeployment) (plan *deployment.Plan, fo
 				Problem: "reading this deployment panics, which is a bug of Penstock", Fix: "undo its last change"}}
 		}
 	}()
-	return deployment.New(d, k.engines)
+	plan, found = deployment.New(d, k.engines)
+	if f := k.cluster.check(d); f != nil {
+		return nil, append([]report.Finding{*f}, found...)
+	}
+	return plan, found
 }
 
 // commit applies ops and the changes of derived objects in one revision.
@@ -278,17 +297,17 @@ func (k *Keeper) wanted() map[object]store.Object {
 			}
 		}
 		for _, claim := range e.plan.Claims() {
-			if other, taken := claims[claim]; taken && e.conflict == nil {
-				e.conflict = &report.Finding{Severity: report.Error, Field: "spec.model.servedName",
-					Problem: fmt.Sprintf("ModelDeployment %s serves %s at the same Gateway", other, e.plan.ServedName),
-					Fix:     "write another servedName, other hostnames or another Gateway"}
+			if other, taken := claims[claim.Key]; taken && e.conflict == nil {
+				e.conflict = &report.Finding{Severity: report.Error, Field: claim.Field,
+					Problem: fmt.Sprintf("ModelDeployment %s serves %s at the same Gateway", other, claim.Model),
+					Fix:     "write another name, other hostnames or another Gateway"}
 			}
 		}
 		if e.conflict != nil {
 			continue
 		}
 		for _, claim := range e.plan.Claims() {
-			claims[claim] = id
+			claims[claim.Key] = id
 		}
 		maps.Copy(out, objects)
 	}

@@ -36,25 +36,28 @@ type models struct {
 	registries map[string]*v1alpha1.ModelRegistry
 	secrets    map[string]*corev1.Secret
 	downloads  map[string]*download // by wantedModel
+	contacts   map[string]contact   // by registry
 	due        chan struct{}        // a download may begin
 }
 
 func newModels() models {
 	return models{registries: map[string]*v1alpha1.ModelRegistry{}, secrets: map[string]*corev1.Secret{},
-		downloads: map[string]*download{}, due: make(chan struct{}, 1)}
+		downloads: map[string]*download{}, contacts: map[string]contact{}, due: make(chan struct{}, 1)}
 }
 
 // download is one download, which several deployments may wait for.
 type download struct {
-	source   fetch.Source
-	used     bool // a deployment waits for it
-	running  bool
-	cancel   context.CancelFunc
-	progress fetch.Progress
-	model    fetch.Model // once it has ended
-	err      error       // of the last attempt
-	failures int
-	next     time.Time // of the next attempt
+	source fetch.Source
+	// registries are the ones that deployments name.
+	registries map[string]bool
+	used       bool // a deployment waits for it
+	running    bool
+	cancel     context.CancelFunc
+	progress   fetch.Progress
+	model      fetch.Model // once it has ended
+	err        error       // of the last attempt
+	failures   int
+	next       time.Time // of the next attempt
 }
 
 // modelState has the path of one deployment's model, or why the model is absent.
@@ -85,6 +88,7 @@ func (m *models) follow(op store.Op) bool {
 	switch op.Kind() {
 	case store.ModelRegistries.Kind():
 		delete(m.registries, op.ID())
+		delete(m.contacts, op.ID())
 		if r, ok := op.Object().(*v1alpha1.ModelRegistry); ok {
 			m.registries[op.ID()] = r
 		}
@@ -162,11 +166,12 @@ func (k *Keeper) model(id string, e *entry) modelState {
 	}
 	d := k.models.downloads[wanted]
 	if d == nil {
-		d = &download{}
+		d = &download{registries: map[string]bool{}}
 		k.models.downloads[wanted] = d
 		k.models.begin()
 	}
 	d.used, d.source = true, source
+	d.registries[objectid.Join(e.plan.Deployment.Namespace, spec.Registry)] = true
 	if d.model.Path != "" && fetch.Present(d.model.Path) {
 		k.saved.Models[id] = pin{Wanted: wanted, Commit: d.model.Commit, Path: d.model.Path}
 		out.path = d.model.Path
@@ -240,14 +245,21 @@ func (k *Keeper) source(d *v1alpha1.ModelDeployment) (s fetch.Source, local stri
 	}
 	s = fetch.Source{URL: registry.Spec.URL, Name: spec.Name, Revision: spec.Version, File: spec.File}
 	if c := registry.Spec.Credentials; c != nil {
-		secret := k.models.secrets[objectid.Join(d.Namespace, c.SecretRef.Name)]
-		if secret == nil || len(secret.Data[tokenKey]) == 0 {
+		if s.Token = k.models.token(d.Namespace, registry); s.Token == "" {
 			return s, "", modelProblem("registry", fmt.Sprintf("ModelRegistry %s names the Secret %s, which does not "+
 				"exist or has no key %s", spec.Registry, c.SecretRef.Name, tokenKey), "write the Secret")
 		}
-		s.Token = strings.TrimSpace(string(secret.Data[tokenKey]))
 	}
 	return s, "", nil
+}
+
+// token returns the credential of a registry; "" if it does not exist.
+func (m *models) token(namespace string, r *v1alpha1.ModelRegistry) string {
+	secret := m.secrets[objectid.Join(namespace, r.Spec.Credentials.SecretRef.Name)]
+	if secret == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(secret.Data[tokenKey]))
 }
 
 const tokenKey = "token"
@@ -263,7 +275,7 @@ func (k *Keeper) dropDownloads() {
 		}
 		d.used = false
 	}
-	maps.DeleteFunc(k.saved.Models, func(id string, _ pin) bool { return k.deployments[id] == nil })
+	maps.DeleteFunc(k.saved.Models, func(name string, _ pin) bool { return k.deployments[pinOwner(name)] == nil })
 }
 
 const (
@@ -333,12 +345,16 @@ func (k *Keeper) fetch(ctx context.Context, wanted string) {
 			last = now
 			k.mu.Lock()
 			d.progress, d.err = p, nil
+			k.models.noted(d, nil)
 			k.mu.Unlock()
 			k.poke()
 		}
 	})
 	k.mu.Lock()
 	d.running, d.cancel = false, nil
+	if err != nil && ctx.Err() == nil {
+		k.models.noted(d, err)
+	}
 	if d.err = err; err == nil {
 		d.model = model
 	} else if ctx.Err() == nil {

@@ -216,3 +216,41 @@ func TestModels_AFailureNamesItsFieldAndIsTriedAgain(t *testing.T) {
 		found("spec.model.name: it leads out of the registry's folder")
 	})
 }
+
+func TestModelRegistry_ItsStatusHasTheLastContact(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		models := &registry{path: path, answer: make(chan error)}
+		r, f := modelRig(t, "", models)
+		defer r.begin(f)()
+		shows := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := r.conditions("hf"); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		shows("Accepted True Accepted ")
+		r.deploy("chat", fromRegistry)
+		shows("Accepted True Accepted \nReady True Reachable ") // its list of files has arrived
+		models.answer <- &fetch.Error{Field: "registry", Problem: "it hangs", Fix: "wait"}
+		shows("Accepted True Accepted \nReady False Unreachable it hangs")
+		time.Sleep(time.Minute)
+		shows("Accepted True Accepted \nReady True Reachable ")
+		models.answer <- &fetch.Error{Problem: "the disk is full", Fix: "make room"}
+		shows("Accepted True Accepted \nReady True Reachable ")
+		const problem = "the Secret token does not exist or has no key token"
+		r.apply(store.Secrets.Delete("default/token"))
+		shows("Accepted False SecretNotFound " + problem +
+			"\nModelRegistry default/hf spec.credentials.secretRef.name: " + problem + "; write the Secret")
+		folder := &v1alpha1.ModelRegistry{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hf"},
+			Spec: v1alpha1.ModelRegistrySpec{Type: "file", Path: filepath.Dir(path)}}
+		r.apply(store.ModelRegistries.Put(folder))
+		shows("Accepted True Accepted \nReady True Reachable ")
+		r.apply(store.ModelRegistries.Delete("default/hf"))
+		shows("")
+	})
+}

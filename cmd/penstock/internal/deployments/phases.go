@@ -58,9 +58,12 @@ func (k *Keeper) report() {
 		}
 		found = append(found, more...)
 		found = append(found, k.overlaps(e)...)
-		if e.model.finding != nil {
-			found = append(found, *e.model.finding)
+		for _, f := range []*report.Finding{e.model.finding, e.memory.finding} {
+			if f != nil {
+				found = append(found, *f)
+			}
 		}
+		found = append(found, e.env.found...)
 		for _, f := range found {
 			f.Owner = ref
 			r.Findings = append(r.Findings, f)
@@ -78,7 +81,7 @@ func (k *Keeper) report() {
 		}
 		e.phase = shown
 	}
-	k.cfg.Report(out)
+	k.cfg.Report(append(out, k.registryReports()...))
 }
 
 func (e *entry) accepted() report.Condition {
@@ -89,6 +92,9 @@ func (e *entry) accepted() report.Condition {
 	for _, f := range e.found {
 		if f.Severity == report.Error {
 			c.Status, c.Reason, c.Message = report.False, invalidReason, f.Field+": "+f.Problem
+			if f.Field == fieldCluster {
+				c.Reason = clusterNotFoundReason
+			}
 			if e.plan != nil {
 				c.Message += "; the last good version stays in use"
 			}
@@ -117,8 +123,17 @@ func (k *Keeper) phase(id string, e *entry) (phase, message string, found []repo
 	if s, sleeps := k.saved.Stopped[id]; sleeps {
 		return idleReason, s.Why + "; a request starts it", nil
 	}
+	if e.env.waits != "" && !k.started(id, e) {
+		return pendingReason, e.env.waits, nil
+	}
 	if e.model.waits != "" && !k.started(id, e) {
 		return e.model.phase()
+	}
+	if e.memory.blocks() && !k.started(id, e) {
+		if f := e.memory.finding; f != nil {
+			return failedReason, f.Problem, nil
+		}
+		return deployingReason, e.memory.waits, nil
 	}
 	return k.progress(id, e)
 }
@@ -219,11 +234,11 @@ func (k *Keeper) overlaps(e *entry) (found []report.Finding) {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(k.routes)) {
-		if e.plan.Overlaps(k.routes[id]) {
-			found = append(found, report.Finding{Severity: report.Warning, Field: "spec.model.servedName",
-				Problem: "HTTPRoute " + id + " matches model " + e.plan.ServedName + " at the same Gateway, so some " +
+		for _, claim := range e.plan.Overlaps(k.routes[id]) {
+			found = append(found, report.Finding{Severity: report.Warning, Field: claim.Field,
+				Problem: "HTTPRoute " + id + " matches model " + claim.Model + " at the same Gateway, so some " +
 					"requests may go there",
-				Fix: "write another servedName, or remove the model from the route"})
+				Fix: "write another name, or remove the model from the route"})
 		}
 	}
 	return found
@@ -247,16 +262,25 @@ func words(s engines.State) string {
 	return reason + ": " + text
 }
 
-// Unsupported returns reports for a process that starts no servers on Kubernetes, and the
-// deployments that are gone.
+// Unsupported returns reports about deployments and registries for a process that starts no servers
+// on Kubernetes, and the objects that are gone.
 func Unsupported(changes []store.Change) (set []report.Report, gone []report.Ref) {
 	for _, c := range changes {
-		if c.Table != store.ModelDeployments.Kind() {
+		var ref report.Ref
+		switch c.Table {
+		case store.ModelDeployments.Kind():
+			ref = store.RefOf(store.ModelDeployments, c.ID)
+		case store.ModelRegistries.Kind():
+			ref = store.RefOf(store.ModelRegistries, c.ID)
+		default:
 			continue
 		}
-		ref := store.RefOf(store.ModelDeployments, c.ID)
 		if c.Deleted {
 			gone = append(gone, ref)
+			continue
+		}
+		if c.Table == store.ModelRegistries.Kind() {
+			set = append(set, unsupportedRegistry(ref))
 			continue
 		}
 		const why = "Penstock starts model servers with penstock up only, not on Kubernetes"

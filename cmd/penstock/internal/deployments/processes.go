@@ -41,11 +41,14 @@ func (k *Keeper) processes() (out []engines.Process) {
 	ids := slices.Sorted(maps.Keys(k.entries))
 	for _, id := range ids {
 		e := k.entries[id]
+		e.env = k.environment(e.plan)
 		if _, sleeps := k.saved.Stopped[id]; sleeps || e.plan == nil || e.conflict != nil {
-			e.rollout, e.model = rollout{}, modelState{}
+			e.rollout, e.model, e.memory = rollout{}, modelState{}, memoryState{}
 			continue
 		}
 		e.model = k.model(id, e)
+		e.memory = k.memory(e)
+		k.adapters(id, e)
 		k.choose(id, e, programs[id], live[id])
 	}
 	k.allocate()
@@ -62,6 +65,7 @@ func (k *Keeper) processes() (out []engines.Process) {
 		}
 	}
 	k.dropDownloads()
+	k.dropSizes()
 	for name := range k.saved.Ports {
 		_, sleeps := k.saved.Stopped[deploymentOf(name)]
 		if !wanted[name] && !sleeps && k.states[name].PID == 0 {
@@ -89,7 +93,7 @@ func (k *Keeper) want(e *entry, name string, n int, port uint16, program string)
 		}
 		k.versions[name] = e.version
 		return k.process(e, n, s, program), true
-	case !e.old[n] && !runs && (e.missing != "" || a.waits != "" || !known):
+	case !e.old[n] && !runs && (e.missing != "" || e.env.waits != "" || a.waits != "" || !known):
 		return p, false
 	case known:
 		return before, true
@@ -101,7 +105,7 @@ func (k *Keeper) want(e *entry, name string, n int, port uint16, program string)
 }
 
 func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) engines.Process {
-	s.Replica, s.Model = n, e.model.path
+	s.Replica, s.Model, s.Adapters, s.Secrets = n, e.model.path, e.adapters, e.env.values
 	c, err := e.plan.Command(s)
 	if err != nil { // deployment.New has checked the template
 		e.missing = err.Error()
@@ -112,7 +116,7 @@ func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) e
 	p := engines.Process{Name: name, Command: append([]string{program}, c.Args...), Inherited: k.inherited(program),
 		Ready:          "http://" + address + cmp.Or(t.Ready, "/health"),
 		StartupTimeout: time.Duration(t.StartupTimeoutSeconds) * time.Second,
-		StopGrace:      time.Duration(t.StopGraceSeconds) * time.Second}
+		StopGrace:      time.Duration(t.StopGraceSeconds) * time.Second, Secrets: e.env.secretsOf()}
 	for i, arg := range c.Args[:max(0, len(c.Args)-1)] {
 		name, ok := strings.CutPrefix(arg, "--")
 		if value := c.Args[i+1]; ok && credential.Value(name, value) != value {

@@ -28,8 +28,8 @@ func program(t *testing.T, path string) {
 	}
 }
 
-// withInstalled runs a Keeper with a folder of installed engines, as start does. runs has the states
-// of processes that an earlier one has started.
+// withInstalled runs a Keeper with a folder of installed engines, as start does. runs has the
+// states of processes that an earlier one has started.
 func withInstalled(t *testing.T, stateFile, installed string, runs []engines.State, inherited ...string) *rig {
 	r := &rig{T: t, world: store.New(),
 		engines: &fake{states: map[string]engines.State{}, changed: make(chan struct{})}}
@@ -140,7 +140,8 @@ func TestProgram_AServerOutlivesIt(t *testing.T) {
 			// One that ends cannot start again.
 			r.engines.set("default/qwen/0", func(s *engines.State) { s.Phase, s.PID = engines.Waiting, 0 })
 			synctest.Wait()
-			if got := r.conditions("qwen"); !strings.Contains(got, "Ready False Failed the program vllm is not on PATH") {
+			const want = "Ready False Failed the program vllm is not on PATH"
+			if got := r.conditions("qwen"); !strings.Contains(got, want) {
 				t.Error(got)
 			}
 		})

@@ -129,7 +129,7 @@ func (k *Keeper) current(e *entry, name string, n int, program string) bool {
 }
 
 func (e *entry) request(name string) devices.Request {
-	return devices.Request{Name: name, Share: e.plan.Share, Accelerator: e.plan.Accelerator}
+	return devices.Request{Name: name, Share: e.plan.Share, Accelerator: e.plan.Accelerator, Memory: e.memory.device}
 }
 
 // replace is one step of a change. next adds an instance of the new version.

@@ -45,6 +45,7 @@ func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 	var lists sync.WaitGroup
 	lists.Go(func() { k.list(ctx) })
 	lists.Go(func() { k.download(ctx) })
+	lists.Go(func() { k.read(ctx) })
 	defer lists.Wait()
 	defer cancel()
 	requests := time.NewTimer(look)

@@ -31,7 +31,7 @@
 //
 // Where systemd runs, each engine gets a transient scope (scope.go), so that a stop of the unit of
 // its supervisor leaves it. Without a right to that, for example in a unit of the system with
-// another User than root, a warning says so: then the unit needs KillMode=process.
+// another User than root, it logs a warning: then the unit needs KillMode=process.
 //
 // Outside Linux, ended processes are noticed within a second, and a process without a recorded ID
 // is not found.

@@ -28,7 +28,7 @@ func (s *Supervisor) scope(base string, pid int) {
 	s.work.Go(func() {
 		if err := startScope(s.ctx, s.t.busctl, base, pid); err != nil && s.ctx.Err() == nil {
 			s.unscoped.Do(func() {
-				s.log.Warn("systemd makes no scopes for engines, so a stop of penstock's unit ends them, unless it has "+
+				s.log.Warn("systemd makes no scopes for engines: a stop of penstock's unit ends them, unless it has "+
 					"KillMode=process", "error", err)
 			})
 		}
@@ -48,8 +48,8 @@ func startScope(ctx context.Context, busctl, base string, pid int) error {
 	cmd := exec.CommandContext(ctx, busctl, manager, "--quiet", "--allow-interactive-authorization=no",
 		"call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager",
 		"StartTransientUnit", "ssa(sv)a(sa(sv))", scopePrefix+base+"-"+id+".scope", "fail",
-		"3", "Description", "s", "model server of penstock", "CollectMode", "s", "inactive-or-failed", "PIDs", "au", "1",
-		id, "0")
+		"3", "Description", "s", "model server of penstock", "CollectMode", "s", "inactive-or-failed",
+		"PIDs", "au", "1", id, "0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("busctl: %w: %s", err, bytes.TrimSpace(out[:min(len(out), 400)]))

@@ -32,7 +32,8 @@ func TestScope_EachEngineGetsOneAndAnAdoptedOneAgain(t *testing.T) {
 	first.Want([]Process{p})
 	pid := untilPhase(t, first, p.Name, Running).PID
 	want := fmt.Sprintf("StartTransientUnit ssa(sv)a(sa(sv)) penstock-engine-%s-%d.scope fail 3 "+
-		"Description s model server of penstock CollectMode s inactive-or-failed PIDs au 1 %[2]d 0\n", fileName(p.Name), pid)
+		"Description s model server of penstock CollectMode s inactive-or-failed PIDs au 1 %[2]d 0\n",
+		fileName(p.Name), pid)
 	called := func(times int) {
 		t.Helper()
 		poll.Until(t, fmt.Sprint(times, " calls of systemd"), func() bool {

@@ -76,10 +76,10 @@
   resources: [inferencemodelrewrites/status, inferenceobjectives/status]
   verbs: [patch]
 - apiGroups: [penstock.dev]
-  resources: [modelservers, modeldeployments, poolpolicies, apikeys, accesspolicies, envoyfleets]
+  resources: [modelservers, modeldeployments, modelregistries, poolpolicies, apikeys, accesspolicies, envoyfleets]
   verbs: [list, watch]
 - apiGroups: [penstock.dev]
-  resources: [modelservers/status, modeldeployments/status, poolpolicies/status, accesspolicies/status, envoyfleets/status]
+  resources: [modelservers/status, modeldeployments/status, modelregistries/status, poolpolicies/status, accesspolicies/status, envoyfleets/status]
   verbs: [patch]
 {{- if .Values.clusterSet.enabled }}
 - apiGroups: [inference.networking.x-k8s.io]

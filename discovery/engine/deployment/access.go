@@ -1,0 +1,53 @@
+package deployment
+
+import (
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// FieldAccess is the field that gates the deployment's routes.
+const FieldAccess = "spec.access"
+
+// access reports fields that are null although more would be let in without them.
+func access(d *v1alpha1.ModelDeployment) (found []report.Finding) {
+	if d.Spec.Access == nil {
+		return nil
+	}
+	for _, field := range d.Spec.Access.Nulls {
+		if field != "" {
+			field = "." + field
+		}
+		found = append(found, mistake(FieldAccess+field, "is null: the deployment lets no request in",
+			"write its value, or remove the field"))
+	}
+	return found
+}
+
+// Gated returns a Plan whose routes are gated as a newer version of the deployment requires. A
+// mistake elsewhere in that version must not leave its model open. A Plan that is
+// gated stays as it is.
+func (p *Plan) Gated(newer *v1alpha1.ModelDeployment) *Plan {
+	if p.Deployment.Spec.Access != nil || newer.Spec.Access == nil {
+		return p
+	}
+	gated, d := *p, *p.Deployment
+	d.Spec.Access = newer.Spec.Access
+	gated.Deployment = &d
+	return &gated
+}
+
+// policy returns the AccessPolicy. The pool is a target, too, so that it gates users' own routes to
+// the model.
+func (p *Plan) policy() *v1alpha1.AccessPolicy {
+	a := p.Deployment.Spec.Access
+	out := &v1alpha1.AccessPolicy{ObjectMeta: p.meta()}
+	out.Spec = v1alpha1.AccessPolicySpec{APIKeys: a.APIKeys, JWT: a.JWT, ByModel: a.ByModel, Usage: a.Usage,
+		Revoke: a.Revoke, Nulls: a.Nulls}
+	if len(p.Deployment.Spec.GatewayRefs) > 0 {
+		out.Spec.TargetRefs = append(out.Spec.TargetRefs,
+			v1alpha1.AccessTarget{Kind: "HTTPRoute", Name: p.Deployment.Name})
+	}
+	out.Spec.TargetRefs = append(out.Spec.TargetRefs,
+		v1alpha1.AccessTarget{Kind: "InferencePool", Name: p.Deployment.Name})
+	return out
+}

@@ -1,0 +1,71 @@
+package file
+
+import (
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// A ModelDeployment without spec.access stays in use while a document that adds spec.access is
+// invalid. Its model would be open meanwhile, so a closed policy of the name NAME#access gates its
+// InferencePool.
+const addsAccess = "#access"
+
+// writesAccess reports whether a document has spec.access, also if it is null.
+func writesAccess(obj map[string]any) bool {
+	spec, _ := obj["spec"].(map[string]any)
+	_, ok := spec["access"]
+	return ok
+}
+
+// closeDeployment adds or removes NAME#access.
+func (r *Reader) closeDeployment(ref report.Ref, now keptObject) []store.Op {
+	if ref.Kind != store.ModelDeployments.Kind() || ref.Group != store.ModelDeployments.Group() {
+		return nil
+	}
+	policy := report.Ref{Group: store.AccessPolicies.Group(), Kind: store.AccessPolicies.Kind(),
+		Namespace: ref.Namespace, Name: ref.Name + addsAccess}
+	var closed store.Object
+	if now.good != nil && r.addsAccess(ref, now) {
+		if closed = r.closed[policy]; closed == nil {
+			target := map[string]any{"kind": store.InferencePools.Kind(), "name": ref.Name}
+			closed = closedPolicy(ref.Namespace, policy.Name, map[string]any{"targetRefs": []any{target}},
+				v1alpha1.ClosedDeployment)
+		}
+	}
+	return r.putClosed(nil, policy, closed)
+}
+
+// addsAccess reports whether a document has spec.access that is not in use, although the version in
+// use has none.
+func (r *Reader) addsAccess(ref report.Ref, now keptObject) bool {
+	if d, ok := now.object().(*v1alpha1.ModelDeployment); !ok || d.Spec.Access != nil {
+		return false
+	}
+	list := r.claims[ref]
+	for i, c := range list {
+		if (i > 0 || c.object.good == nil) && c.object.access {
+			return true
+		}
+	}
+	if src := r.files[now.path]; len(list) == 0 && src != nil {
+		for _, doc := range src.docs {
+			if doc.access {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// withoutAccess returns the deployment behind a policy NAME#access, and the field that it is about.
+func withoutAccess(ref report.Ref, field string) (report.Ref, string) {
+	name, ok := strings.CutSuffix(ref.Name, addsAccess)
+	if !ok || ref.Kind != store.AccessPolicies.Kind() {
+		return ref, field
+	}
+	return report.Ref{Group: ref.Group, Kind: store.ModelDeployments.Kind(), Namespace: ref.Namespace, Name: name},
+		"spec.access"
+}

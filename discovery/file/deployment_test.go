@@ -1,0 +1,92 @@
+package file_test
+
+import (
+	"strings"
+	"testing"
+)
+
+const deploymentHead = "apiVersion: penstock.dev/v1alpha1\nkind: ModelDeployment\nmetadata: {name: qwen}\n"
+
+func deploymentWith(more string) string {
+	return deploymentHead + "spec: {engine: {name: sim}, model: {name: qwen}, gatewayRefs: [{name: gw}]" + more + "}\n"
+}
+
+// An open deployment that gets access with a mistake is closed until the document is corrected.
+func TestModelDeployment_AnInvalidAccessClosesIt(t *testing.T) {
+	const closed = "default/qwen#access InferencePool qwen/"
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field":       {deploymentWith(", access: {apiKeyz: {}}"), closed},
+		"wrong type":          {deploymentWith(", access: 7"), closed},
+		"rule":                {deploymentWith(", access: {}"), closed},
+		"targets":             {deploymentWith(", access: {apiKeys: {}, targetRefs: []}"), closed},
+		"a mistake elsewhere": {deploymentWith(", access: {apiKeys: {}}, replica: 2"), closed},
+		"duplicate key":       {deploymentWith(", access: {apiKeys: {}}, access: {apiKeys: {}}"), closed},
+		"no YAML":             {deploymentWith(", access: {apiKeys: {}"), closed},
+		"no name":             {strings.Replace(deploymentWith(", access: {apiKeys: {}}"), "qwen}", "}", 1), closed},
+		"second definition":   {deploymentWith("") + "---\n" + deploymentWith(", access: {apiKeys: {}}"), closed},
+		"no access":           {deploymentWith(", replica: 2"), ""},
+		"valid":               {deploymentWith(", access: {apiKeys: {}}"), ""},
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", deploymentWith(""))
+		f.load()
+		f.expectClosed(name + ", before")
+		f.write("x.yaml", c.text)
+		var want []string
+		if c.want != "" {
+			want = append(want, c.want)
+		}
+		for _, when := range []string{"", " after a restart"} {
+			f.load()
+			f.expectClosed(name+when, want...)
+			f.restart()
+		}
+		f.write("x.yaml", deploymentWith(", access: {apiKeys: {}}"))
+		f.load()
+		f.expectClosed(name + ", corrected")
+	}
+	f := newFolder(t) // without a version in use, nothing is open
+	f.write("x.yaml", deploymentWith(", access: 7"))
+	f.load()
+	f.expectClosed("a new deployment")
+	f.write("x.yaml", deploymentWith(", access: {apiKeys: {}}"))
+	f.load()
+	f.write("x.yaml", deploymentWith(", access: 7"))
+	f.load()
+	f.expectClosed("a gated deployment, whose last good version is gated")
+}
+
+func TestModelDeployment_NeutreesNamesAreTranslated(t *testing.T) {
+	for _, c := range []struct{ text, field, want string }{
+		{"{type: consistent_hash, chwbl: {loadFactorPercent: 125}}", "type",
+			"is Neutree's form: \"consistent_hash\"; write strategy: chwbl"},
+		{"{strategy: roundrobin}", "strategy", "is Neutree's form: \"roundrobin\"; write strategy: round-robin"},
+		{"{strategy: chwbl, load_factor: 1.25}", "load_factor",
+			"belongs into chwbl here; write chwbl: {loadFactorPercent: 125}"},
+		{"{strategy: chwbl, loadFactorPercent: 150}", "loadFactorPercent",
+			"belongs into chwbl here; write chwbl: {loadFactorPercent: 150}"},
+		{"{strategy: chwbl, chwbl: {load_factor: 1.5}}", "chwbl.load_factor",
+			"is not a known field; did you mean loadFactorPercent: 150?"},
+		{"{strategy: chwbl, chwbl: {loadFactorPercent: 1.1}}", "chwbl.loadFactorPercent",
+			"is a percentage, at least 100; did you mean 110?"},
+		{"{strategy: chwbl, chwbl: {virtual_nodes_per_replica: 50}}", "chwbl.virtual_nodes_per_replica",
+			"is not a known field; did you mean virtualNodesPerReplica: 50?"},
+		{"{strategy: chwbl, chwbl: {max_user_messages_for_cache: 3}}", "chwbl.max_user_messages_for_cache",
+			"is not a known field; did you mean maxUserMessagesForCache: 3?"},
+		{"{strategy: chwbl, chwbl: {loadFactorPercent: 125}}", "", ""},
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", deploymentWith(", scheduler: "+c.text))
+		f.load()
+		var all []string
+		for _, r := range f.reported {
+			for _, found := range r.Findings {
+				all = append(all, found.Field+": "+found.Problem+"; "+found.Fix)
+			}
+		}
+		want := "spec.scheduler." + c.field + ": " + c.want
+		if got := strings.Join(all, "\n"); c.want == "" && got != "" || c.want != "" && got != want {
+			t.Errorf("%s: got %s, want %s", c.text, got, want)
+		}
+	}
+}
