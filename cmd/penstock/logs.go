@@ -99,19 +99,19 @@ func loggedReplicas(dir, id string) []int {
 
 // printLogs prints the logs of servers: one after another, or all while they are followed.
 func printLogs(cmd *cobra.Command, dir, id string, replicas []int, follow bool) error {
+	logFile := func(n int) string { return engines.LogFile(dir, deployments.ProcessName(id, n)) }
+	if len(replicas) == 1 {
+		return printLog(cmd.Context(), cmd.OutOrStdout(), logFile(replicas[0]), id, follow)
+	}
 	var group errgroup.Group
 	if !follow {
 		group.SetLimit(1)
 	}
 	var mu sync.Mutex
 	for _, n := range replicas {
-		path := engines.LogFile(dir, deployments.ProcessName(id, n))
-		if len(replicas) == 1 {
-			return printLog(cmd.Context(), cmd.OutOrStdout(), path, id, follow)
-		}
 		group.Go(func() error {
 			w := &numbered{mu: &mu, out: cmd.OutOrStdout(), prefix: fmt.Sprintf("%d | ", n)}
-			err := printLog(cmd.Context(), w, path, id, follow)
+			err := printLog(cmd.Context(), w, logFile(n), id, follow)
 			if len(w.rest) > 0 {
 				_, _ = w.Write([]byte("\n"))
 			}

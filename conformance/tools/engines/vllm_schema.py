@@ -2,8 +2,8 @@
 
   $ENGINES_DIR/vllm/bin/python conformance/tools/engines/vllm_schema.py > discovery/engine/catalog/schemas/vllm.json
 
-Names and choices come from vLLM's own parser. The type of a value is what the parser's conversion
-takes: it converts several values. Bounds come from the fields of vLLM's configuration."""
+Names and choices come from vLLM's own parser. The type of a value is the one that
+the parser's conversion accepts: it converts several values. Bounds come from the fields of vLLM's configuration."""
 import contextlib
 import importlib.metadata
 import inspect

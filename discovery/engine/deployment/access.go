@@ -24,8 +24,8 @@ func access(d *v1alpha1.ModelDeployment) (found []report.Finding) {
 }
 
 // Gated returns a Plan whose routes are gated as a newer version of the deployment requires. A
-// mistake elsewhere in that version must not leave its model open. A Plan that is
-// gated stays as it is.
+// mistake elsewhere in that version must not leave its model open. A Plan that is gated stays as it
+// is.
 func (p *Plan) Gated(newer *v1alpha1.ModelDeployment) *Plan {
 	if p.Deployment.Spec.Access != nil || newer.Spec.Access == nil {
 		return p

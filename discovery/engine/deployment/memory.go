@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Memory is what a server of a deployment does with the memory of its accelerators.
+// Memory has the settings of a server that decide about the memory of its accelerators.
 type Memory struct {
 	Path     string // of the model, absolute
 	Settings memory.Settings

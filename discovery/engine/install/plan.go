@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Machine is what a Plan depends on.
+// Machine describes the machine that a Plan is for.
 type Machine struct {
 	OS string // runtime.GOOS
 	// LookPath is exec.LookPath.
@@ -19,7 +19,7 @@ type Machine struct {
 	Python func(program string) (version string, err error)
 }
 
-// Plan is how an engine is installed.
+// Plan lists the steps that install an engine.
 type Plan struct {
 	Program string   // that the engine's template names
 	About   string   // what is installed

@@ -17,7 +17,7 @@ var lists embed.FS
 //go:embed llama_server.py
 var llamaServer string
 
-// recipe is what an engine needs on Linux.
+// recipe describes an engine on Linux.
 type recipe struct {
 	packages string // name of the list
 	pythons  [2]int // the least and the greatest minor version of Python 3

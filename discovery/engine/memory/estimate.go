@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Settings are what a server does with a model.
+// Settings of a server decide how much memory a model takes.
 type Settings struct {
 	// Context is the number of tokens for which the server reserves its cache: 0 is the model's
 	// own, Auto whatever has room.

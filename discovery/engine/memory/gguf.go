@@ -40,13 +40,13 @@ var ggufArchitectures = []string{"command-r", "cohere2", "exaone", "exaone4", "g
 type block struct{ elements, bytes int64 }
 
 // blocks has the types of ggml, as gguf.constants.GGML_QUANT_SIZES of the Python package gguf.
-var blocks = map[uint32]block{0: {1, 4}, 1: {1, 2}, 2: {32, 18}, 3: {32, 20}, 6: {32, 22}, 7: {32, 24}, 8: {32, 34},
-	10: {256, 84}, 11: {256, 110}, 12: {256, 144}, 13: {256, 176}, 14: {256, 210}, 15: {256, 292}, 16: {256, 66},
-	17: {256, 74}, 18: {256, 98}, 19: {256, 50}, 20: {32, 18}, 21: {256, 110}, 22: {256, 82}, 23: {256, 136}, 24: {1,
-		1},
-	25: {1, 2}, 26: {1, 4}, 27: {1, 8}, 28: {1, 8}, 29: {256, 56}, 30: {1, 2}, 34: {256, 54}, 35: {256, 66}, 39: {32,
-		17},
-	40: {64, 36}, 41: {128, 18}}
+var blocks = map[uint32]block{
+	0: {1, 4}, 1: {1, 2}, 2: {32, 18}, 3: {32, 20}, 6: {32, 22}, 7: {32, 24}, 8: {32, 34}, 10: {256, 84},
+	11: {256, 110}, 12: {256, 144}, 13: {256, 176}, 14: {256, 210}, 15: {256, 292}, 16: {256, 66}, 17: {256, 74},
+	18: {256, 98}, 19: {256, 50}, 20: {32, 18}, 21: {256, 110}, 22: {256, 82}, 23: {256, 136}, 24: {1, 1}, 25: {1, 2},
+	26: {1, 4}, 27: {1, 8}, 28: {1, 8}, 29: {256, 56}, 30: {1, 2}, 34: {256, 54}, 35: {256, 66}, 39: {32, 17},
+	40: {64, 36}, 41: {128, 18},
+}
 
 // read adds a file. The first one has the metadata.
 func (g *gguf) read(f io.Reader, size int64, first bool) error {
@@ -129,10 +129,11 @@ func (g *gguf) value(r *reader, key string, kind uint32, keep bool) {
 }
 
 // wanted has the keys that are kept, without the architecture before them.
-var wanted = map[string]bool{"architecture": true, "block_count": true, "context_length": true,
-	"embedding_length":     true,
+var wanted = map[string]bool{
+	"architecture": true, "block_count": true, "context_length": true, "embedding_length": true,
 	"attention.head_count": true, "attention.head_count_kv": true, "attention.key_length": true,
-	"attention.value_length": true, "attention.sliding_window": true, "nextn_predict_layers": true}
+	"attention.value_length": true, "attention.sliding_window": true, "nextn_predict_layers": true,
+}
 
 // tensor reads the shape of a tensor and returns its size in bytes.
 func (g *gguf) tensor(r *reader) (int64, error) {

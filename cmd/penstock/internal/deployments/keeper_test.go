@@ -94,10 +94,19 @@ func (f *fake) processes() []engines.Process {
 
 // start runs a Keeper until the end of the test, inside of a synctest bubble.
 func start(t *testing.T, stateFile string) *rig {
+	return startWith(t, deployments.Config{StateFile: stateFile})
+}
+
+// startWith is start with further fields of the configuration. runs has the states of processes
+// that an earlier Keeper has started.
+func startWith(t *testing.T, cfg deployments.Config, runs ...engines.State) *rig {
 	r := &rig{T: t, world: store.New(),
 		engines: &fake{states: map[string]engines.State{}, changed: make(chan struct{})}}
-	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
-		Report: r.report, Log: slog.New(slog.DiscardHandler)})
+	for _, s := range runs {
+		r.engines.states[s.Name] = s
+	}
+	cfg.Store, cfg.Program, cfg.Report, cfg.Log = r.world, "/bin/penstock", r.report, slog.New(slog.DiscardHandler)
+	r.Keeper = deployments.New(cfg)
 	if err := r.Start(r.engines); err != nil {
 		t.Fatal(err)
 	}

@@ -165,9 +165,8 @@ func TestMemory_AChangeThatDoesNotFitStopsNothing(t *testing.T) {
 		before := f.processes()[0].Hash()
 		r.deploy("m", sizedSpec("unlimited", path, "1", "ctx: 131072")+"strategy: Recreate\n")
 		got := r.conditions("m")
-		if all := f.processes(); len(all) != 1 || all[0].Hash() != before || !strings.Contains(got,
-			"Ready True Running") ||
-			!strings.Contains(got, "a server needs 56.0 GiB") {
+		if all := f.processes(); len(all) != 1 || all[0].Hash() != before ||
+			!strings.Contains(got, "Ready True Running") || !strings.Contains(got, "a server needs 56.0 GiB") {
 			t.Errorf("after a change to a context that does not fit, %d processes run: %s", len(all), got)
 		}
 		r.deploy("m", sizedSpec("unlimited", path, "1", "ctx: 4096"))

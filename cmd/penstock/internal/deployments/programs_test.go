@@ -1,8 +1,6 @@
 package deployments_test
 
 import (
-	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,27 +26,10 @@ func program(t *testing.T, path string) {
 	}
 }
 
-// withInstalled runs a Keeper with a folder of installed engines, as start does. runs has the
-// states of processes that an earlier one has started.
+// withInstalled runs a Keeper with a folder of installed engines.
 func withInstalled(t *testing.T, stateFile, installed string, runs []engines.State, inherited ...string) *rig {
-	r := &rig{T: t, world: store.New(),
-		engines: &fake{states: map[string]engines.State{}, changed: make(chan struct{})}}
-	for _, s := range runs {
-		r.engines.states[s.Name] = s
-	}
-	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
-		Installed: []string{installed}, Inherited: inherited, Report: r.report, Log: slog.New(slog.DiscardHandler)})
-	if err := r.Start(r.engines); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = r.Keeper.Run(ctx, r.engines)
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	return r
+	return startWith(t, deployments.Config{StateFile: stateFile, Installed: []string{installed}, Inherited: inherited},
+		runs...)
 }
 
 const vllm = "engine: {name: vllm}\nmodel: {name: qwen}\ngatewayRefs: [{name: gw}]\nidle: 0s\n"
