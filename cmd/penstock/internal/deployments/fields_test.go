@@ -260,13 +260,13 @@ func TestAdapters_AreDownloadedBeforeServersStart(t *testing.T) {
 		r.deploy("chat", strings.Replace(strings.Replace(spec, "PATH", dir, 1), "hf", "hg", 1))
 		synctest.Wait()
 		const missing = `spec.adapters[1].source.registry`
-		for _, one := range r.recorded() {
+		for _, one := range r.reported() {
 			for _, f := range one.Findings {
 				if f.Field == missing {
 					return
 				}
 			}
 		}
-		t.Errorf("no finding is about %s: %v", missing, r.recorded())
+		t.Errorf("no finding is about %s: %v", missing, r.reported())
 	})
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/engine/fetch"
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -57,29 +56,11 @@ model: {name: org/model, registry: hf, file: Q4_K_M}
 gatewayRefs: [{name: gw}]
 `
 
-// modelsRig is a rig whose reports a test reads while downloads end.
-type modelsRig struct {
-	rig
-	mu sync.Mutex
-}
-
-func (r *modelsRig) record(reports []report.Report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reports = reports
-}
-
-func (r *modelsRig) recorded() []report.Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.reports
-}
-
-func modelRig(t *testing.T, stateFile string, models deployments.Models) (*modelsRig, *fake) {
+func modelRig(t *testing.T, stateFile string, models deployments.Models) (*rig, *fake) {
 	t.Helper()
-	r := &modelsRig{rig: rig{T: t, world: store.New()}}
+	r := &rig{T: t, world: store.New()}
 	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
-		Models: models, Report: r.record, Log: slog.New(slog.DiscardHandler)})
+		Models: models, Report: r.report, Log: slog.New(slog.DiscardHandler)})
 	engine := &v1alpha1.Engine{ObjectMeta: metav1.ObjectMeta{Name: "llama-like"}}
 	engine.Spec.Versions = []v1alpha1.EngineVersion{{Version: "v1", SupportedTasks: []string{"text-generation"},
 		DeployTemplate: v1alpha1.DeployTemplate{Process: v1alpha1.ProcessTemplate{Program: "penstock",
@@ -103,8 +84,8 @@ func (f *fake) commands() string {
 	return strings.Join(out, ", ")
 }
 
-func (r *modelsRig) ready() string {
-	for _, one := range r.recorded() {
+func (r *rig) ready() string {
+	for _, one := range r.reported() {
 		for _, c := range one.Conditions {
 			if c.Type == deployments.ConditionReady {
 				return c.Reason + " " + c.Message
@@ -180,14 +161,14 @@ func TestModels_AFailureNamesItsFieldAndIsTriedAgain(t *testing.T) {
 		found := func(text string) {
 			t.Helper()
 			synctest.Wait()
-			for _, one := range r.recorded() {
+			for _, one := range r.reported() {
 				for _, f := range one.Findings {
 					if strings.Contains(f.Field+": "+f.Problem+"; "+f.Fix, text) {
 						return
 					}
 				}
 			}
-			t.Errorf("no finding has %s: %v", text, r.recorded())
+			t.Errorf("no finding has %s: %v", text, r.reported())
 		}
 		r.deploy("chat", strings.Replace(fromRegistry, "hf", "hg", 1))
 		found(`spec.model.registry: there is no ModelRegistry "hg"; write hf`)
@@ -210,7 +191,7 @@ func TestModels_AFailureNamesItsFieldAndIsTriedAgain(t *testing.T) {
 		r.deploy("chat", strings.NewReplacer("org/model", "m.gguf", ", file: Q4_K_M", "").Replace(fromRegistry))
 		synctest.Wait()
 		if got := f.commands(); got != "--model "+path {
-			t.Errorf("a file of a folder: %s %v", got, r.recorded())
+			t.Errorf("a file of a folder: %s %v", got, r.reported())
 		}
 		r.deploy("chat", strings.Replace(fromRegistry, "org/model", "../m", 1))
 		found("spec.model.name: it leads out of the registry's folder")
