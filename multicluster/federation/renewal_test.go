@@ -17,6 +17,12 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+func (l *lines) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
 // again makes a site reconnect to another one, and requires a new export from it.
 func (s *site) again(from *site, address string) {
 	s.t.Helper()
@@ -67,9 +73,14 @@ func (s *site) renewsTwice(seen func()) (signing *authority) {
 func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
+	a.exports(exported("10.0.0.1"))
 	b.exports(exported("10.9.0.1"))
 	a.has("b=10.9.0.1")
-	n := 0
+	b.has("a=10.0.0.1")
+	// Whoever joined first was refused until the other one knew it.
+	a.logs.reset()
+	b.logs.reset()
+	n := 1
 	signing := a.renewsTwice(func() {
 		b.knows(a)
 		n++

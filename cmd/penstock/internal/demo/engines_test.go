@@ -18,11 +18,10 @@ import (
 
 // A request that fails during a change must fail the step that counts requests.
 func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
-	var n atomic.Int64
-	broken := int64(0)
+	var n, broken atomic.Int64 // of requests; the number of the one that fails
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("x-served-by", "qwen-0")
-		if n.Add(1) == broken {
+		if n.Add(1) == broken.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_, _ = io.WriteString(w, "busy")
@@ -41,7 +40,7 @@ func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
 	if served, err := load(); err != nil || served["qwen-0"] < 16 {
 		t.Errorf("without a failure: got %v %v, want at least 16 answers of qwen-0", served, err)
 	}
-	broken = 5
+	broken.Store(5)
 	if _, err := load(); err == nil || !strings.Contains(err.Error(), "1 requests failed, the first: 503 busy") {
 		t.Errorf("with a failure: got %v, want it", err)
 	}
