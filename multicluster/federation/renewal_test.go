@@ -77,7 +77,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	b.exports(exported("10.9.0.1"))
 	a.has("b=10.9.0.1")
 	b.has("a=10.0.0.1")
-	// Whoever joined first was refused until the other one knew it.
+	// The first to join was denied until the other one knew it.
 	a.logs.reset()
 	b.logs.reset()
 	n := 1

@@ -214,7 +214,7 @@ func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 		if tt.salt != "" {
 			salt = prefix.NameHash([]byte(tt.salt))
 		}
-		// The first message of a replay makes the server Reported, so the others may still be unread.
+		// The first message of a replay makes the server Reported. Others may still be unread.
 		poll.NoError(t, "the replay is read", poll.Limit, func() error {
 			if got := cachedAt(s.config.Prefixes, handle, prompt, tt.model, salt); got != tt.want {
 				return fmt.Errorf("%+v: %d tokens count as cached, want %d", tt, got, tt.want)
