@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 var promised = map[string]float64{
 	"change_growth": 2, "change_vs_rebuild": 0.02, "change_to_effective": 40, "change_cleartext": 10,
 	"cold_start": 3, "memory_rss": 200, "reconnect_storm": 2, "reconnect_resent": 0, "failed_requests": 0,
-	"idle_cpu": 0.5, "dead_pool_seen": 2, "explain_differs": 0, "drain_cut": 0, "attack_uploads": 1.5,
+	"idle_cpu": 2, "dead_pool_seen": 2, "explain_differs": 0, "drain_cut": 0, "attack_uploads": 1.5,
 	"attack_uploads.failed": 0, "attack_neighbour": 1.1, "attack_neighbour.same_chain": 8, "kube_change_5000": 3,
 	"kube_memory": 210, "kube_cold_start": 3, "mc_sync": 4.5, "mc_failed_requests.control": 0,
 	"mc_failed_requests.data": 0, "mc_blackhole": 3, "attack_member_memory": 0.5, "attack_hub_memory": 0.5,

@@ -100,8 +100,18 @@ spec:
       process: {program: sleep, args: [infinity]}
 `
 
-// measureFleet reads the CPU time of penstock with many deployments that have no requests.
+// measureFleet reads the CPU time of penstock with many deployments that have no requests, and
+// without them: a machine that has nothing else to do takes much time for each wakeup.
 func measureFleet(ctx context.Context, c config, out report) error {
+	alone, err := startFleet(c, "")
+	if err != nil {
+		return err
+	}
+	without, err := alone.rests(ctx)
+	alone.close()
+	if err != nil {
+		return err
+	}
 	objects := restingEngine
 	for i := range fleetSize {
 		objects += deploymentObject(fmt.Sprint("m", i), "rests", "  idle: 0s")
@@ -141,26 +151,31 @@ func measureFleet(ctx context.Context, c config, out report) error {
 	}); err != nil {
 		return err
 	}
+	used, err := f.rests(ctx)
+	out("fleet_idle", "", used-without)
+	out("fleet_idle", "total", used)
+	out("fleet_idle", "without", without)
+	return err
+}
+
+// rests returns the CPU time of penstock without requests, in percent of a core.
+func (f *fleet) rests(ctx context.Context) (float64, error) {
 	if err := f.settled(ctx, 10*time.Second); err != nil {
-		return err
+		return 0, err
 	}
 	before, err := f.cpu()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	pause := time.NewTimer(fleetRest)
 	defer pause.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	case <-pause.C:
 	}
 	after, err := f.cpu()
-	if err != nil {
-		return err
-	}
-	out("fleet_idle", "", 100*(after-before).Seconds()/fleetRest.Seconds())
-	return nil
+	return 100 * (after - before).Seconds() / fleetRest.Seconds(), err
 }
 
 // started is nil once all servers have processes.

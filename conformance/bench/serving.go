@@ -54,13 +54,15 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return errors.Join(err, p.Running())
 	}
-	err = idle(ctx, p, out)
+	used, err := idle(ctx, p, out)
 	crowd.close()
 	if err != nil {
 		return err
 	}
 	p.stop()
 	floor, err := idleFloor(ctx)
+	out("idle_cpu", "", used/floor)
+	out("idle_cpu", "used", used)
 	out("idle_cpu", "floor", floor)
 	return err
 }
@@ -145,16 +147,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func idle(ctx context.Context, p *plane, out report) error {
+func idle(ctx context.Context, p *plane, out report) (used float64, err error) {
 	rss, err := memoryAtRest(ctx, p) // memoryAtRest waits until memory of the storm is returned
 	if err != nil {
-		return err
+		return 0, err
 	}
 	out("memory_rss", "streams", rss)
-	used, err := cpuWhileIdle(ctx, p.cpu)
+	used, err = cpuWhileIdle(ctx, p.cpu)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	out("idle_cpu", "", used)
-	return p.Running()
+	return used, p.Running()
 }

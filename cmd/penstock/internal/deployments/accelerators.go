@@ -274,21 +274,29 @@ func (k *Keeper) relist() {
 	}
 }
 
-// listAll is the number of rechecks after which devices are listed again, even if all servers run.
-// The driver of an idle accelerator may be loaded for each list.
-const listAll = 20
-
-// again requests lists if they may help a server, and now and then.
-func (k *Keeper) again(n int) {
+// again requests lists if they may help a server, and now and then. It reports whether a sync may
+// find something new.
+func (k *Keeper) again(n int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.readAgain()
-	for name, a := range k.assigned {
-		if a.waits != "" || k.states[name].PID == 0 || n%listAll == 0 {
+	for id, e := range k.entries {
+		if n%recheckAll == 0 || k.lacking(id, e) {
 			k.relist()
-			return
+			return true
 		}
 	}
+	return false
+}
+
+// lacking reports whether a deployment lacks a server that it is to have.
+func (k *Keeper) lacking(id string, e *entry) bool {
+	if _, sleeps := k.saved.Stopped[id]; sleeps || !e.runs() {
+		return false
+	}
+	return e.blocked() || slices.ContainsFunc(k.names(id, e), func(name string) bool {
+		return k.states[name].PID == 0 || k.assigned[name].waits != ""
+	})
 }
 
 // list executes list commands until ctx ends. A driver that does not answer delays no process.

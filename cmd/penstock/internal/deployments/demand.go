@@ -33,10 +33,13 @@ const (
 	// turn is how long a server serves before its deployment gives room to a waiting one, although
 	// it has requests.
 	turn = 10 * time.Second
-	// look is the interval at which requests are looked at; lookSoon, while a deployment's last
-	// requests end or a request waits for room.
-	look     = time.Second
-	lookSoon = 25 * time.Millisecond
+	// look and lookRarely bound the interval at which requests are looked at, which is a part of the
+	// shortest idle time; lookSoon, while a deployment's last requests end or a request waits for
+	// room.
+	look       = time.Second
+	lookRarely = 30 * time.Second
+	lookPart   = 10
+	lookSoon   = 25 * time.Millisecond
 )
 
 // demand has the requests of one deployment, and their consequences.
@@ -291,12 +294,16 @@ func (k *Keeper) due(now time.Time) bool {
 func (k *Keeper) pause() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	next := lookRarely
 	for id, e := range k.entries {
 		if e.closing != "" || len(e.retiring) > 0 || e.waiting > 0 && e.runs() && k.lacks(id, e) != "" {
 			return lookSoon
 		}
+		if e.runs() && e.plan.Idle > 0 {
+			next = min(next, max(look, e.plan.Idle/lookPart))
+		}
 	}
-	return look
+	return next
 }
 
 // notify lets calls of Resume look at the outcome. k.mu is held.

@@ -15,8 +15,13 @@ type Supervisor interface {
 	Changed() <-chan struct{}
 }
 
-// recheck is the interval at which absent programs and taken ports are looked up again.
-const recheck = 30 * time.Second
+const (
+	// recheck is the interval at which absent programs and taken ports are looked up again.
+	recheck = 30 * time.Second
+	// recheckAll is the number of rechecks after which devices are listed again and programs looked
+	// up, even if all servers run. The driver of an idle accelerator may be loaded for each list.
+	recheckAll = 20
+)
 
 // Start begins to supervise. Servers that run are in the store when it returns.
 func (k *Keeper) Start(s Supervisor) error {
@@ -50,15 +55,17 @@ func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 	defer cancel()
 	requests := time.NewTimer(look)
 	defer requests.Stop()
-	for checks := 1; ; {
+	for checks := 0; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.Changed():
 		case <-k.dirty:
 		case <-again.C:
-			k.again(checks)
 			checks++
+			if !k.again(checks) {
+				continue
+			}
 		case now := <-requests.C:
 			if !k.due(now) {
 				requests.Reset(k.pause())

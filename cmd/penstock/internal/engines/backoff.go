@@ -17,7 +17,7 @@ type timings struct {
 
 var production = timings{
 	first: time.Second, longest: 5 * time.Minute, well: 5 * time.Minute,
-	probe: 200 * time.Millisecond, size: 3 * time.Second, locked: time.Second,
+	probe: 200 * time.Millisecond, size: 10 * time.Second, locked: time.Second,
 	logLimit: 8 << 20, table: 256, systemd: "/run/systemd/system", busctl: "busctl",
 }
 
