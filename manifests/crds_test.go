@@ -53,11 +53,11 @@ func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 			}
 		}
 		if !slices.Contains(have, versions[kind]) {
-			t.Errorf("%s is served in %v, read in %q", kind, have, versions[kind])
+			t.Errorf("%s is served in %v, want also %q, which is read", kind, have, versions[kind])
 		}
 		for _, table := range store.Tables() {
 			if table.Kind() == kind && table.Group() != f.Group {
-				t.Errorf("%s: the store has group %s, the CRD %s", kind, table.Group(), f.Group)
+				t.Errorf("%s: the store has group %s, want %s as in the CRD", kind, table.Group(), f.Group)
 			}
 		}
 	}
@@ -87,11 +87,11 @@ func TestCRD_CanBeInstalled(t *testing.T) {
 			}
 			shape, err := schema.NewStructural(props)
 			if err != nil {
-				t.Errorf("%s %s: %v", crd.Name, v.Name, err)
+				t.Errorf("%s %s: %v, want a structural schema", crd.Name, v.Name, err)
 				continue
 			}
 			for _, err := range schema.ValidateStructural(nil, shape) {
-				t.Errorf("%s %s: %v", crd.Name, v.Name, err)
+				t.Errorf("%s %s: %v, want a structural schema", crd.Name, v.Name, err)
 			}
 			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil ||
 				len(errs) > 0 {
@@ -135,7 +135,7 @@ func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 		errs, _ := rules.Validate(t.Context(), nil, shape, map[string]any{"spec": spec}, nil,
 			celconfig.RuntimeCELCostBudget)
 		if (len(errs) == 0) != good {
-			t.Errorf("%s: %v", text, errs)
+			t.Errorf("%s: got %v, want errors: %t", text, errs, !good)
 		}
 	}
 }

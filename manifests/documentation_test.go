@@ -25,7 +25,7 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 	var text []byte
 	tasks, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(tasks) == 0 {
-		t.Fatalf("docs has %d pages: %v", len(tasks), err)
+		t.Fatalf("docs has %d pages, want some: %v", len(tasks), err)
 	}
 	for _, page := range append(tasks, "../README.md") {
 		raw, err := os.ReadFile(page)
@@ -47,7 +47,7 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 			if err := d.Decode(&u.Object); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				t.Fatalf("%v in:\n%s", err, block)
+				t.Fatalf("got %v, want YAML in:\n%s", err, block)
 			}
 			kinds[u.GetKind()]++
 			for _, f := range files {
@@ -64,7 +64,7 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 	for _, kind := range []string{"Gateway", "HTTPRoute", "InferencePool", "InferencePoolImport", "PoolPolicy",
 		"ModelServers", "EnvoyFleet"} {
 		if kinds[kind] == 0 {
-			t.Errorf("README.md and docs have no example of %s: %v", kind, kinds)
+			t.Errorf("README.md and docs have examples of %v, want one of %s too", kinds, kind)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func applicable(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, u *
 			t.Fatal(err)
 		}
 		for _, err := range validation.ValidateCustomResource(nil, u.Object, validator) {
-			t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), err)
+			t.Errorf("%s %s: got %v, want a valid object", u.GetKind(), u.GetName(), err)
 		}
 		shape, err := schema.NewStructural(props)
 		if err != nil {

@@ -66,10 +66,10 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 		t.Errorf("all keys on one endpoint: %v, want 2 of them", seen)
 	}
 	if e := g.picker.Explain("ns/pool", nil); e.Strategy != "chwbl" || e.Endpoints == "" {
-		t.Errorf("%+v", e)
+		t.Errorf("explanation: got %+v, want strategy chwbl and endpoints", e)
 	}
 	if records := g.picker.History("ns/pool"); len(records) == 0 || records[0].Verdicts[0].Place == 0 {
-		t.Errorf("recorded without places on the ring: %+v", records)
+		t.Errorf("got records %+v, want the first with places on the ring", records)
 	}
 }
 
@@ -101,17 +101,18 @@ func TestCHWBL_InvalidBodyIs400(t *testing.T) {
 				case !needs:
 					if _, got := g.podOf(response).received(); response.StatusCode != 200 ||
 						!bytes.Equal(got, []byte(body)) {
-						t.Errorf("%s %s, %s: %s, %d of %d bytes", strategy, mode, name, response.Status, len(got),
-							len(body))
+						t.Errorf("%s %s, %s: got %s and %d of %d bytes, want 200 and the same bytes",
+							strategy, mode, name, response.Status, len(got), len(body))
 					}
 				case response.StatusCode != 400 || response.Header.Get("x-penstock-reason") != "invalid_body" ||
 					response.Header.Get("content-type") != "application/json" ||
 					!strings.Contains(text, `"type":"invalid_request_error"`) ||
 					!strings.Contains(text, `"code":"invalid_body"`):
-					t.Errorf("%s, %s: %s %s", mode, name, response.Status, text)
+					t.Errorf("%s, %s: got %s %s, want 400 with invalid_body", mode, name, response.Status, text)
 				}
 				if response, text := g.post(t, mode+"/v1/other", []byte(body)); response.StatusCode != 200 {
-					t.Errorf("%s %s, %s at another path: %s %s", strategy, mode, name, response.Status, text)
+					t.Errorf("%s %s, %s at another path: got %s %s, want 200",
+						strategy, mode, name, response.Status, text)
 				}
 			}
 		}

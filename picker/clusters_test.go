@@ -74,7 +74,7 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 		r := exchange(t, stream, headerMessage(nil, "x-request-id", "one"))
 		list, retries, _ := answered(r)
 		if retries != "" {
-			t.Errorf("the pick sets %s retries: the route has as many as there are hops", retries)
+			t.Errorf("the pick sets %s retries, want none: the route has as many as there are hops", retries)
 		}
 		sender := ""
 		for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
@@ -91,7 +91,8 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	list, lease := pick()
 	if list != "envoy://hops/c00,envoy://hops/c01,envoy://hops/spare" || lease == "" ||
 		!slices.Equal(c.charged, []string{"c00"}) {
-		t.Errorf("pick %s, lease %q, charged %v", list, lease, c.charged)
+		t.Errorf("pick %s, lease %q, charged %v; want c00, c01 and spare, a lease, and c00 charged",
+			list, lease, c.charged)
 	}
 	for _, e := range []accesslog.Entry{
 		{Open: true},
@@ -114,15 +115,15 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	}
 	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || found[0].Strategy != "LeastLoad" ||
 		len(found[0].Compared) != 2 || found[0].Compared[1].Address != "c01" || found[0].Compared[0].Basis != "report" {
-		t.Errorf("record: %+v", found)
+		t.Errorf("record: got %+v, want LeastLoad with c00 and c01, by reports", found)
 	}
 	if e := p.Explain("ns/chat@", nil); len(e.Clusters) != 2 || e.Strategy != "LeastLoad" || len(c.charged) != 2 {
-		t.Errorf("explanation: %+v, %d picks charged", e, len(c.charged))
+		t.Errorf("explanation: got %+v and %d picks charged, want LeastLoad with 2 clusters, and 2", e, len(c.charged))
 	}
 
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(40)})
 	if list, _ := pick(); strings.Count(list, ",") != maxEndpoints-1 {
-		t.Errorf("of 40 clusters the pick names %s", list)
+		t.Errorf("of 40 clusters the pick names %s, want %d", list, maxEndpoints)
 	}
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(0)})
 	stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
@@ -171,11 +172,11 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	}
 	if e := p.Explain("ns/chat@", map[string]string{"x-session-id": "one"}); len(e.Clusters) != 3 ||
 		e.Clusters[0].Cluster != "c01" || !e.Clusters[0].Session {
-		t.Errorf("explanation: %+v", e.Clusters)
+		t.Errorf("explanation: got %+v, want 3 clusters, c01 first by session", e.Clusters)
 	}
 	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || !found[0].Compared[0].Session ||
 		found[0].Compared[1].Session {
-		t.Errorf("record: %+v", found)
+		t.Errorf("record: got %+v, want the first cluster alone by session", found)
 	}
 	for _, headers := range [][]string{{"x-session-id", "two"}, {"x-session-id", "c01"},
 		{"x-session-id", "envoy://hops/c02"}, {"cookie", "session-id=c02"}, nil} {
@@ -190,7 +191,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	}
 	if len(published) < 2 || published[0].Cluster != "c00" || published[1].Cluster != "c01" ||
 		published[0].ID != published[1].ID {
-		t.Errorf("published: %+v", published)
+		t.Errorf("published: got %+v, want one session at c00 and then at c01", published)
 	}
 
 	// A peer's sessions count only for the import's clusters.
@@ -198,7 +199,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "elsewhere"})
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
 	if first, _ := pick("x-session-id", "four"); first != "c00" {
-		t.Errorf("a session of no cluster is at %s", first)
+		t.Errorf("a session of no cluster is at %s, want c00", first)
 	}
 	id = schedule.SessionID([]byte("five"))
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02"})
@@ -235,10 +236,10 @@ func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 	chat := newPool("ns/chat@", 2)
 	token := chat.stayToken("envoy://hops/c01", "behind", now).Value
 	if strings.Contains(token, "c01") || !strings.HasSuffix(token, ".behind") {
-		t.Errorf("token %s", token)
+		t.Errorf("token %s, want the name c01 hidden, and the suffix .behind", token)
 	}
 	if got := chat.stayToken("envoy://hops/spare", "behind", now); got.Name != "" {
-		t.Errorf("a request that has been spilled gets the token %v", got)
+		t.Errorf("a request that has been spilled gets the token %v, want none", got)
 	}
 	if got := chat.stayToken("envoy://hops/c01", strings.Repeat("a", maxTokenBehind+1), now); got.Name != "" {
 		t.Error("a token of any length is carried along")

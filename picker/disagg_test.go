@@ -83,12 +83,13 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 		got := named(a)
 		if tt.media {
 			if e := got["x-encoder-hosts-ports"]; e != "10.0.0.4:80,[fd00::3]:80" && e != "[fd00::3]:80,10.0.0.4:80" {
-				t.Errorf("encoders %q", e)
+				t.Errorf("encoders %q, want 10.0.0.4:80 and [fd00::3]:80", e)
 			}
 			got["x-encoder-hosts-ports"] = ""
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" || a.Endpoints.String() != "10.0.0.1:80" {
-			t.Errorf("%d tokens, media %v, at %s: %s", tt.tokens, tt.media, a.Endpoints, diff)
+			t.Errorf("%d tokens, media %v, at %s, want 10.0.0.1:80; headers (-want +got):\n%s",
+				tt.tokens, tt.media, a.Endpoints, diff)
 		}
 		a.Track.End()
 	}
@@ -120,7 +121,7 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	first, second := p.Pick(t.Context(), longPrompt(600)), p.Pick(t.Context(), longPrompt(700))
 	a, b := named(first)["x-prefiller-host-port"], named(second)["x-prefiller-host-port"]
 	if a == b {
-		t.Fatalf("both prompts went to %s, which counts the first one", a)
+		t.Fatalf("both prompts went to %s, want the second at another server: this one reads the first", a)
 	}
 	check("both wait", "10.0.0.1:80", 2, 0)
 	check("both wait", a, 1, 600)
@@ -182,7 +183,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 		chain = append(chain, uint64(1000+i))
 	}
 	if got := named(p.Pick(t.Context(), longPrompt(1200, chain...))); got["x-prefiller-host-port"] != "10.0.0.2:80" {
-		t.Errorf("a new prompt: %v", got)
+		t.Errorf("a new prompt: got %v, want prefill at 10.0.0.2:80", got)
 	}
 	if got := named(p.Pick(t.Context(), longPrompt(1200, chain...))); len(got) != 0 {
 		t.Errorf("a cached one: %v, want none", got)
@@ -193,7 +194,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 		p.prompts.prefixes.Match(prefix.Chain(chain), []*prefix.Server{pool.snapshot.Endpoints[i].Load().Prefixes()},
 			cached)
 		if cached[0] == 0 {
-			t.Errorf("%s has nothing cached", pool.snapshot.Endpoints[i].Text)
+			t.Errorf("%s has nothing cached, want the prompt's blocks", pool.snapshot.Endpoints[i].Text)
 		}
 	}
 }
@@ -220,7 +221,7 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 		a := p.Pick(t.Context(), longPrompt(10))
 		rank := named(a)["x-data-parallel-host-port"]
 		if len(rank) < 13 || a.Endpoints.String() != rank[:8]+":8000" || seen[rank] {
-			t.Fatalf("rank %q at %s", rank, a.Endpoints)
+			t.Fatalf("rank %q at %s, want an unused rank of the server at port 8000", rank, a.Endpoints)
 		}
 		seen[rank] = true
 		p.Log(accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: a.Endpoints[0],
@@ -233,7 +234,7 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	pool.Endpoints = specs("10.0.0.1:9001", "10.0.0.1:9002")
 	setPools(t, p, pool)
 	if a := p.Pick(t.Context(), longPrompt(10)); len(named(a)) != 0 || a.Endpoints[0] != a.Endpoints[2] {
-		t.Errorf("%v at %s", named(a), a.Endpoints)
+		t.Errorf("got headers %v at %s, want none and the rank itself", named(a), a.Endpoints)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 			got["x-prefiller-host-port"] = ""
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" || a.Endpoints.String() != "10.0.0.1:8000" {
-			t.Errorf("%s at %s: %s", what, a.Endpoints, diff)
+			t.Errorf("%s at %s, want 10.0.0.1:8000; headers (-want +got):\n%s", what, a.Endpoints, diff)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 			home := first.Endpoints[0]
 			second := p.Pick(t.Context(), keyed(1))
 			if !listsServer(second, home) {
-				t.Fatalf("%s: %v beside one request at %s", name, second.Endpoints, home)
+				t.Fatalf("%s: got %v, want %s listed: one request there is in flight", name, second.Endpoints, home)
 			}
 			began := time.Now()
 			time.AfterFunc(14*time.Millisecond, func() { endOf(p, first) })
@@ -139,7 +139,8 @@ func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 			began := time.Now()
 			if a := p.Pick(t.Context(), keyed(1)); a.Status != 0 && a.Status != 429 ||
 				time.Since(began) != 15*time.Millisecond {
-				t.Errorf("%v %d after %s", a.Endpoints, a.Status, time.Since(began))
+				t.Errorf("got %v with status %d after %s, want a pick or 429 after 15ms",
+					a.Endpoints, a.Status, time.Since(began))
 			}
 		}
 		pick() // passes over the key's endpoint

@@ -113,7 +113,7 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 	}
 	third := p.pool("ns/pool").snapshot.Find(servers[2].Addr).Prefixes()
 	if third.Knowledge() != prefix.Guessed {
-		t.Errorf("a server without events is %v", third.Knowledge())
+		t.Errorf("a server without events is %v, want %v", third.Knowledge(), prefix.Guessed)
 	}
 }
 
@@ -138,18 +138,18 @@ func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
 	poll.NoError(t, "the reason is shown", poll.Limit, func() error {
 		if got := p.Explain("ns/pool", nil).Verdicts[0].Prefixes; !strings.HasPrefix(got,
 			"guessed (KV events at "+listener.Addr().String()+": ") || !strings.Contains(got, "connection refused") {
-			return fmt.Errorf("%q", got)
+			return fmt.Errorf(`got %q, want "guessed" with the address, and "connection refused"`, got)
 		}
 		return nil
 	})
 	failures := 0.0
 	p.pool("ns/pool").events.Failures(func(_ netip.AddrPort, times uint64) { failures += float64(times) })
 	if got := p.Explain("ns/without", nil).Verdicts[0].Prefixes; got != "" || failures == 0 {
-		t.Errorf("%q, %v failures", got, failures)
+		t.Errorf("of a pool without events: prefixes %q and %v failures, want none and some", got, failures)
 	}
 	for _, name := range []string{"ns/turn", "ns/unread"} {
 		if got := p.Explain(name, nil).Verdicts[0].Prefixes; got != "" {
-			t.Errorf("%s compares no prompts, and shows prefixes %s", name, got)
+			t.Errorf("%s compares no prompts: got prefixes %s, want none", name, got)
 		}
 	}
 }

@@ -69,11 +69,11 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 		{"ns/another", "ns/pool"}, {"ns/gw", "ns/other"}, {"ns/gw", "ns/none"}, {"ns/gw", "-"},
 	} {
 		if p.Dead(t.Context(), c.gateway, c.pool, server) || calls != 0 {
-			t.Errorf("%v: %d calls", c, calls)
+			t.Errorf("%v: the server is dead, or %d calls; want neither", c, calls)
 		}
 	}
 	if !p.Dead(t.Context(), "ns/gw", "ns/pool", server) || calls != 1 {
-		t.Errorf("the dead server was not found with %d calls", calls)
+		t.Errorf("the dead server was not found, or with %d calls; want 1", calls)
 	}
 	if state := p.pool("ns/pool").snapshot.Endpoints[0].State(); !state.Failing {
 		t.Error("the dead server is not suspect")
@@ -112,7 +112,8 @@ func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 		}
 		state := e.State()
 		if learned := state.Rate > 0; state.Failing != tt.want || learned != (name == "completed") {
-			t.Errorf("%s: failing %t, rate %v", name, state.Failing, state.Rate)
+			t.Errorf("%s: failing %t, rate %v; want failing %t, and a rate only when completed",
+				name, state.Failing, state.Rate, tt.want)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 			unread := func(when string, want bool) {
 				t.Helper()
 				if s := e.State(); (s.Unread > 0) != want {
-					t.Errorf("%s: %d tokens unread", when, s.Unread)
+					t.Errorf("%s: %d tokens unread, want some: %t", when, s.Unread, want)
 				}
 			}
 			for range 10 {
@@ -86,7 +86,8 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 				c.begin(tt.stream, tt.mode)
 				unread("at first", true)
 				if s := e.State(); (s.Confirmed > 0) != (tt.stream && tt.mode == filterv3.ProcessingMode_STREAMED) {
-					t.Errorf("%d tokens are confirmed to wait", s.Confirmed)
+					t.Errorf("%d tokens are confirmed to wait, want some: %t",
+						s.Confirmed, tt.stream && tt.mode == filterv3.ProcessingMode_STREAMED)
 				}
 				c.responseHeaders(tt.contentType)
 				unread("after the headers", tt.headers)
@@ -97,13 +98,14 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 				outcome := p.Picks(Picks{Last: 1})[0].Outcome
 				if outcome.Ended || outcome.Headers <= 0 ||
 					(outcome.Begun > outcome.Headers) != (tt.mode == filterv3.ProcessingMode_STREAMED) {
-					t.Errorf("in flight: %+v", outcome)
+					t.Errorf("in flight: got %+v, want headers, and a later first byte only where the body is streamed",
+						outcome)
 				}
 				cancel()
 				poll.Until(t, "the end", func() bool { return e.State().InFlight == 0 })
 				if after := p.Picks(Picks{Last: 1})[0].Outcome; !after.Ended ||
 					after.Took <= max(after.Headers, after.Begun) || after.Begun != outcome.Begun {
-					t.Errorf("at the end: %+v", after)
+					t.Errorf("at the end: got %+v, want ended after its headers and first byte, both unchanged", after)
 				}
 			}
 			unread("at the end", false)
@@ -111,7 +113,7 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 				t.Errorf("%d served, %d failed, want 10 and 0", served, failed)
 			}
 			if state := e.State(); (state.Latency != nil) != tt.learns {
-				t.Errorf("learned %+v", state)
+				t.Errorf("learned %+v, want a latency: %t", state, tt.learns)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Du
 	t.Helper()
 	a := p.Pick(t.Context(), streamOf500())
 	if len(a.Endpoints) < 2 {
-		t.Fatalf("%+v", a)
+		t.Fatalf("got %+v, want at least 2 endpoints", a)
 	}
 	picked = a.Endpoints[0]
 	e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true,
@@ -139,7 +139,7 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 		t.Error("a suspect server and a slow one are no slow pool")
 	}
 	if _, now, _ := p.loadOf("ns/pool", first).Totals(); failed != 3 || now != before+3 {
-		t.Errorf("it got %d streams, of which %d count as failed", failed, now-before)
+		t.Errorf("it got %d streams, of which %d count as failed; want 3 of each", failed, now-before)
 	}
 	if n := gathered(t, registry)["penstock_picker_headers_timeouts_total ns/pool"]; n != 3 {
 		t.Errorf("the metric is %v, want 3", n)
@@ -154,7 +154,7 @@ func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 		for len(slow) < 2 {
 			limit, at := answers(t, p, 0, 1100*time.Millisecond)
 			if limit == endpoint.MaxHeadersLimit {
-				t.Fatalf("the longest limit after %v", slow)
+				t.Fatalf("got the longest limit after %v, want it after both servers are slow", slow)
 			}
 			slow[at] = true
 		}

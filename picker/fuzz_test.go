@@ -29,24 +29,24 @@ func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 		for _, relay := range []*Relay{{}, {Within: [][]netip.Prefix{ranges}, Ports: []uint16{8000}}} {
 			addrs, outside := p.nameable(relay, entries)
 			if len(addrs)+len(outside) != len(entries) {
-				t.Errorf("%q: %v are allowed, %q are not", entries, addrs, outside)
+				t.Errorf("%q: %v are allowed, %q are not; want each entry in one of them", entries, addrs, outside)
 			}
 			for _, a := range addrs {
 				host, port, err := net.SplitHostPort(a.String())
 				ip := net.ParseIP(host)
 				switch {
 				case ip != nil && ipNet(t, denied).Contains(ip):
-					t.Errorf("%q: %s is outside the operator's ranges", entries, a)
+					t.Errorf("%q: %s is outside the operator's ranges, want it left out", entries, a)
 				case err != nil || ip == nil || port == "0":
-					t.Errorf("%q: %s is no address: %v", entries, a, err)
+					t.Errorf("%q: %s is no address, want it left out: %v", entries, a, err)
 				case len(relay.Within) > 0 &&
 					(port != "8000" || !slices.ContainsFunc(ranges,
 						func(r netip.Prefix) bool { return ipNet(t, r).Contains(ip) })):
-					t.Errorf("%q: %s is outside the declared ranges and ports", entries, a)
+					t.Errorf("%q: %s is outside the declared ranges and ports, want it left out", entries, a)
 				case len(relay.Within) == 0 &&
 					(ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
 						ip.Equal(net.IPv4bcast)):
-					t.Errorf("%q: %s leads to this machine or link", entries, a)
+					t.Errorf("%q: %s leads to this machine or link, want it left out", entries, a)
 				}
 			}
 		}

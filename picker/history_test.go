@@ -39,7 +39,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	}
 	for _, c := range []struct{ pools, records int }{{1, historySize}, {16, 1024}, {100, 1000}, {1000, 4000}} {
 		if with(c.pools); records() > c.records {
-			t.Errorf("%d pools keep %d records of when they were fewer, more than %d", c.pools, records(), c.records)
+			t.Errorf("%d pools keep %d records of when they were fewer, want at most %d", c.pools, records(), c.records)
 		}
 		if fill(); records() != c.records {
 			t.Errorf("%d pools have %d records, want %d", c.pools, records(), c.records)

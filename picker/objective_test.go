@@ -52,13 +52,13 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	if e := g.picker.Explain("ns/pool", map[string]string{
 		"x-slo-ttft-ms": "120",
 	}); e.Criticality != schedule.Standard || !strings.HasPrefix(e.Endpoints, fast.Addr.String()) {
-		t.Errorf("%+v", e)
+		t.Errorf("explanation: got %+v, want Standard, and %s first", e, fast.Addr)
 	}
 	pools(schedule.Sheddable, slow)
 	for value, want := range map[string]int{"120": 429, "5000": 200, "": 200, "soon": 200, "-1": 200} {
 		if _, status, reason := g.chat(t, "x-llm-d-slo-ttft-ms", value); status != want ||
 			status == 429 && reason != ReasonShed {
-			t.Errorf("a sheddable request that asks for %q ms: %d %q", value, status, reason)
+			t.Errorf("a sheddable request that asks for %q ms: got %d %q, want %d", value, status, reason, want)
 		}
 	}
 	if _, status, _ := g.chat(t, "x-llm-d-slo-tpot-ms", "1"); status != 429 {
@@ -76,7 +76,7 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	}
 	if e := g.picker.Picks(Picks{Last: 1})[0].Exceeded; len(e) != 1 || e[0].Limit != "picker.shedAfter" ||
 		e[0].Max != 0.12 || e[0].Value < 0.12 || e[0].Endpoint != slow.Addr.String() {
-		t.Errorf("shed by %+v", e)
+		t.Errorf("shed by %+v, want picker.shedAfter of 0.12 at %s", e, slow.Addr)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 		"no JSON":              {http.MethodPost, "/a/v1/completions", "nope"},
 	} {
 		if response := g.send(t, tt.method, tt.path, tt.body, "x-slo-ttft-ms", "200"); response.StatusCode != 200 {
-			t.Errorf("%s: %s %s", what, response.Status, response.Header.Get("x-penstock-reason"))
+			t.Errorf("%s: got %s %s, want 200", what, response.Status, response.Header.Get("x-penstock-reason"))
 		}
 	}
 }

@@ -169,13 +169,13 @@ func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 		{ID: poolID("ns/b"), Endpoints: specs("10.0.0.4:80")}, {ID: poolID("ns/b")}})
 	if err == nil || !strings.Contains(err.Error(), `pool ns/a: unknown strategy "nonsense"`) ||
 		!strings.Contains(err.Error(), "pool ns/b is given twice") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want one that names the strategy of ns/a and that ns/b is given twice", err)
 	}
 	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" || e.Strategy != "round-robin" {
 		t.Errorf(`the last good configuration is lost: %+v, want Endpoints "10.0.0.1:80" and Strategy "round-robin"`, e)
 	}
 	if p.Explain("ns/gone", nil).Known || !p.Explain("ns/b", nil).Known {
-		t.Errorf("pools: %v", p.Pools())
+		t.Errorf("pools: %v, want ns/b, and not ns/gone", p.Pools())
 	}
 	if p.registry.Find(netip.MustParseAddrPort("10.0.0.3:80")) != nil {
 		t.Error("a removed pool's endpoint is still known")
@@ -212,11 +212,11 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := watch.Recv(); err != nil || r.Status.String() != "NOT_SERVING" {
-		t.Errorf("%v %v", r, err)
+		t.Errorf("got %v %v, want NOT_SERVING", r, err)
 	}
 	setPools(t, p)
 	if r, err := watch.Recv(); err != nil || r.Status.String() != "SERVING" {
-		t.Errorf("%v %v", r, err)
+		t.Errorf("got %v %v, want SERVING", r, err)
 	}
 	for _, name := range []string{"", "readiness", "inference-extension"} {
 		if s := status(name); s != "SERVING" {

@@ -37,7 +37,7 @@ func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 		first := pick("x-chat", chat)
 		for range 8 {
 			if got := pick("x-chat", chat, "x-claude-code-session-id", "agent-7"); got != first {
-				t.Errorf("%s began at %s and went to %s", chat, first, got)
+				t.Errorf("%s began at %s and went to %s, want one server", chat, first, got)
 			}
 		}
 	}

@@ -28,13 +28,14 @@ func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
 		response, text := g.post(t, "/buffered/v1/completions", []byte(prompt))
 		pod := response.Header.Get("x-pod")
 		if response.StatusCode != 200 || first[prompt] != "" && first[prompt] != pod {
-			t.Errorf("pick %d: %s from %s, first at %s: %s", i, response.Status, pod, first[prompt], text)
+			t.Errorf("pick %d: got %s from %s, want 200 from %s, the first: %s",
+				i, response.Status, pod, first[prompt], text)
 		}
 		first[prompt] = pod
 	}
 	records := g.picker.History("ns/pool")
 	if len(records) == 0 || records[0].Strategy != "plugins" || len(records[0].Verdicts[0].Scores) != 1 {
-		t.Errorf("recorded without scores: %+v", records)
+		t.Errorf("records %+v, want the first by plugins, with one score", records)
 	}
 }
 
@@ -45,7 +46,7 @@ func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
 		Plugins: parsed(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {gpu: h100}}}]")})
 	if response, text := g.post(t, "/none/", nil); response.StatusCode != 503 ||
 		!strings.Contains(text, "no model server that takes requests") {
-		t.Errorf("%s %s", response.Status, text)
+		t.Errorf("got %s %s, want 503: no model server that takes requests", response.Status, text)
 	}
 }
 
@@ -69,7 +70,7 @@ func TestPlugins_InvalidOnesKeepTheLastAndEndpointsFollow(t *testing.T) {
 	strategy("plugins")
 	if e := p.Explain("ns/pool", nil); len(e.Verdicts) != 3 ||
 		e.Verdicts[2].Scores[0].Plugin != "active-request-scorer" {
-		t.Errorf("%+v", e)
+		t.Errorf("explanation: got %+v, want 3 verdicts with scores by active-request-scorer", e)
 	}
 	pool.Strategy = "random"
 	setPools(t, p, pool)
@@ -86,10 +87,10 @@ func TestPlugins_ThroughEnvoySessionsStay(t *testing.T) {
 		first, token := g.ask(t, "/a/", "x-session-id", fmt.Sprint("user-", i))
 		for range 3 {
 			if pod, _ := g.ask(t, "/a/", "x-session-id", fmt.Sprint("user-", i)); pod != first {
-				t.Errorf("the session began at %s and went to %s", first, pod)
+				t.Errorf("the session began at %s and went to %s, want one server", first, pod)
 			}
 			if pod, _ := g.ask(t, "/a/", "x-session-token", token); pod != first {
-				t.Errorf("the token of %s led to %s", first, pod)
+				t.Errorf("the token of %s led to %s, want that server", first, pod)
 			}
 		}
 		seen[first] = true

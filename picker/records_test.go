@@ -39,21 +39,23 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	}
 	all := p.Picks(Picks{})
 	if len(all) != maxPicks || all[0].Lease != last.Lease.String() || len(p.records.notes.ring) != maxNotes {
-		t.Fatalf("%d records of %d notes, the newest %+v", len(all), len(p.records.notes.ring), all[0])
+		t.Fatalf("%d records of %d notes, the newest %+v; want %d of %d, the newest %s",
+			len(all), len(p.records.notes.ring), all[0], maxPicks, maxNotes, last.Lease)
 	}
 	for i, r := range all {
 		if r.Candidates != 3 || len(r.Compared) != 3 || r.Compared[0].Address != r.Endpoints || r.Outcome == nil ||
 			r.Outcome.Ended != (i%2 == 1) || r.Gateway != "ns/gw" || r.Picker != p.Owner() {
-			t.Fatalf("record %d: %+v, outcome %+v", i, r, r.Outcome)
+			t.Fatalf("record %d: got %+v, outcome %+v; want 3 candidates, the chosen one first, and an end: %t",
+				i, r, r.Outcome, i%2 == 1)
 		}
 		if r.Outcome.Ended &&
 			(r.Outcome.Served != r.Endpoints || r.Outcome.Status != 200 || r.Outcome.Begun != time.Second ||
 				r.Outcome.Took != 2*time.Second) {
-			t.Fatalf("record %d: %+v", i, r.Outcome)
+			t.Fatalf("record %d: got outcome %+v, want 200 by its endpoint, begun after 1s, 2s in all", i, r.Outcome)
 		}
 	}
 	if two := p.Picks(Picks{Last: 2, Pool: "ns/pool"}); len(two) != 2 || two[1].Lease != all[1].Lease {
-		t.Errorf("the last two: %+v", two)
+		t.Errorf("the last two: got %+v, want the newest two", two)
 	}
 	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
 		t.Errorf("another pool's: %+v, want none", none)
@@ -77,11 +79,11 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 	r := p.Picks(Picks{Last: 1})[0]
 	if r.Candidates != 1000 || len(r.Compared) != maxChoices || r.Compared[0].Address != picked[299] {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want 1000 candidates, and %d compared, %s first", r, maxChoices, picked[299])
 	}
 	for _, c := range r.Compared {
 		if *c.Cost != 0 { // 700 are idle
-			t.Errorf("%+v is not among the best", c)
+			t.Errorf("%+v is not among the best, want a cost of 0", c)
 		}
 	}
 	h, took := p.History("ns/pool"), time.Since(began)
@@ -94,7 +96,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 			named = named || v.Address == r.Endpoints
 		}
 		if len(r.Verdicts) != maxVerdicts || r.Omitted["candidate"] != 1000-maxVerdicts || !named {
-			t.Errorf("%d verdicts, others %v, the chosen one among them: %t", len(r.Verdicts), r.Omitted, named)
+			t.Errorf("%d verdicts, others %v, the chosen one among them: %t; want %d, the rest as candidates, true",
+				len(r.Verdicts), r.Omitted, named, maxVerdicts)
 		}
 	}
 }
@@ -113,7 +116,7 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 		p.Pick(t.Context(), longPrompt(4000, 1, 2, 3))
 		records := p.Picks(Picks{})
 		if len(records) != 1 || len(records[0].Verdicts) != 2 {
-			t.Fatalf("%s: %+v", strategy, records)
+			t.Fatalf("%s: got %+v, want one record with 2 verdicts", strategy, records)
 		}
 		compared := map[string]Choice{}
 		for _, c := range records[0].Compared {
@@ -121,15 +124,16 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 		}
 		for _, v := range records[0].Verdicts {
 			if v.State.InFlight != 0 || v.State.Unread != 0 || v.Cached != 0 || v.Trial != "" {
-				t.Errorf("%s: the pick itself counts in %+v", strategy, v)
+				t.Errorf("%s: the pick itself counts in %+v, want the state before it", strategy, v)
 			}
 			if c := compared[v.Address]; (c.Cost == nil) != (v.Cost == nil) ||
 				c.Cost != nil && math.Abs(*c.Cost-*v.Cost) > 1e-9 || c.Score != nil && *c.Score != v.Score ||
 				c.Cached != v.Cached {
-				t.Errorf("%s: %+v was compared, and %+v is shown", strategy, c, v)
+				t.Errorf("%s: %+v was compared, and %+v is shown; want the same cost, score and cached tokens",
+					strategy, c, v)
 			}
 			if v.Score != records[0].Verdicts[0].Score {
-				t.Errorf("%s: idle servers have different scores: %+v", strategy, records[0].Verdicts)
+				t.Errorf("%s: idle servers have different scores, want equal ones: %+v", strategy, records[0].Verdicts)
 			}
 		}
 	}
@@ -162,13 +166,13 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 			if got := string(raw); err != nil || !strings.Contains(got, tt.want) ||
 				strings.Contains(got, "cost") != strings.Contains(tt.want, "cost") ||
 				strings.Contains(got, "score") != strings.Contains(tt.want, "score") {
-				t.Errorf("%s %s: %s %v", tt.strategy, tt.plugins, got, err)
+				t.Errorf("%s %s: got %s %v, want %s", tt.strategy, tt.plugins, got, err, tt.want)
 			}
 		}
 		for _, v := range append(p.Picks(Picks{})[0].Verdicts, p.Explain("ns/pool", nil).Verdicts...) {
 			raw, err := json.Marshal(v)
 			if got := string(raw); err != nil || strings.Contains(got, `"cost":`) != strings.Contains(tt.want, "cost") {
-				t.Errorf("%s %s: verdict %s %v", tt.strategy, tt.plugins, got, err)
+				t.Errorf("%s %s: verdict %s %v, want a cost exactly in %s", tt.strategy, tt.plugins, got, err, tt.want)
 			}
 		}
 	}
@@ -214,7 +218,7 @@ func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testi
 	p.Pick(t.Context(), longPrompt(40))
 	if v := p.Picks(Picks{})[0].Verdicts; len(v) != 1 ||
 		!strings.Contains(v[0].Problem, "its metrics page is not read") {
-		t.Errorf("%+v", v)
+		t.Errorf("got verdicts %+v, want one whose problem is that its page is not read", v)
 	}
 }
 
@@ -232,6 +236,6 @@ func TestExplain_OmittedVerdictsAreCounted(t *testing.T) {
 	kept, rest := trim(all, "1,2")
 	if len(kept) != maxVerdicts || kept[0].Address != "1" || kept[len(kept)-1].Address != "39" || rest["full"] != 10 ||
 		rest["candidate"] != 30-maxVerdicts {
-		t.Errorf("%+v %v", kept, rest)
+		t.Errorf("got %+v %v, want %d kept, the chosen first, 10 full and the rest candidates", kept, rest, maxVerdicts)
 	}
 }

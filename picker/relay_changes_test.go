@@ -114,7 +114,7 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 		response := g.send(t, "POST", "/buffered/v1", body, "x-secret", "s", "x-kept", "k")
 		_ = response.Body.Close()
 		if response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
-			t.Fatalf("%s %v", response.Status, response.Header)
+			t.Fatalf("got %s %v, want 200 from pod-1", response.Status, response.Header)
 		}
 		header, got := g.pods[1].received() // net/http reads as many bytes as content-length has
 		if want := remote.body(body); string(got) != want {
@@ -122,10 +122,10 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 		}
 		if header.Get("x-req-tokens-key") != "k1" || header.Get("x-prefiller-host-port") != "10.1.0.9:8000" ||
 			header.Get("x-secret") != "" || header.Get("x-kept") != "k" {
-			t.Errorf("headers: %v", header)
+			t.Errorf("headers: got %v, want the key, the prefiller and x-kept, without x-secret", header)
 		}
 		if strings.Contains(fmt.Sprint(header, response.Header), "evil") {
-			t.Errorf("%v %v", header, response.Header)
+			t.Errorf("got %v %v, want no header of the remote picker's that is not changeable", header, response.Header)
 		}
 		if path := <-g.pods[1].begun; path != "/buffered/v1" {
 			t.Errorf(`the path is %s, want "/buffered/v1"`, path)
@@ -145,7 +145,7 @@ func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
 			remote.pause, remote.body = 600*time.Millisecond, func(string) string { return want }
 		}
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
-			t.Fatalf("%s %s", response.Status, text)
+			t.Fatalf("got %s %s, want 200", response.Status, text)
 		}
 		if _, got := g.pods[1].received(); string(got) != want {
 			t.Errorf("request %d: got body %s, want %s", i+1, got, want)
@@ -172,12 +172,12 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 		remote.ended.Wait() // a call goes on until the access log has its request, or beyond a failed one
 		remote.body, remote.headers = nil, nil
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
-			t.Fatalf("before: %s %s", response.Status, text)
+			t.Fatalf("before: got %s %s, want 200", response.Status, text)
 		}
 		remote.ended.Wait()
 		change()
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 503 {
-			t.Errorf("%s: %s %s", what, response.Status, text)
+			t.Errorf("%s: got %s %s, want 503", what, response.Status, text)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	metadata := r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()
 	lease := metadata["lease"].GetStringValue()
 	if lease == "" || metadata["pool"].GetStringValue() != "import/c" {
-		t.Fatalf("the answer has no lease: %v", r)
+		t.Fatalf("got %v, want a lease and pool import/c", r)
 	}
 	cancel() // the gateway's call ends with the pick
 	// The window is longer than a request without reports counts.

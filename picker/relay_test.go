@@ -248,7 +248,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 		t.Errorf(`%q, want "10.1.0.5:8000,10.1.0.6:8000,envoy://b/"`, list)
 	}
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
-		t.Errorf("learned %v, asked for %v", known.addrs, remote.paths)
+		t.Errorf("learned %v, asked for %v; want 10.1.0.5:8000 and /v1/models", known.addrs, remote.paths)
 	}
 	// one in each of three answers
 	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 {
@@ -256,7 +256,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	}
 	remote.name("192.0.2.1:8000", false)
 	if list, _, status := ask(""); list != "" || status != 503 {
-		t.Errorf("an address outside the declared CIDRs: %q %d", list, status)
+		t.Errorf("an address outside the declared CIDRs: got %q %d, want none and 503", list, status)
 	}
 	remote.name("", false)
 	if _, _, status := ask(""); status != 429 {
@@ -268,7 +268,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	remote.name("10.1.0.5:8000", false)
 	known.fail(errors.New("not delivered"))
 	if _, _, status := ask(""); status != 503 {
-		t.Errorf("an endpoint that Envoy does not have: %d", status)
+		t.Errorf("an endpoint that Envoy does not have: got %d, want 503", status)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want Unavailable", err)
 	}
 	if len(remote.paths) > 0 {
 		t.Error("the remote picker was asked in vain")
@@ -335,10 +335,10 @@ func TestRelay_RequestReachesRemotePodWithItsBody(t *testing.T) {
 	for _, mode := range []string{"buffered", "none", "resp"} {
 		response, text := g.post(t, "/"+mode+"/v1", []byte(body))
 		if response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
-			t.Errorf("%s: %s %v %s", mode, response.Status, response.Header, text)
+			t.Errorf("%s: got %s %v %s, want 200 from pod-1", mode, response.Status, response.Header, text)
 		}
 		if _, got := g.pods[1].received(); string(got) != body {
-			t.Errorf("%s: %d bytes arrived", mode, len(got))
+			t.Errorf("%s: %d bytes arrived, want all %d", mode, len(got), len(body))
 		}
 	}
 	poll.Until(t, "the remote picker gets the served endpoint", func() bool {
@@ -347,12 +347,13 @@ func TestRelay_RequestReachesRemotePodWithItsBody(t *testing.T) {
 		return len(remote.served) == 1 && remote.served[0] == g.pods[1].addr().String()
 	})
 	if remote.bodies[0] != body || remote.bodies[1] != "" {
-		t.Errorf("the remote picker read %d and %d bytes", len(remote.bodies[0]), len(remote.bodies[1]))
+		t.Errorf("the remote picker read %d and %d bytes, want the body and none",
+			len(remote.bodies[0]), len(remote.bodies[1]))
 	}
 	remote.name("", false)
 	if response, text := g.post(t, "/buffered/", []byte("{}")); response.StatusCode != 429 ||
 		text != "busy over there" {
-		t.Errorf("%s %s", response.Status, text)
+		t.Errorf(`got %s %s, want 429 and "busy over there"`, response.Status, text)
 	}
 }
 
@@ -471,11 +472,11 @@ func TestRelay_ListsAndImmediateResponsesOfTheRemotePickerAreBounded(t *testing.
 	}
 	remote.name(strings.Repeat("x", 1<<19), false)
 	if list, status := ask(); list != "" || status != 503 {
-		t.Errorf("an endless address: %q %d", list, status)
+		t.Errorf("an endless address: got %q %d, want none and 503", list, status)
 	}
 	remote.name("10.1.0.5:8000,"+strings.Repeat("x", 2<<20), false)
 	if list, status := ask(); list != "" || status != 503 {
-		t.Errorf("a message above the limit: %q %d", list, status)
+		t.Errorf("a message above the limit: got %q %d, want none and 503", list, status)
 	}
 	remote.reject(strings.Repeat("busy", 100<<10))
 	if _, status := ask(); status != 503 {

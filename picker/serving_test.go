@@ -84,7 +84,7 @@ func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	fails.Store(false)
 	reports()
 	if s, ok := p.ServingOf("ns/two"); !ok || s.Serving != 1 || len(s.Out) != 1 || s.Out[0].Server != nowhere {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want 1 serving, and %s out", s, nowhere)
 	}
 	fails.Store(true)
 	reports("ns/one:{1 [{"+address, "ns/two:{2 ")

@@ -22,7 +22,7 @@ func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token st
 	t.Helper()
 	response := g.send(t, http.MethodGet, path, "", pairs...)
 	if response.StatusCode != 200 {
-		t.Fatalf("%s %v: %s", path, pairs, response.Status)
+		t.Fatalf("%s %v: got %s, want 200", path, pairs, response.Status)
 	}
 	return response.Header.Get("x-pod"), response.Header.Get("x-session-token")
 }
@@ -38,13 +38,13 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 			pod, token := g.ask(t, "/a/", "x-session-token", sessionToken(p.addr().String(), now), "x-session-id",
 				"any")
 			if pod != p.name || tokenEndpoint([]byte(token), time.Now(), DefaultSessionTTL) != p.addr() {
-				t.Errorf("the token of %s: served by %s, token %q", p.name, pod, token)
+				t.Errorf("the token of %s: served by %s, token %q; want itself and a token of it", p.name, pod, token)
 			}
 		}
 		if i == 0 { // llm-d's clients may pad
 			if pod, _ := g.ask(t, "/a/", "x-session-token",
 				base64.URLEncoding.EncodeToString([]byte(fmt.Sprint(p.addr(), " ", now.Unix())))); pod != p.name {
-				t.Errorf("a padded token of %s: served by %s", p.name, pod)
+				t.Errorf("a padded token of %s: served by %s, want itself", p.name, pod)
 			}
 		}
 	}
@@ -52,7 +52,8 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	first, token := g.ask(t, "/a/")
 	for range 5 {
 		if pod, next := g.ask(t, "/a/", "x-session-token", token); pod != first || next == "" {
-			t.Errorf("the session began at %s and went to %s", first, pod)
+			t.Errorf("the session began at %s and went to %s with token %q, want the same server and a token",
+				first, pod, next)
 		}
 	}
 	seen := map[string]int{}
@@ -61,12 +62,12 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 		pod, _ := g.ask(t, "/a/", "x-session-id", id)
 		seen[pod]++
 		if other, _ := g.ask(t, "/a/", "cookie", "x=1; sid="+id+"; y=2"); other != pod {
-			t.Errorf("%s by header at %s, by cookie at %s", id, pod, other)
+			t.Errorf("%s by header at %s, by cookie at %s; want the same", id, pod, other)
 		}
 		if e := g.picker.Explain("ns/pool", map[string]string{
 			"x-session-id": id,
 		}); e.Endpoints[:len(g.podNamed(pod).addr().String())] != g.podNamed(pod).addr().String() {
-			t.Errorf("%s is at %s, explained as %s", id, pod, e.Endpoints)
+			t.Errorf("%s is at %s, explained as %s; want it first", id, pod, e.Endpoints)
 		}
 	}
 	if len(seen) != 2 {
@@ -78,7 +79,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	g.podNamed(from).answer(func() int { return 503 })
 	to, token := g.ask(t, "/a/", "x-session-id", id)
 	if to == from || tokenEndpoint([]byte(token), time.Now(), DefaultSessionTTL) != g.podNamed(to).addr() {
-		t.Errorf("retried at %s, token %q", to, token)
+		t.Errorf("retried at %s, token %q; want a server other than %s, and a token of it", to, token, from)
 	}
 	g.podNamed(from).answer(func() int { return 200 })
 	if pod, _ := g.ask(t, "/a/", "x-session-id", id); pod != to {
@@ -105,7 +106,7 @@ func TestSession_OfRouteStaysAtItsServer(t *testing.T) {
 	served := func(id string) string {
 		pod, token := g.ask(t, "/a/", SessionHeader, id)
 		if token != "" {
-			t.Errorf("a response has the token %q", token)
+			t.Errorf("a response has the token %q, want none", token)
 		}
 		return pod
 	}
@@ -114,12 +115,12 @@ func TestSession_OfRouteStaysAtItsServer(t *testing.T) {
 		at[id] = served(id)
 	}
 	if at["one"] == at["two"] {
-		t.Errorf("sessions do not begin by turns: %v", at)
+		t.Errorf("sessions do not begin by turns: %v, want two servers", at)
 	}
 	for range 5 {
 		for id, before := range at {
 			if now := served(id); now != before {
-				t.Errorf("session %s moved from %s to %s", id, before, now)
+				t.Errorf("session %s moved from %s to %s, want it to stay", id, before, now)
 			}
 		}
 	}
@@ -153,7 +154,7 @@ func TestSession_TwoPickersAgree(t *testing.T) {
 	for i := range 200 {
 		headers := map[string]string{"x-session-id": fmt.Sprint("user-", i)}
 		if x, y := a.Explain("ns/p", headers).Endpoints, b.Explain("ns/p", headers).Endpoints; x != y || x == "" {
-			t.Fatalf("session %d: %s and %s", i, x, y)
+			t.Fatalf("session %d: %s and %s, want the same endpoints in both processes", i, x, y)
 		}
 	}
 }
@@ -180,13 +181,13 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte("default/pod-1")): false,
 	} {
 		if got := tokenEndpoint([]byte(token), now, DefaultSessionTTL); got.IsValid() != ok {
-			t.Errorf("%q: %v", token, got)
+			t.Errorf("%q: got %v, want an endpoint: %t", token, got, ok)
 		}
 	}
 	for header, want := range map[string]string{"": "", "sid": "", "sid=a": "a", "x=1;sid=\"b\"; y": "b",
 		"xsid=1; sid=2": "2", "; =;sid=": ""} {
 		if got := cookie([]byte(header), "sid"); string(got) != want {
-			t.Errorf("%q: %q", header, got)
+			t.Errorf("%q: got %q, want %q", header, got, want)
 		}
 	}
 }
@@ -199,12 +200,12 @@ func FuzzSession_HeadersOfClients(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token, cookies, number []byte) {
 		if at := tokenEndpoint(token, now, DefaultSessionTTL); at.IsValid() {
 			if again := tokenEndpoint([]byte(sessionToken(at.String(), now)), now, DefaultSessionTTL); again != at {
-				t.Fatalf("%v is read as %v", at, again)
+				t.Fatalf("%v is read as %v, want the same", at, again)
 			}
 		}
 		_ = cookie(cookies, "sid")
 		if n := milliseconds(number, 0); !(n >= 0 && n < 1e6) {
-			t.Fatalf("%q is %g", number, n)
+			t.Fatalf("%q is %g, want 0 to 1e6", number, n)
 		}
 	})
 }
@@ -252,6 +253,6 @@ func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
 	pool.Strategy = "random"
 	setPools(t, p, pool)
 	if got := picked("x-session-token", token); got != "" {
-		t.Errorf("of another strategy: %q", got)
+		t.Errorf("of another strategy: got %q, want none", got)
 	}
 }

@@ -30,8 +30,8 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 		got["penstock_picker_shadow_picks_total no ns/pool least-request"]
 	// The second and fourth pick go to the one with fewer requests; the first and third are ties.
 	if yes+no != 4 || yes < 2 || got["penstock_picker_shadow_regret_total ns/pool least-request"] != 0 {
-		t.Errorf("%v agree, %v do not; regret %v", yes, no,
-			got["penstock_picker_shadow_regret_total ns/pool least-request"])
+		t.Errorf("%v agree, %v do not, regret %v; want 4 in all, 2 of them agreeing at least, and no regret",
+			yes, no, got["penstock_picker_shadow_regret_total ns/pool least-request"])
 	}
 	// Round robin goes on to a server with three more requests.
 	list := p.pool("ns/pool").snapshot.Endpoints
@@ -46,7 +46,7 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	}
 	if regret := gathered(t, registry)["penstock_picker_shadow_regret_total ns/pool least-request"]; regret < 3 ||
 		len(busy.Endpoints) == 0 {
-		t.Errorf("regret %v of picks that went to the busier server", regret)
+		t.Errorf("regret %v of picks that went to the busier server, want at least 3", regret)
 	}
 	pool.Shadow = "nonsense"
 	if p.Update(pool) == nil {
@@ -55,7 +55,7 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	setPools(t, p)
 	for name := range gathered(t, registry) {
 		if len(name) > 22 && name[:22] == "penstock_picker_shadow" {
-			t.Errorf("%s of a pool that is gone", name)
+			t.Errorf("%s of a pool that is gone, want no series", name)
 		}
 	}
 }

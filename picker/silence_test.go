@@ -131,13 +131,14 @@ func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Serve
 	load.Suspect(time.Now())
 	if s := p.Suspects(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") ||
 		s[0].Kind != schedule.Silent {
-		t.Errorf("suspect: %+v", s)
+		t.Errorf("suspects: got %+v, want %s, silent", s, address)
 	}
 	poll.Until(t, "it is probed", func() bool { return open.Load() == 1 })
 	works.Store(true)
 	poll.Until(t, "it serves", func() bool { return load.Silence() == nil })
 	if most.Load() != 1 || all.Load() != 1 || !strings.Contains(fmt.Sprint(asked.Load()), `"the-model"`) {
-		t.Errorf("%d probes, %d at a time, the last one %s", all.Load(), most.Load(), asked.Load())
+		t.Errorf("%d probes, %d at a time, the last one %s; want one, for the-model",
+			all.Load(), most.Load(), asked.Load())
 	}
 }
 

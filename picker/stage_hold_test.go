@@ -75,10 +75,10 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, _, _ := answered(r); list != "10.0.0.1:80" {
-		t.Errorf("when the first one has ended: %v", r)
+		t.Errorf("when the first one has ended: got %v, want 10.0.0.1:80", r)
 	}
 	if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Waited <= 0 {
-		t.Errorf("the record of the pick has no wait: %+v", picks)
+		t.Errorf("the record of the pick has no wait, want one: %+v", picks)
 	}
 	if got := gathered(t, registry)["penstock_picker_flow_wait_seconds admitted ns/pool 0"]; got != 1 {
 		t.Errorf("%v waits are counted, want 1", got)
@@ -118,7 +118,7 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 		{Limit: "picker.flowControl.maxRequests", Max: 1, Value: 1}} {
 		record := p.Picks(Picks{Last: 2})[i]
 		if len(record.Exceeded) == 0 {
-			t.Fatalf("why it is %s: %+v", record.Result, record.Exceeded)
+			t.Fatalf("why it is %s: got %+v, want a limit", record.Result, record.Exceeded)
 		}
 		got := record.Exceeded[0]
 		if i == 0 && got.Value >= got.Max {
@@ -170,7 +170,7 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 				stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
 				if r := exchange(t, stream, headerMessage(nil, headers...)); i > 0 &&
 					r.GetOverrideMessageTimeout() == nil {
-					t.Fatalf("request %d does not wait: %v", i, r)
+					t.Fatalf("request %d: got %v, want it to wait", i, r)
 				}
 			}
 			if bands := p.pool("ns/pool").queue.Bands(); len(bands) != 1 || bands[0].Flows != c.want ||
@@ -199,7 +199,7 @@ func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T
 				if r := exchange(t, stream, headerMessage(nil, authz.CallerHeader, caller,
 					plainObjectiveHeader, "live")); i > 0 &&
 					r.GetOverrideMessageTimeout() == nil {
-					t.Fatalf("request %d does not wait: %v", i, r)
+					t.Fatalf("request %d: got %v, want it to wait", i, r)
 				}
 			}
 			if bands := p.pool("ns/pool").queue.Bands(); len(bands) != 1 || bands[0].Flows != c.want ||
@@ -279,7 +279,7 @@ func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 		r := exchange(t, stream, headerMessage(nil, c.headers...))
 		if _, _, status := answered(r); (status == 429) == c.waits ||
 			(r.GetOverrideMessageTimeout() != nil) != c.waits {
-			t.Errorf("%s: %v", name, r)
+			t.Errorf("%s: got %v, want it to wait: %t, or 429", name, r, c.waits)
 		}
 		leave()
 	}
@@ -305,11 +305,12 @@ func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
 		if r := exchange(t, stream, headerMessage(nil, "content-length", long)); i > 0 &&
 			r.GetOverrideMessageTimeout() == nil {
-			t.Fatalf("request %d does not wait: %v", i, r)
+			t.Fatalf("request %d: got %v, want it to wait", i, r)
 		}
 		now := least()
 		if i > 1 && now < before+20 {
-			t.Errorf("a wait of %.1f s with %d requests in the queue, and %.1f s with one less", now, i, before)
+			t.Errorf("a wait of %.1f s with %d requests in the queue, and %.1f s with one less; want at least 20 s "+
+				"more", now, i, before)
 		}
 		before = now
 	}
@@ -379,7 +380,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	close(answer)
 	a := <-answers
 	if a.Endpoints.String() != "10.0.0.1:80" || queue.Unplaced() != 0 {
-		t.Errorf("%s; %d requests are not placed", a.Endpoints, queue.Unplaced())
+		t.Errorf("got %s, %d requests are not placed; want 10.0.0.1:80 and none", a.Endpoints, queue.Unplaced())
 	}
 	go pick(t.Context())
 	poll.Until(t, "the third request to wait", func() bool { return waiting(p, "ns/pool") == 1 })
@@ -446,7 +447,7 @@ func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	p.pool("ns/pool").snapshot.Refresh(time.Minute)
 	stream, _ := call(t, dialPicker(t, address))
 	if r := exchange(t, stream, headerMessage(nil)); r.GetOverrideMessageTimeout() == nil {
-		t.Fatalf("a server has 100 requests waiting, and a request does not wait: %v", r)
+		t.Fatalf("got %v, want the request to wait: the server has 100 requests waiting", r)
 	}
 	before := pages.Load()
 	poll.Until(t, "the page is read 40 times", func() bool { return pages.Load() >= before+40 })

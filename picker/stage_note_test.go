@@ -85,7 +85,7 @@ func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
 			continue
 		}
 		if len(ended) != 1 || ended[0].Parent().SpanID().String() != tt.parent || ended[0].Name() != "pick" {
-			t.Fatalf("%+v: %v", tt, ended)
+			t.Fatalf("%+v: got spans %v, want one pick of that parent", tt, ended)
 		}
 		got := map[attribute.Key]string{}
 		for _, a := range ended[0].Attributes() {
@@ -94,7 +94,7 @@ func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
 		if got["penstock.pool"] != "ns/pool" || got["penstock.strategy"] != "round-robin" ||
 			got["penstock.candidates"] != "1" ||
 			got["penstock.chosen"] != "10.0.0.1:80" || got["penstock.reason"] != "picked" {
-			t.Errorf("attributes %v", got)
+			t.Errorf("attributes %v, want a round-robin pick of 10.0.0.1:80 in ns/pool", got)
 		}
 	}
 }
@@ -112,12 +112,12 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=ns/pool", nil))
 	var page struct{ Picks []Record }
 	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Picks) != 1 {
-		t.Fatalf("%v %s", err, w.Body)
+		t.Fatalf("got %v %s, want one pick", err, w.Body)
 	}
 	pick := page.Picks[0]
 	if pick.Endpoints != "10.0.0.1:80" || pick.Result != "picked" || pick.Verdicts[0].State.InFlight != 0 ||
 		pick.Verdicts[1].Out != "draining" {
-		t.Errorf("%+v", pick)
+		t.Errorf("got %+v, want 10.0.0.1:80 picked, its state before the pick, and the second draining", pick)
 	}
 	w = httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=unknown", nil))

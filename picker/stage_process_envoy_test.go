@@ -38,8 +38,8 @@ func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 				strings.Repeat("x", size))
 			response, text := g.post(t, "/"+mode+"/v1/completions", []byte(sent))
 			if response.StatusCode != http.StatusOK || mode != "streamed" && response.Header.Get("x-pod") != "pod-1" {
-				t.Errorf("%s, %d bytes: %s from %s: %.200s", mode, size, response.Status, response.Header.Get("x-pod"),
-					text)
+				t.Errorf("%s, %d bytes: got %s from %s, want 200 from pod-1 unless streamed: %.200s",
+					mode, size, response.Status, response.Header.Get("x-pod"), text)
 			}
 			want := strings.Replace(sent, `"route":true,`, "", 1)
 			if mode != "streamed" {
@@ -51,10 +51,11 @@ func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 			}
 			header, got := pod.received()
 			if string(got) != want || (header.Get("X-Req-Tokens-Key") == "k1") != (mode != "streamed") {
-				t.Errorf("%s, %d bytes, key %q: %.100s", mode, size, header.Get("X-Req-Tokens-Key"), got)
+				t.Errorf("%s, %d bytes, key %q: got %.100s, want %.100s, and key k1 unless streamed",
+					mode, size, header.Get("X-Req-Tokens-Key"), got, want)
 			}
 			if length := header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got)) {
-				t.Errorf("%s: content-length %s of %d", mode, length, len(got))
+				t.Errorf("%s: content-length %s, want %d", mode, length, len(got))
 			}
 		}
 	}
@@ -83,10 +84,10 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	r, err := stream.Recv()
 	if err != nil || r.GetOverrideMessageTimeout().AsDuration() != 35*time.Second {
-		t.Errorf("%v %v", r, err)
+		t.Errorf("got %v %v, want it to ask for 35s", r, err)
 	}
 	if r, err = stream.Recv(); err != nil || !strings.Contains(r.String(), "x-req-tokens-key") {
-		t.Errorf("%v %v", r, err)
+		t.Errorf("got %v %v, want x-req-tokens-key", r, err)
 	}
 }
 
@@ -110,10 +111,10 @@ func TestProcessor_CallHasASpan(t *testing.T) {
 	if len(ended) != 2 || ended[0].Name() != "POST /process" ||
 		ended[0].Parent().SpanID() != ended[1].SpanContext().SpanID() ||
 		!strings.Contains(fmt.Sprint(ended[0].Attributes()), "penstock.process.tokens") {
-		t.Fatalf("%v", ended)
+		t.Fatalf("got spans %v, want POST /process within the pick, with its tokens", ended)
 	}
 	if !strings.Contains(s.trace, ended[0].SpanContext().SpanID().String()) {
-		t.Errorf("the processor gets trace context %q", s.trace)
+		t.Errorf("the processor gets trace context %q, want span %s", s.trace, ended[0].SpanContext().SpanID())
 	}
 }
 

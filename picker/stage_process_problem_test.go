@@ -51,7 +51,7 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 		p.Pick(t.Context(), bodied(`{"prompt":"a"}`)).Track.End()
 		picks := p.Picks(Picks{Last: 1})
 		if len(picks) != 1 || picks[0].Processor == nil || picks[0].Processor.Own != noAnswer {
-			t.Fatalf("%d: recorded as %+v", i, picks)
+			t.Fatalf("%d: recorded as %+v, want %s by a processor", i, picks, noAnswer)
 		}
 		if got := picks[0].Processor.Error; !strings.Contains(got, c.want) || len(got) > 200 ||
 			strings.ContainsAny(got, "\x1b\r\n") {
@@ -60,6 +60,6 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 	}
 	if n := log.count("is not asked for 10 s"); n != 1 || log.count(`reason="status 500"`) != 1 ||
 		log.count("pool=ns/pool") != 1 {
-		t.Errorf("the breaker opens with %d lines:\n%s", n, &log.text)
+		t.Errorf("the breaker opens with %d lines, want one with pool and reason:\n%s", n, &log.text)
 	}
 }

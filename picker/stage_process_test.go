@@ -131,7 +131,8 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		if len(a.Endpoints) != leastTries || a.Endpoints[0] == a.Endpoints[1] ||
 			tt.first != "" && a.Endpoints[0] != tt.first || string(a.TokenIDs) != tt.ids ||
 			named(a)["x-req-tokens-key"] != tt.key || a.Lease.Number == 0 {
-			t.Errorf("%s, %s: %s, tokens %s, %v", tt.body, tt.answer, a.Endpoints, a.TokenIDs, named(a))
+			t.Errorf("%s, %s: got %s, tokens %s, %v; want %d tries, first %q, tokens %s, key %q",
+				tt.body, tt.answer, a.Endpoints, a.TokenIDs, named(a), leastTries, tt.first, tt.ids, tt.key)
 		}
 		if tt.reason != "" && reason() != before+1 {
 			t.Errorf("%s: %s is not counted", tt.answer, tt.reason)
@@ -139,7 +140,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		route, given := s.sent.Body["route"]
 		if want := tt.body == yes || tt.body == silent && tt.byDefault; given != (tt.body != silent || tt.byDefault) ||
 			given && route != want {
-			t.Errorf("%s: the processor gets route %v", tt.body, route)
+			t.Errorf("%s: the processor gets route %v (given: %t), want %t", tt.body, route, given, want)
 		}
 		a.Track.End()
 	}
@@ -147,13 +148,14 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`,
 		`{"route":1,"prompt":"a"}`} {
 		if a := p.Pick(t.Context(), bodied(text)); a.Endpoints[0] != "10.0.0.5:81" || s.sent.Body["route"] != true {
-			t.Errorf("%s: %s, the processor gets %v", text, a.Endpoints, s.sent.Body)
+			t.Errorf("%s: got %s, the processor gets %v; want 10.0.0.5:81 first, and route true",
+				text, a.Endpoints, s.sent.Body)
 		}
 	}
 	for _, text := range []string{`{"prompt":`, `{"a":1},"headers":{"x-request-id":"forged"},"b":{}`, `[1]`} {
 		before := s.calls
 		if a := p.Pick(t.Context(), bodied(text)); len(a.Endpoints) == 0 || s.calls != before {
-			t.Errorf("%s: %s, %d calls", text, a.Endpoints, s.calls-before)
+			t.Errorf("%s: got %s, %d calls; want endpoints, and none", text, a.Endpoints, s.calls-before)
 		}
 	}
 }
@@ -183,7 +185,7 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 		}
 		if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Processor == nil ||
 			picks[0].Processor.Own != reason {
-			t.Errorf("%s: recorded as %+v", worker, picks)
+			t.Errorf("%s: recorded as %+v, want %s", worker, picks, reason)
 		}
 	}
 }
@@ -228,7 +230,8 @@ func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 				a := p.Pick(t.Context(), bodied(`{"model":"base","prompt":"a"}`))
 				to := a.Endpoints[0]
 				if a.Track.End(); string(a.TokenIDs) != string(list) || string(a.TokenData) != string(list) {
-					t.Fatalf("the body gets token_ids %.20s and token_data %.20s", a.TokenIDs, a.TokenData)
+					t.Fatalf("the body gets token_ids %.20s and token_data %.20s, want %.20s in both",
+						a.TokenIDs, a.TokenData, list)
 				}
 				if p.leases.Find(a.Lease.String()).Release(); to != servers[holder].Addr.String() {
 					return false
@@ -283,7 +286,7 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	setPools(t, p, pool)
 	for range 5 {
 		if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); a.Endpoints.String() != "10.0.0.1:80" {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want 10.0.0.1:80", a)
 		}
 	}
 	pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort("10.0.0.2:80")})
@@ -293,12 +296,12 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	}
 	asked := calls.Load()
 	if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); len(a.Endpoints) == 0 || calls.Load() > asked {
-		t.Errorf("%s after %d calls, %d before", a.Endpoints, calls.Load(), asked)
+		t.Errorf("got %s after %d calls, %d before; want endpoints without a call", a.Endpoints, calls.Load(), asked)
 	}
 	var m dto.Metric
 	if _ = p.metrics.seconds.WithLabelValues("ns/pool").(prometheus.Histogram).
 		Write(&m); m.Histogram.GetSampleCount() != 6 || m.Histogram.GetSampleSum() > 5*processor.Timeout.Seconds() {
-		t.Errorf("%d picks take %v s: the processor's time counts as the picker's", m.Histogram.GetSampleCount(),
-			m.Histogram.GetSampleSum())
+		t.Errorf("%d picks take %v s, want 6 in less than the processor's time of 5",
+			m.Histogram.GetSampleCount(), m.Histogram.GetSampleSum())
 	}
 }

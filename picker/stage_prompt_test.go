@@ -29,7 +29,7 @@ func rendering(t *testing.T, body []byte, tokens []uint32) (*httptest.Server, *a
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, _ := io.ReadAll(r.Body)
 		if r.URL.Path != "/v1/chat/completions/render" || !bytes.Equal(got, body) {
-			t.Errorf("%s with %d bytes", r.URL, len(got))
+			t.Errorf("got %s with %d bytes, want /v1/chat/completions/render with %d", r.URL, len(got), len(body))
 		}
 		rendered.Add(1)
 		_ = json.NewEncoder(w).Encode(map[string]any{"token_ids": tokens})
@@ -53,7 +53,7 @@ func changedBody(t *testing.T, conn *grpc.ClientConn, body []byte) []byte {
 		},
 	})
 	if answer.GetRequestBody() == nil {
-		t.Fatalf("%v", answer)
+		t.Fatalf("got %v, want an answer to the body", answer)
 	}
 	return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
 }
@@ -123,7 +123,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		}
 		if err := json.Unmarshal(pick(), &got); err != nil || !slices.Equal(got.Nvext.Tokens, tokens) ||
 			len(got.Messages) != 1 {
-			t.Errorf("the frontend gets %d token IDs, %v", len(got.Nvext.Tokens), err)
+			t.Errorf("the frontend gets %d token IDs, %v; want %d and the message",
+				len(got.Nvext.Tokens), err, len(tokens))
 		}
 	}
 	if rendered.Load() != 2 {

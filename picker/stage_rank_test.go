@@ -20,7 +20,7 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 			Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: c, Endpoints: g.endpoints(), Body: BodyBuffered})
 		if e := g.picker.Explain("ns/pool", map[string]string{modelHeader: model}); e.Criticality != c ||
 			len(e.Verdicts) != 2 || !e.Verdicts[0].State.Fresh {
-			t.Fatalf("explained as %+v", e)
+			t.Fatalf("explained as %+v, want criticality %q and two fresh servers", e, c)
 		}
 		request, err := http.NewRequest(http.MethodPost, g.url+path, strings.NewReader(`{"model":"`+model+`"}`))
 		if err != nil {
@@ -47,25 +47,27 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 			}
 		}
 		if _, status, reason := ask(schedule.Sheddable, path, "law"); status != 429 || reason != ReasonShed {
-			t.Errorf("%s: a sheddable request without capacity: %d %q", path, status, reason)
+			t.Errorf("%s: a sheddable request without capacity: got %d %q, want 429 and %q",
+				path, status, reason, ReasonShed)
 		}
 		if e := g.picker.Explain("ns/pool", nil); e.Status != 429 || len(e.Exceeded) != 1 || e.Exceeded[0].Value != 85 {
-			t.Errorf("%s: explained as %d by %+v", path, e.Status, e.Exceeded)
+			t.Errorf("%s: explained as %d by %+v, want 429 by one limit at 85", path, e.Status, e.Exceeded)
 		}
 		if pod, status, _ := ask(schedule.Standard, path, "law"); status != 200 || pod != "pod-0" {
-			t.Errorf("%s: a standard request without capacity: %d by %q", path, status, pod)
+			t.Errorf("%s: a standard request without capacity: got %d by %q, want 200 by pod-0", path, status, pod)
 		}
 	}
 	for _, record := range g.picker.Picks(Picks{}) {
 		if shed := record.Status == http.StatusTooManyRequests; shed != (len(record.Exceeded) == 1) ||
 			shed && (record.Exceeded[0].Value != 85 || record.Exceeded[0].Endpoints != 2) {
-			t.Errorf("%d by %+v", record.Status, record.Exceeded)
+			t.Errorf("got %d by %+v, want one limit, at 85 of 2 endpoints, exactly for 429",
+				record.Status, record.Exceeded)
 		}
 	}
 	for _, record := range g.picker.History("ns/pool") {
 		dropped := func(v schedule.Verdict) bool { return v.Out != "" }
 		if record.Criticality == "" || !slices.ContainsFunc(record.Verdicts, dropped) {
-			t.Errorf("recorded without a reason: %+v", record)
+			t.Errorf("got %+v, want a criticality, and a verdict with a reason", record)
 		}
 	}
 }
@@ -79,7 +81,7 @@ func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	for _, v := range g.picker.Explain("ns/pool", nil).Verdicts { // reads the pages
 		if !v.State.Fresh {
-			t.Fatalf("its page is not read: %+v", v)
+			t.Fatalf("got %+v, want its page read", v)
 		}
 	}
 	for model, want := range map[string]string{"chat": "pod-0", "sql": "pod-1"} {
@@ -101,7 +103,7 @@ func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	}
 	for _, record := range g.picker.Picks(Picks{}) {
 		if record.Model == "" {
-			t.Errorf("recorded without its model: %+v", record)
+			t.Errorf("got %+v, want a record with its model", record)
 		}
 	}
 }
@@ -117,6 +119,6 @@ func TestTree_ShedRequestSpills(t *testing.T) {
 			Spills: true, Spill: []string{"envoy://hop-b/"}})
 	g.picker.Explain("ns/pool", nil)
 	if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "other" {
-		t.Errorf("%s %s", response.Status, text)
+		t.Errorf("got %s %s, want 200 from other", response.Status, text)
 	}
 }

@@ -23,10 +23,10 @@ func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 			body := fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%s"}],"model":"m"}`,
 				strings.Repeat("word ", size/5))
 			if response, text := g.post(t, path, body); response.StatusCode != 200 {
-				t.Errorf("%s, %d bytes: %s %s", path, size, response.Status, text)
+				t.Errorf("%s, %d bytes: got %s %s, want 200", path, size, response.Status, text)
 			}
 			if _, got := g.pods[0].received(); !bytes.Equal(got, body) {
-				t.Errorf("%s: %d bytes of %d arrived", path, len(got), len(body))
+				t.Errorf("%s: %d bytes of %d arrived, want all unchanged", path, len(got), len(body))
 			}
 			<-g.pods[0].begun
 		}
@@ -61,15 +61,15 @@ func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 		select {
 		case got := <-g.pods[0].begun:
 			if got != path {
-				t.Errorf("%s has begun instead of %s", got, path)
+				t.Errorf("%s has begun, want %s", got, path)
 			}
 		case <-time.After(poll.Limit):
-			t.Fatalf("%s waits for its body", path)
+			t.Fatalf("%s waits for its body, want it sent at once", path)
 		}
 		fmt.Fprint(rest, strings.Repeat("more", 1<<16))
 		_ = rest.Close()
 		if err := <-done; err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want no error", path, err)
 		}
 	}
 	if n := g.picker.wire.bodies.Held(); n != 0 {

@@ -61,7 +61,7 @@ func TestResponseAffinity_FollowUpGoesToItsServer(t *testing.T) {
 			}
 		}
 		if got := p.Picks(Picks{Last: 1})[0].Follows; got != followsKept.String() {
-			t.Errorf("%s: a reader is shown %q", name, got)
+			t.Errorf("%s: a reader is shown %q, want %q", name, got, followsKept)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	r := respond("resp_a")
 	r.Pool = "ns/other"
 	if p.Pick(t.Context(), r); p.Picks(Picks{Last: 1})[0].Follows != followsUnknown.String() {
-		t.Errorf("a response of another pool: %q", p.Picks(Picks{Last: 1})[0].Follows)
+		t.Errorf("a response of another pool: got %q, want %q", p.Picks(Picks{Last: 1})[0].Follows, followsUnknown)
 	}
 	r = respond("resp_a")
 	if r.Pool = "ns/off"; p.Pick(t.Context(), r).Keeps || p.Picks(Picks{Last: 1})[0].Follows != "" {
@@ -176,7 +176,7 @@ func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 		s.add(id(3, i), first, 3, later, later)
 	}
 	if len(s.clients) != 1 {
-		t.Errorf("%d clients: those without a response are kept", len(s.clients))
+		t.Errorf("%d clients, want 1: those without a response are dropped", len(s.clients))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	var all []Session
 	other.Sessions(func(s Session) bool { all = append(all, s); return true })
 	if len(all) != 1 || all[0].Served != second || all[0].Client != 7 || strings.Contains(fmt.Sprint(all), "resp_1") {
-		t.Errorf("a process that starts gets %+v", all)
+		t.Errorf("a process that starts gets %+v, want one response at %s by client 7, without its ID", all, second)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
 		t.Errorf("%s %v, want the cluster of the response alone", a.Endpoints, a.Headers)
 	}
 	if got := p.Picks(Picks{Last: 1})[0].Follows; got != followsKept.String() {
-		t.Errorf("a reader is shown %q", got)
+		t.Errorf("a reader is shown %q, want %q", got, followsKept)
 	}
 }
 

@@ -46,14 +46,14 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 				}
 			}
 			if r := p.Picks(Picks{Last: 1})[0]; r.Lacks == nil || *r.Lacks != (Lacks{Unlisted: 1}) {
-				t.Errorf("the record has %+v", r.Lacks)
+				t.Errorf("the record has %+v, want one server that does not list the model", r.Lacks)
 			}
 			got := map[string]bool{}
 			for range 60 {
 				got[asksFor(p, "served by any").Endpoints[0]] = true
 			}
 			if len(got) != 2 && strategy != "prefix" && strategy != "chwbl" && strategy != "session" {
-				t.Errorf("a model that no list has goes to %v alone", got)
+				t.Errorf("a model that no list has goes to %v alone, want both servers", got)
 			}
 		})
 	}
@@ -104,6 +104,6 @@ func TestRestrict_ResponseThatIsNotThereConcernsNoModel(t *testing.T) {
 	served := answer.Endpoints[0]
 	p.Log(accesslog.Entry{Lease: answer.Lease.String(), Gateway: "ns/gw", Served: served, Status: 404})
 	if l := p.pool("ns/pool").holders.Known("sql"); l != nil {
-		t.Errorf("after a 404 for a response a server is left out: %+v", l)
+		t.Errorf("after a 404 for a response: got %+v, want no server left out", l)
 	}
 }

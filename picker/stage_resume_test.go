@@ -55,7 +55,7 @@ func TestResume_ARequestWaitsForTheServerThatItStarts(t *testing.T) {
 	}
 	<-on.called
 	if u := p.Use(id); !u.Known || u.Accepts || u.Held != 1 || u.Active != 0 {
-		t.Errorf("while it is held: %+v", u)
+		t.Errorf("while it is held: got %+v, want known, 1 held, and none active", u)
 	}
 	on.ends <- nil // the server serves, and the pool does not have it yet
 	if err := p.Update(Pool{ID: id, Default: true, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}); err != nil {
@@ -67,13 +67,13 @@ func TestResume_ARequestWaitsForTheServerThatItStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, _, _ := answered(r); !strings.HasPrefix(list, "10.0.0.") {
-		t.Errorf("once the server is there: %v", r)
+		t.Errorf("once the server is there: got %v, want a server of 10.0.0.0/24", r)
 	}
 	if u := p.Use(id); !u.Accepts || u.Held != 0 || u.Active != 1 || u.Last.IsZero() {
-		t.Errorf("while the request is in flight: %+v", u)
+		t.Errorf("while the request is in flight: got %+v, want 1 active, none held, and a last time", u)
 	}
 	if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Resumed <= 0 {
-		t.Errorf("the record of the pick has no wait: %+v", picks)
+		t.Errorf("the record of the pick has no wait, want one: %+v", picks)
 	}
 }
 

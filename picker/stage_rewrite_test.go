@@ -76,7 +76,7 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 	for _, header := range []string{objectiveHeader, plainObjectiveHeader} {
 		pool.TrustHeaders = false
 		if got := asked("a", header, "batch"); got != 1 {
-			t.Errorf("%s of a client that is not trusted counts: %d", header, got)
+			t.Errorf("%s of a client that is not trusted counts: got %d, want 1", header, got)
 		}
 		pool.TrustHeaders = true
 		if live, unknown := asked("b", header, "live"), asked("b", header, "nothing"); live != 7 || unknown != -1 {
@@ -104,13 +104,14 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 			header, got := g.pods[0].received()
 			if want := strings.Replace(sent, "public", "a-much-longer-name", 1); response.StatusCode != 200 ||
 				string(got) != want {
-				t.Errorf("%s, %d bytes: %s %.200s\n%.100s", mode, size, response.Status, text, got)
+				t.Errorf("%s, %d bytes: got %s %.200s\n%.100s\nwant 200 and %.100s",
+					mode, size, response.Status, text, got, want)
 			}
 			if length := header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got)) {
-				t.Errorf("%s: content-length %s of %d", mode, length, len(got))
+				t.Errorf("%s: content-length %s, want %d", mode, length, len(got))
 			}
 			if name := header.Get(modelHeader); mode != "streamed" && name != "public" {
-				t.Errorf("%s: the header names model %q", mode, name)
+				t.Errorf("%s: the header names model %q, want public", mode, name)
 			}
 		}
 	}
@@ -127,7 +128,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	response.Body.Close()
 	if header, got := g.pods[0].received(); string(got) != `{"model":"a-much-longer-name"}` ||
 		header.Get("Content-Length") != "" {
-		t.Errorf("%s with %v", got, header)
+		t.Errorf("got %s with %v, want the longer model, without content-length", got, header)
 	}
 }
 
@@ -150,12 +151,13 @@ func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 			_, got := g.pods[0].received()
 			one, two := mark+`{"model":"v1","x":1,"model":"v1"}`, mark+`{"model":"v2","x":1,"model":"v2"}`
 			if response.StatusCode != 200 || string(got) != one && string(got) != two {
-				t.Errorf("%s: %s %s, the server got %q", mode, response.Status, text, got)
+				t.Errorf("%s: got %s %s, the server got %q; want 200 and one target in both members",
+					mode, response.Status, text, got)
 			}
 		}
 		if response, text := g.post(t, "/"+mode+"/v1/completions",
 			[]byte("{\x00\"\x00m\x00o\x00d\x00e\x00l\x00\"\x00:\x001\x00}\x00")); response.StatusCode != 400 {
-			t.Errorf("%s: UTF-16 is answered %s %s", mode, response.Status, text)
+			t.Errorf("%s: UTF-16 is answered %s %s, want 400", mode, response.Status, text)
 		}
 	}
 }
@@ -187,7 +189,8 @@ func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T)
 			}
 		}
 		if (critical == 1) != trusted {
-			t.Errorf("trusted %t: %g requests are critical: %v", trusted, critical, gathered(t, registry))
+			t.Errorf("trusted %t: %g requests are critical, want 1 if trusted, else 0: %v",
+				trusted, critical, gathered(t, registry))
 		}
 	}
 }
@@ -217,10 +220,10 @@ func TestInferenceModel_MetricsAndSpansHaveBothNames(t *testing.T) {
 		got[a.Key] = a.Value.String()
 	}
 	if got["gen_ai.request.model"] != "public" || got["penstock.served_model"] != "served" {
-		t.Errorf("span: %v", got)
+		t.Errorf("span: got %v, want request model public, served model served", got)
 	}
 	if got := gathered(t, registry); got["llm_d_epp_request_total  public 0 served"] != 1 ||
 		got["llm_d_epp_scheduler_attempts_total 10.0.0.1 ns 80 success served"] != 1 {
-		t.Errorf("metrics: %v", got)
+		t.Errorf("metrics: got %v, want one request for public and one attempt, by served", got)
 	}
 }

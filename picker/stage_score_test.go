@@ -45,7 +45,8 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 			for range 10 {
 				if response, text := g.post(t, "/none/", nil); response.StatusCode != 200 ||
 					response.Header.Get("x-pod") != name {
-					return fmt.Errorf("%s from %s: %s", response.Status, response.Header.Get("x-pod"), text)
+					return fmt.Errorf("got %s from %s, want 200 from %s: %s",
+						response.Status, response.Header.Get("x-pod"), name, text)
 				}
 			}
 			return nil
@@ -56,7 +57,7 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 	for range 40 {
 		response, text := g.post(t, "/none/", nil)
 		if response.StatusCode != 200 {
-			t.Fatalf("without the scorer: %s %s", response.Status, text)
+			t.Fatalf("without the scorer: got %s %s, want 200", response.Status, text)
 		}
 		seen[response.Header.Get("x-pod")] = true
 	}

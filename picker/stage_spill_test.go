@@ -38,7 +38,7 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 		busy, end := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
 		if list, _, _ := answered(exchange(t, busy, headerMessage(nil))); list != "10.0.0.1:80,envoy://b/" &&
 			list != "envoy://b/" && list != "10.0.0.1:80" {
-			t.Fatalf("%s: the first request went to %q", c.what, list)
+			t.Fatalf("%s: the first request went to %q, want 10.0.0.1:80, envoy://b/, or both", c.what, list)
 		}
 		stream, cancel := call(t, conn, c.meta...)
 		if list, _, status := answered(exchange(t, stream, headerMessage(nil))); list != c.list || status != c.status {
@@ -47,7 +47,7 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 		if got := p.Picks(Picks{Last: 1})[0].Exceeded; c.status == 429 &&
 			(len(got) != 1 || got[0].Limit != "picker.full.inFlight" || got[0].Max != 1 || got[0].Value < 1 ||
 				got[0].Endpoints != 1) {
-			t.Errorf("%s: %d by %+v", c.what, c.status, got)
+			t.Errorf("%s: got %d by %+v, want picker.full.inFlight of 1 at one endpoint", c.what, c.status, got)
 		}
 		cancel()
 		end()

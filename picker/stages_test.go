@@ -79,7 +79,7 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 			func() {
 				defer func() {
 					if recover() == nil {
-						t.Fatalf("%s: %s did not end the pick", name, before)
+						t.Fatalf("%s: %s did not end the pick, want a panic", name, before)
 					}
 				}()
 				k, err := p.Begin(t.Context(), &r)
@@ -104,7 +104,8 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 				t.Errorf("%s: %s leaves %d charges of clusters, want 0", name, before, c.open)
 			}
 			if pool.queue.On() && pool.queue.Unplaced() != 0 {
-				t.Errorf("%s: %s leaves %d admitted requests without a place", name, before, pool.queue.Unplaced())
+				t.Errorf("%s: %s leaves %d admitted requests without a place, want 0",
+					name, before, pool.queue.Unplaced())
 			}
 			if pool.remote != nil {
 				poll.Until(t, name+": the remote picker's call ends after "+before,
@@ -340,7 +341,7 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 		}
 	}
 	if names, record = passed("ns/none"); !slices.Contains(names, "spill") || record.Status != 503 {
-		t.Errorf("a pick without endpoints has passed %v with status %d", names, record.Status)
+		t.Errorf("a pick without endpoints has passed %v with status %d, want spill, and 503", names, record.Status)
 	}
 }
 

@@ -57,12 +57,12 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 			}
 			if len(all) != 1 || all[0].Server != first || all[0].Kind != tt.kind ||
 				!strings.Contains(all[0].Why, tt.why) {
-				t.Fatalf("%+v", all)
+				t.Fatalf("got %+v, want %s, %s, because of %q", all, first, tt.kind, tt.why)
 			}
 			v := p.Explain("ns/pool", nil).Verdicts
 			if len(v) != 2 || v[0].Suspect != tt.kind || v[1].Suspect != "" ||
 				(v[0].Failure != nil) != (tt.kind == schedule.Failing) {
-				t.Errorf("explained as %+v", v)
+				t.Errorf("explained as %+v, want the first alone %s", v, tt.kind)
 			}
 			gathered, err := registry.Gather()
 			if err != nil {
@@ -80,7 +80,7 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 						want = 1
 					}
 					if m.GetGauge().GetValue() != want {
-						t.Errorf("the gauge is %v", m)
+						t.Errorf("the gauge is %v, want %v", m, want)
 					}
 				}
 			}

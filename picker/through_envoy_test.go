@@ -46,20 +46,20 @@ func TestExtProc_EnvoyFollowsPickInEveryMode(t *testing.T) {
 				for range 4 {
 					response, text := g.post(t, "/"+mode+"/", sent)
 					if response.StatusCode != 200 {
-						t.Fatalf("%s: %s %s", what, response.Status, text)
+						t.Fatalf("%s: got %s %s, want 200", what, response.Status, text)
 					}
 					seen[response.Header.Get("x-pod")]++
 				}
 				if seen["pod-0"] != 2 || seen["pod-1"] != 2 {
-					t.Errorf("%s: %v", what, seen)
+					t.Errorf("%s: got %v, want 2 requests at each pod", what, seen)
 				}
 				for _, p := range g.pods {
 					header, got := p.received()
 					if !bytes.Equal(got, sent) {
-						t.Errorf("%s: the pod got %d bytes", what, len(got))
+						t.Errorf("%s: the pod got %d bytes, want %d unchanged", what, len(got), size)
 					}
 					if h := header.Get("x-gateway-destination-endpoint"); h != p.addr().String() {
-						t.Errorf("%s: header %q at %s", what, h, p.addr())
+						t.Errorf("%s: header %q, want %s", what, h, p.addr())
 					}
 				}
 			}
@@ -80,7 +80,8 @@ func TestExtProc_BodyOf32MiBArrivesUnchanged(t *testing.T) {
 		response, text := g.post(t, "/"+mode+"/", sent)
 		_, got := g.pods[0].received()
 		if response.StatusCode != 200 || sha256.Sum256(got) != sha256.Sum256(sent) {
-			t.Errorf("%s: %s %s, %d bytes arrived", mode, response.Status, text, len(got))
+			t.Errorf("%s: got %s %s, %d bytes arrived; want 200 and all %d, unchanged",
+				mode, response.Status, text, len(got), len(sent))
 		}
 	}
 }
@@ -102,7 +103,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 		}
 		response.Body.Close()
 		if _, got := g.pods[0].received(); response.StatusCode != 200 || string(got) != sent {
-			t.Errorf("picker's body %q: %s, %d of %d bytes", body, response.Status, len(got), len(sent))
+			t.Errorf("picker's body %q: got %s, %d of %d bytes; want 200 and all",
+				body, response.Status, len(got), len(sent))
 		}
 	}
 }
@@ -116,7 +118,7 @@ func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	for path, want := range map[string]int{"/open/": 200, "/closed/": 503} {
 		if response, text := g.post(t, path, []byte(`{"model":"m"}`)); response.StatusCode != want {
-			t.Errorf("%s: %s %s", path, response.Status, text)
+			t.Errorf("%s: got %s %s, want %d", path, response.Status, text, want)
 		}
 	}
 }
@@ -138,7 +140,8 @@ func TestEndpointPicker_ImmediateResponseNamesReason(t *testing.T) {
 		if response.StatusCode != status || response.Header.Get("x-penstock-reason") != reason ||
 			!strings.Contains(text, `"code":"`+reason+`"`) ||
 			response.Header.Get("content-type") != "application/json" {
-			t.Errorf("%s: %s %v %s", path, response.Status, response.Header, text)
+			t.Errorf("%s: got %s %v %s, want %d with %s in JSON",
+				path, response.Status, response.Header, text, status, reason)
 		}
 	}
 	for _, mode := range []string{"none", "buffered", "duplex"} {
@@ -176,7 +179,7 @@ func TestSubsetHint_OnlyItsEndpointsArePicked(t *testing.T) {
 	only := g.pods[1].addr().String()
 	for range 8 {
 		if status, got := ask("192.0.2.1:80, " + only); status != 200 || got != only {
-			t.Fatalf("%d, picked %q, allowed %q", status, got, only)
+			t.Fatalf("got %d, picked %q; want 200 and %q, which is allowed", status, got, only)
 		}
 	}
 	if status, _ := ask("192.0.2.1:80"); status != 503 {
@@ -194,33 +197,33 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 	for range 2 { // once with each endpoint first
 		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 ||
 			response.Header.Get("x-pod") != "pod-1" {
-			t.Fatalf("%s %s", response.Status, text)
+			t.Fatalf("got %s %s, want 200 from pod-1", response.Status, text)
 		}
 	}
 	g.pods[1].answer(func() int { second.Add(1); return 503 })
 	first.Store(0)
 	if response, _ := g.post(t, "/a/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") == "" {
-		t.Errorf("the client does not see the pod's own answer: %s %v", response.Status, response.Header)
+		t.Errorf("got %s %v, want the pod's own 503", response.Status, response.Header)
 	}
 	if first.Load()+second.Load() != leastTries || first.Load() < 2 || second.Load() < 2 { // the list repeats
-		t.Errorf("attempts: %d and %d", first.Load(), second.Load())
+		t.Errorf("attempts: %d and %d, want %d in all, 2 of each at least", first.Load(), second.Load(), leastTries)
 	}
 
 	// One pod and the user's three retries: all go to it.
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1]})
 	first.Store(0)
 	if response, _ := g.post(t, "/user/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
-		t.Errorf("%s %v", response.Status, response.Header)
+		t.Errorf("got %s %v, want 503 from pod-0", response.Status, response.Header)
 	}
 	if first.Load() != 4 {
 		t.Errorf("%d attempts, want 1 and 3 retries", first.Load())
 	}
 	first.Store(0)
 	if response, _ := g.post(t, "/a/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
-		t.Errorf("%s %v", response.Status, response.Header)
+		t.Errorf("got %s %v, want 503 from pod-0", response.Status, response.Header)
 	}
 	if first.Load() != 1 {
-		t.Errorf("%d attempts at the only pod without a user's retries", first.Load())
+		t.Errorf("%d attempts at the only pod without a user's retries, want 1", first.Load())
 	}
 }
 
@@ -349,10 +352,10 @@ func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	g.server.Stop()
 	if response, _ := g.post(t, "/open/", []byte("{}")); response.StatusCode != 200 {
-		t.Errorf("fail open: %s", response.Status)
+		t.Errorf("fail open: got %s, want 200", response.Status)
 	}
 	if response, _ := g.post(t, "/closed/", []byte("{}")); response.StatusCode != 503 {
-		t.Errorf("fail close: %s", response.Status)
+		t.Errorf("fail close: got %s, want 503", response.Status)
 	}
 }
 
@@ -394,7 +397,7 @@ func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
 				response.Body.Close()
 				if response.StatusCode != 200 || !strings.HasSuffix(string(text),
 					fmt.Sprintf("got %d bytes", len(body))) {
-					t.Errorf("%s %s", response.Status, text)
+					t.Errorf("got %s %s, want 200 and %d bytes", response.Status, text, len(body))
 				}
 			}
 		})

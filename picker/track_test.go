@@ -52,7 +52,7 @@ func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	}
 	p.Log(accesslog.Entry{Lease: lease, Served: second, Status: 200})
 	if got := counts(p); got != [2]int64{} || p.leases.Len() != 0 || p.others.nowhere.InFlight() != 0 {
-		t.Errorf("after the end: %v in flight, %d leases", got, p.leases.Len())
+		t.Errorf("after the end: %v in flight, %d leases; want none", got, p.leases.Len())
 	}
 	for text, want := range map[string][2]uint64{first: {0, 1}, second: {1, 0}} {
 		if served, failed, _ := p.loadOf("ns/pool", text).Totals(); [2]uint64{served, failed} != want {

@@ -113,8 +113,8 @@ func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	p.Pick(t.Context(), longPrompt(8100, large[:120]...))
 	p.Pick(t.Context(), longPrompt(200_000, large...))
 	if cachedTokens(p, first, small) == 0 || cachedTokens(p, first, large) != 0 || len(sent) != 1 {
-		t.Errorf("%d tokens of the small prompt and %d of the large ones are cached; %d picks are published",
-			cachedTokens(p, first, small), cachedTokens(p, first, large), len(sent))
+		t.Errorf("%d tokens of the small prompt and %d of the large ones are cached, %d picks are published; want "+
+			"some, none, 1", cachedTokens(p, first, small), cachedTokens(p, first, large), len(sent))
 	}
 	p.Pick(t.Context(), longPrompt(6500, large[:100]...)) // of fewer tokens, perhaps
 	if got := cachedTokens(p, first, large); got != 6400 {

@@ -27,7 +27,7 @@ func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))),
 			func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })
 		if fmt.Sprint(series) != want {
-			t.Errorf("trusted %v: %q", trust, series)
+			t.Errorf("trusted %v: got %q, want %s", trust, series, want)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func TestUpstreamMetrics_UntrustedModelIsNoLabel(t *testing.T) {
 		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))),
 			func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })
 		if fmt.Sprint(series) != want {
-			t.Errorf("trusted %v: %q", trust, series)
+			t.Errorf("trusted %v: got %q, want %s", trust, series, want)
 		}
 	}
 }

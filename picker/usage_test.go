@@ -37,7 +37,7 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	setPools(t, p, pool)
 	for name := range gathered(t, registry) {
 		if len(name) > 21 && name[:21] == "penstock_picker_model" {
-			t.Errorf("%s before the first request", name)
+			t.Errorf("%s before the first request, want no series", name)
 		}
 	}
 	ask(t, p, "llama", 200)
@@ -72,7 +72,7 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	}
 	setPools(t, p)
 	if len(p.records.usage.models) != 0 || p.records.usage.names != 0 {
-		t.Errorf("%d models of a pool that is gone", len(p.records.usage.models))
+		t.Errorf("%d models of a pool that is gone, want none", len(p.records.usage.models))
 	}
 }
 

@@ -179,10 +179,10 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 		plain := strings.TrimPrefix(c.address, "::ffff:")
 		if n := strings.Count(text, plain+"\"") + strings.Count(text, plain+":") +
 			strings.Count(text, plain+"]"); n > 0 && !c.sliced || n > 1 {
-			t.Errorf("%s is an endpoint %d times:\n%s", c.address, n, text)
+			t.Errorf("%s is an endpoint %d times, want none, or one if slices may name it:\n%s", c.address, n, text)
 		}
 		if !strings.Contains(text, "203.0.113.9") {
-			t.Errorf("an allowed address beside %s is no endpoint", c.address)
+			t.Errorf("an allowed address beside %s is no endpoint, want one", c.address)
 		}
 		found := map[string]string{} // by kind
 		for _, r := range out.Reports {
@@ -193,11 +193,11 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 			}
 			if r.Owner.Kind == "ModelServers" && report.Find(r.Conditions, "ResolvedRefs").
 				Reason != "AddressNotAllowed" {
-				t.Errorf("ModelServers: %+v", r.Conditions)
+				t.Errorf("ModelServers: got %+v, want ResolvedRefs with reason AddressNotAllowed", r.Conditions)
 			}
 			if r.Owner.Kind == "HTTPRoute" && report.Find(r.Parents[0].Conditions, "ResolvedRefs").
 				Reason != "AddressNotAllowed" {
-				t.Errorf("HTTPRoute: %+v", r.Parents[0].Conditions)
+				t.Errorf("HTTPRoute: got %+v, want ResolvedRefs with reason AddressNotAllowed", r.Parents[0].Conditions)
 			}
 		}
 		for kind, fields := range map[string][]string{
@@ -213,7 +213,7 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 		} {
 			for _, field := range fields {
 				if !strings.Contains(found[kind], field) && !(kind == "EndpointSlice" && c.sliced) {
-					t.Errorf("%s: no finding of %s about %s:\n%s", c.address, kind, field, found[kind])
+					t.Errorf("%s: want a finding of %s about %s, got:\n%s", c.address, kind, field, found[kind])
 				}
 			}
 		}
@@ -278,12 +278,12 @@ func TestAddresses_ExternalNameIsOffUnlessAllowed(t *testing.T) {
 		if c != nil &&
 			(c.Status != report.False || !strings.Contains(c.Message, "ExternalName") ||
 				!strings.Contains(c.Message, "--allow-external-name")) {
-			t.Errorf("%s: %+v", r.Owner, c)
+			t.Errorf("%s: got %+v, want False, about ExternalName, with the flag that allows it", r.Owner, c)
 		}
 	}
 	for _, r := range tr.Resources("edge/gw") {
 		if r.Name == "service/mine/external/80" {
-			t.Errorf("%s exists", r.Ref)
+			t.Errorf("%s exists, want no such resource", r.Ref)
 		}
 	}
 }
@@ -308,7 +308,7 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 		Pickers: config().Pickers})
 	out := tr.Update(s.View(), store.Everything(s.View()))
 	if text := endpointsOf(t, tr, out); !strings.Contains(text, "10.1.2.3") {
-		t.Errorf("a pod behind its Service is no endpoint:\n%s", text)
+		t.Errorf("a pod behind its Service is no endpoint, want 10.1.2.3:\n%s", text)
 	}
 	// The label alone has no effect on a Service without a selector: the controller ignores it.
 	service = service.DeepCopy()
@@ -319,7 +319,7 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 	}
 	out = tr.Update(s.View(), rev.Changes)
 	if text := endpointsOf(t, tr, out); strings.Contains(text, "10.1.2.3") {
-		t.Errorf("a forged mark makes an endpoint in a denied range:\n%s", text)
+		t.Errorf("a forged mark makes an endpoint in a denied range, want no 10.1.2.3:\n%s", text)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 	}
 	if out = update(store.HTTPRoutes.Delete("mine/all"), store.ModelServers.Delete("mine/servers"),
 		store.InferencePools.Delete("mine/picked")); !slices.Equal(out.NamesGone, []string{"rebind.example"}) {
-		t.Errorf("no longer used: %v", out.NamesGone)
+		t.Errorf("no longer used: got %v, want rebind.example", out.NamesGone)
 	}
 	if out = update(store.InferencePools.Delete("mine/pool")); len(out.Names) > 0 {
 		t.Errorf("used: %v, want none", out.Names)
@@ -352,12 +352,12 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 	unused := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "unused"},
 		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "unused.example"}}}}
 	if out = update(store.ModelServers.Put(unused)); len(out.Names) > 0 {
-		t.Errorf("a server that no pool selects is resolved: %v", out.Names)
+		t.Errorf("a server that no pool selects: got the names %v, want none", out.Names)
 	}
 	for _, r := range out.Reports {
 		for _, f := range r.Findings {
 			if f.Severity == report.Error {
-				t.Errorf("a name that nothing uses is an error: %s", f)
+				t.Errorf("a name that nothing uses is an error, want none: %s", f)
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func (w *gateWorld) exposures(kind, name string) (found []string) {
 	for _, f := range w.report(kind, name).Findings {
 		if strings.Contains(f.Problem, "clients without a key reach its servers") {
 			if f.Severity != report.Warning || f.Fix == "" {
-				w.t.Errorf("%+v", f)
+				w.t.Errorf("got %+v, want a Warning with a fix", f)
 			}
 			found = append(found, f.Problem)
 		}
@@ -150,7 +150,7 @@ func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
 		}
 		for _, o := range [][2]string{{"InferencePool", "first"}, {"InferencePool", "alpha"}, {"HTTPRoute", "named"}} {
 			if got := w.exposures(o[0], o[1]); len(got) > 0 {
-				t.Errorf("%s: %s %s: %q", step, o[0], o[1], got)
+				t.Errorf("%s: %s %s: got %q, want none", step, o[0], o[1], got)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
 	check("a Gateway's policy opens one", true)
 	w.apply(store.HTTPRoutes.Delete("default/open"))
 	if got := slices.Concat(w.exposures("HTTPRoute", "r"), w.exposures("InferencePool", "zebra")); len(got) > 0 {
-		t.Errorf("without the open route: %q", got)
+		t.Errorf("without the open route: got %q, want none", got)
 	}
 }
 
@@ -190,10 +190,10 @@ func TestAccessPolicy_ClosedOneNamesWhatItCloses(t *testing.T) {
 		"HTTPRoutes of namespace default, " +
 		"Gateway gw (section http), InferencePool none, except for targets of a valid AccessPolicy"
 	if len(rep.Findings) != 1 || rep.Findings[0].Problem != want || rep.Findings[0].Severity != report.Error {
-		t.Errorf("findings %+v", rep.Findings)
+		t.Errorf("findings: got %+v, want one Error: %s", rep.Findings, want)
 	}
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Status != report.False || c.Message != want {
-		t.Errorf("conditions %+v", rep.Conditions)
+		t.Errorf("conditions: got %+v, want Accepted False: %s", rep.Conditions, want)
 	}
 }
 
@@ -211,13 +211,15 @@ func TestAccessPolicy_ClosureOfAKindIsReportedAtItsTargets(t *testing.T) {
 	}
 	for kind, name := range map[string]string{"Gateway": "gw", "HTTPRoute": "r", "InferencePool": "first"} {
 		if !affected(kind, name) {
-			t.Errorf("%s %s: %+v", kind, name, w.report(kind, name))
+			t.Errorf("%s %s: got %+v, want a message that names AccessPolicy default/p",
+				kind, name, w.report(kind, name))
 		}
 	}
 	w.apply(store.AccessPolicies.Delete("default/p"))
 	for kind, name := range map[string]string{"Gateway": "gw", "HTTPRoute": "r", "InferencePool": "first"} {
 		if affected(kind, name) {
-			t.Errorf("%s %s after the policy is removed: %+v", kind, name, w.report(kind, name))
+			t.Errorf("%s %s after the policy is removed: got %+v, want no message that names it",
+				kind, name, w.report(kind, name))
 		}
 	}
 }

@@ -84,7 +84,7 @@ func BenchmarkUpdate(b *testing.B) {
 				view := s.View()
 				b.StartTimer()
 				if out := tr.Update(view, rev.Changes); out.Err != nil || len(out.Deltas) != 1 {
-					b.Fatalf("%+v", out)
+					b.Fatalf("got %+v, want one delta", out)
 				}
 			}
 			b.ReportMetric(float64(live)/(1<<20), "live-MiB")
@@ -135,7 +135,7 @@ func BenchmarkImports(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if out := translator.New(config()).Update(s.View(), rev.Changes); len(out.Reports) != len(ops) {
-			b.Fatalf("%d reports", len(out.Reports))
+			b.Fatalf("%d reports, want %d", len(out.Reports), len(ops))
 		}
 	}
 }

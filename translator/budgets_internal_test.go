@@ -186,7 +186,7 @@ func TestRouteBudget_EstimatesWhatEnvoyTakes(t *testing.T) {
 		tr.Update(s.View(), rev.Changes)
 		charge, ok := tr.tables.charges.Get(tr.engine.Reader(), "HTTPRoute tenant/large")
 		if !ok || len(charge.Chains) != 1 {
-			t.Fatalf("%s: the charge is %+v", name, charge)
+			t.Fatalf("%s: the charge is %+v, want one chain", name, charge)
 		}
 		cost := charge.Chains[0].Cost
 		ratio := float64(cost.Time()) / float64(c.took)

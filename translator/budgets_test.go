@@ -58,14 +58,15 @@ func (r *tenants) accepted(namespace, name string) report.Condition {
 	r.t.Helper()
 	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: namespace, Name: name}]
 	if len(rep.Parents) != 1 {
-		r.t.Fatalf("no report on %s/%s: %v", namespace, name, rep)
+		r.t.Fatalf("report on %s/%s: got %v, want one parent", namespace, name, rep)
 	}
 	c := *report.Find(rep.Parents[0].Conditions, string(gatewayv1.RouteConditionAccepted))
 	findings := slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
 		return f.Severity == report.Error && f.Fix != ""
 	})
 	if c.Reason == "RouteBudgetExceeded" != findings {
-		r.t.Errorf("%s/%s is %s, its findings are %v", namespace, name, c.Reason, rep.Findings)
+		r.t.Errorf("%s/%s is %s, its findings are %v; want an error with a fix if and only if its budget is exceeded",
+			namespace, name, c.Reason, rep.Findings)
 	}
 	return c
 }
@@ -135,12 +136,12 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 	}
 	hosts := r.hosts()
 	if len(hosts) != len(before)+len(placed) || r.attached() != int32(2+len(placed)) {
-		t.Errorf("Envoy has %d hosts, the listener %d routes; %d of the attacker have a place", len(hosts),
-			r.attached(), len(placed))
+		t.Errorf("Envoy has %d hosts, the listener %d routes; %d of the attacker have a place, want %d and %d",
+			len(hosts), r.attached(), len(placed), len(before)+len(placed), 2+len(placed))
 	}
 	for name, body := range before {
 		if hosts[name] != body {
-			t.Errorf("host %s is another one beside the attacker's routes", name)
+			t.Errorf("host %s is another one beside the attacker's routes, want it unchanged", name)
 		}
 	}
 	for _, route := range [][2]string{{"neighbour", "small"}, {"default", "own"}} {
@@ -158,7 +159,8 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 	// The next oldest replaces the oldest.
 	r.apply(store.HTTPRoutes.Delete(fmt.Sprint("attacker/r", n-1)))
 	if got := r.placed("attacker", n-1); len(got) != len(placed) || got[0] != placed[0]-1 {
-		t.Errorf("without the oldest, routes with a place are %v; they were %v", got, placed)
+		t.Errorf("without the oldest, routes with a place are %v; they were %v, want as many, the next oldest first",
+			got, placed)
 	}
 }
 
@@ -171,7 +173,7 @@ func TestRouteBudget_RouteThatNeverFitsTakesNoPlace(t *testing.T) {
 	r.put(huge, largeRoute("a", "r0", 2, 128))
 	c := r.accepted("a", "huge")
 	if c.Reason != "RouteBudgetExceeded" || !strings.Contains(c.Message, "this route alone takes") {
-		t.Errorf("16 hosts with 128 matches each: %+v", c)
+		t.Errorf("16 hosts with 128 matches each: got %+v, want RouteBudgetExceeded by this route alone", c)
 	}
 	if c := r.accepted("a", "r0"); c.Status != report.True {
 		t.Errorf("a newer route that fits: %+v, want Status %v", c, report.True)
@@ -195,18 +197,18 @@ func TestRouteBudget_GatewaysOwnerSetsIt(t *testing.T) {
 		return len(r.placed("a", n))
 	}
 	if got := budget(0); got != usual {
-		t.Errorf("%d routes have a place with 0, and %d by default", got, usual)
+		t.Errorf("%d routes have a place with 0, want %d, as by default", got, usual)
 	}
 	if got := budget(10); got == 0 || got >= usual {
-		t.Errorf("%d routes have a place with 10 ms, and %d by default", got, usual)
+		t.Errorf("%d routes have a place with 10 ms, want some, and fewer than the %d by default", got, usual)
 	}
 	if got := budget(1000); got != n {
-		t.Errorf("%d of %d routes have a place with a second", got, n)
+		t.Errorf("%d of %d routes have a place with a second, want all", got, n)
 	}
 	// Running routes stay while the Gateway's parameters are missing.
 	r.apply(store.EnvoyFleets.Delete("default/fleet"))
 	if got := len(r.placed("a", n)); got != n {
-		t.Errorf("%d of %d routes have a place without the EnvoyFleet", got, n)
+		t.Errorf("%d of %d routes have a place without the EnvoyFleet, want all", got, n)
 	}
 }
 
@@ -225,13 +227,13 @@ func TestRouteBudget_ChangeFarBelowItLooksAtNoOtherRoute(t *testing.T) {
 	for _, row := range r.tr.ExplainRow("{default/gw http/80 a}") {
 		for _, read := range row.Reads {
 			if row.Table == "cuts" && strings.HasPrefix(read, "charges by budget") {
-				t.Errorf("the budget of a namespace with 300 small routes has read all of them: %s", read)
+				t.Errorf("the budget of a namespace with 300 small routes has read all of them, want sums: %s", read)
 			}
 		}
 	}
 	out = r.put(largeRoute("default", "r7", 1, 2))
 	if strings.Contains(out.Work, "charges") {
-		t.Errorf("a change in the Gateway's own namespace computed %s", out.Work)
+		t.Errorf("a change in the Gateway's own namespace computed %s, want no charges", out.Work)
 	}
 }
 
@@ -257,7 +259,8 @@ func TestRouteBudget_WildcardHostnamesAreBoundedInNarrowerHosts(t *testing.T) {
 		return f.Severity == report.Warning && strings.Contains(f.Problem, "narrower hosts") && f.Fix != ""
 	})
 	if c := r.accepted("attacker", "r0"); c.Status != report.True || !warned {
-		t.Errorf("the wide route: %+v, findings %v", c, rep.Findings)
+		t.Errorf("the wide route: got %+v, findings %v; want it accepted, with a Warning about narrower hosts",
+			c, rep.Findings)
 	}
 	if r.hosts()["*"] == "" {
 		t.Error("the wide route's own host is gone")

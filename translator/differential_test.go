@@ -82,7 +82,7 @@ func newProxyWorld() *proxyWorld {
 func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 	t.Helper()
 	if out.Err != nil {
-		t.Fatalf("translation made something that it should not have: %v", out.Err)
+		t.Fatalf("got %v, want no error of translation", out.Err)
 	}
 	for _, d := range out.Deltas {
 		if d.Gone {
@@ -176,7 +176,8 @@ func sequence(t *testing.T, c *chaos, seed int) {
 			clear(late)
 		}
 		if text := sum.dangling(); text != "" {
-			t.Fatalf("PENSTOCK_SEED=%d, step %d: while %v are waited for: %s", seed, step, late, text)
+			t.Fatalf("PENSTOCK_SEED=%d, step %d: while %v are waited for: %s, want no dangling reference",
+				seed, step, late, text)
 		}
 		if len(late) > 0 && step%3 > 0 {
 			continue
@@ -189,12 +190,12 @@ func sequence(t *testing.T, c *chaos, seed int) {
 		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 			cmpopts.IgnoreUnexported(proxyWorld{})); diff != "" {
-			t.Fatalf("PENSTOCK_SEED=%d, step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step,
-				diff)
+			t.Fatalf("PENSTOCK_SEED=%d, step %d (-want, fresh +got, incremental):\n%s", seed, step, diff)
 		}
 		for _, gw := range fresh.Gateways() {
 			if !slices.EqualFunc(fresh.Resources(gw), incremental.Resources(gw), (*resource.Resource).Equal) {
-				t.Fatalf("PENSTOCK_SEED=%d, step %d: bytes of gateway %s differ", seed, step, gw)
+				t.Fatalf("PENSTOCK_SEED=%d, step %d: bytes of gateway %s differ, want fresh and incremental equal",
+					seed, step, gw)
 			}
 		}
 	}

@@ -43,13 +43,13 @@ func TestAccessPolicy_LocksRoutesOfEarlierFilterChains(t *testing.T) {
 	for _, vh := range earlier.GetVirtualHosts() {
 		if got := w.policies(vh.GetTypedPerFilterConfig(), vh.GetRoutes()[0].GetTypedPerFilterConfig()); got !=
 			"default/p" {
-			t.Errorf("%s is locked by %q", vh.GetName(), got)
+			t.Errorf("%s is locked by %q, want default/p", vh.GetName(), got)
 		}
 	}
 	d = w.apply(store.Gateways.Delete("default/gw")).Deltas[0]
 	for _, name := range []string{"http/80", model.RoutesName("http/80")} {
 		if !slices.Contains(d.WithEarlier().Removes, resource.Ref{Type: resource.RouteConfiguration, Name: name}) {
-			t.Errorf("%s stays: %v", name, d.WithEarlier().Removes)
+			t.Errorf("%s stays, want it removed: %v", name, d.WithEarlier().Removes)
 		}
 	}
 }

@@ -56,13 +56,13 @@ func TestExplain_ShowsNoKeysOfOtherClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e.Route == nil || !strings.Contains(strings.ToLower(e.Match), "x-api-key=redacted: ") {
-			t.Errorf("%s does not take the rule: %s", q.URL, text)
+			t.Errorf("%s does not take the rule, want it with the key redacted: %s", q.URL, text)
 		}
 		if strings.Contains(string(text), secret) {
-			t.Errorf("%s shows a key: %s", q.URL, text)
+			t.Errorf("%s shows a key, want it redacted: %s", q.URL, text)
 		}
 		if e.Route != nil && e.Route.Kind == "HTTPRoute" && !strings.Contains(e.Match, "blue") {
-			t.Errorf("a header that is no credential is hidden: %s", e.Match)
+			t.Errorf("a header that is no credential is hidden, want blue: %s", e.Match)
 		}
 	}
 }

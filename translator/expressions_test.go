@@ -93,7 +93,7 @@ func (r *tenants) partiallyInvalid(namespace, name string) string {
 	r.t.Helper()
 	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: namespace, Name: name}]
 	if len(rep.Parents) != 1 {
-		r.t.Fatalf("no report on %s/%s: %v", namespace, name, rep)
+		r.t.Fatalf("report on %s/%s: got %v, want one parent", namespace, name, rep)
 	}
 	for _, c := range rep.Parents[0].Conditions {
 		if c.Reason == "TooManyRegularExpressions" {
@@ -113,7 +113,7 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 	got := r.partiallyInvalid("a", "large")
 	if !strings.HasPrefix(got, "PartiallyInvalid True: Dropped Rule 2 ") || !strings.Contains(got, "spec.rules[2]") ||
 		!strings.Contains(got, "128") {
-		t.Errorf("the condition is %q", got)
+		t.Errorf("the condition is %q, want PartiallyInvalid, with spec.rules[2] dropped and the limit of 128", got)
 	}
 	explain := func(path, header string) string {
 		u, _ := url.Parse("http://a.example" + path)
@@ -121,18 +121,18 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 		return fmt.Sprint(e.Rule, " ", e.Answer)
 	}
 	if got := explain("/large/0/0", ""); !strings.HasPrefix(got, "0 ") {
-		t.Errorf("the rule without expressions: %s", got)
+		t.Errorf("the rule without expressions: got %s, want rule 0", got)
 	}
 	// It might match, so no other rule may take it.
 	headers := http16("x")
 	u, _ := url.Parse("http://a.example/large/2/2048")
 	if e := r.tr.Explain(translator.Query{URL: u, Header: headers}); e.Rule != 2 ||
 		!strings.HasPrefix(e.Answer, "500: The regular expressions") {
-		t.Errorf("a request of a rule above the budget: rule %d, %s", e.Rule, e.Answer)
+		t.Errorf("a request of a rule above the budget: got rule %d, %s; want rule 2 and 500", e.Rule, e.Answer)
 	}
 	r.apply(store.HTTPRoutes.Put(tenantRoute("a", "large", 1, host, 0, 16, 100)))
 	if got := r.partiallyInvalid("a", "large"); got != "" || r.compiled() != 116 {
-		t.Errorf("within the budget: %q, %d expressions", got, r.compiled())
+		t.Errorf("within the budget: got %q, %d expressions; want no condition, and 116", got, r.compiled())
 	}
 }
 
@@ -157,7 +157,8 @@ func TestRegularExpressions_MatchesThatDifferInThemAloneBecomeOne(t *testing.T) 
 	}
 	if n := len(host.Routes); n != 1 || len(host.Routes[0].Match.Headers) != 16 ||
 		host.Routes[0].GetDirectResponse().GetStatus() != 500 {
-		t.Errorf("128 matches above the budget became %d of Envoy's routes, the first is %v", n, host.Routes[0])
+		t.Errorf("128 matches above the budget became %d of Envoy's routes, want one with 16 headers and 500, the "+
+			"first is %v", n, host.Routes[0])
 	}
 }
 
@@ -175,17 +176,17 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 	}
 	for _, name := range []string{"z-oldest", "m-middle"} {
 		if got := r.partiallyInvalid("a", name); got != "" {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: got %s, want no condition", name, got)
 		}
 	}
 	// More namespaces, smaller shares: the third reduces the others to 170.
 	r.apply(store.HTTPRoutes.Put(tenantRoute("c", "plain", 9, []gatewayv1.Hostname{"f.example"}, 0)))
 	if got := r.partiallyInvalid("a", "m-middle"); !strings.HasPrefix(got, "Accepted False: ") ||
 		!strings.Contains(got, "3 namespaces") {
-		t.Errorf("the middle route's condition is %q", got)
+		t.Errorf("the middle route's condition is %q, want not accepted, for 3 namespaces", got)
 	}
 	if got := r.partiallyInvalid("a", "z-oldest") + r.partiallyInvalid("b", "other"); got != "" {
-		t.Errorf("routes within their shares: %q", got)
+		t.Errorf("routes within their shares: got %q, want no condition", got)
 	}
 	// Another tenant's change recomputes no row of this tenant.
 	out := r.apply(store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 31)))
@@ -194,7 +195,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 	}
 	out = r.apply(store.HTTPRoutes.Put(tenantRoute("c", "plain", 9, []gatewayv1.Hostname{"g.example"}, 0)))
 	if strings.Contains(out.Work, "overruns") {
-		t.Errorf("a change without expressions computed %s", out.Work)
+		t.Errorf("a change without expressions computed %s, want no overruns", out.Work)
 	}
 }
 
@@ -222,6 +223,6 @@ func TestRegularExpressions_WiderHostnamesAreBoundedInEachHost(t *testing.T) {
 		t.Errorf("%d expressions, want the copy of a namespace that has one host", n)
 	}
 	if got := r.partiallyInvalid("a", "wide"); got != "" {
-		t.Errorf("another namespace's hosts count against the wildcard's: %s", got)
+		t.Errorf("another namespace's hosts count against the wildcard's, want no condition: %s", got)
 	}
 }

@@ -31,20 +31,20 @@ func TestAccessPolicy_MistypedTargetLeavesTheFormerOneGated(t *testing.T) {
 		w := newGateWorld(t)
 		w.apply(store.AccessPolicies.Put(gate("p", c.before...)))
 		if got := w.effective(c.gateway)[c.route]; got != "default/p" {
-			t.Errorf("%s: before the change the route has %q: %v", name, got, w.effective(c.gateway))
+			t.Errorf("%s: before the change the route has %q, want default/p: %v", name, got, w.effective(c.gateway))
 		}
 		w.apply(store.AccessPolicies.Put(gate("p", c.after...)))
 		if got := w.effective(c.gateway)[c.route]; got != "default/p" {
-			t.Errorf("%s: after the change the route has %q", name, got)
+			t.Errorf("%s: after the change the route has %q, want default/p", name, got)
 		}
 		rep := w.report("AccessPolicy", "p")
 		problem := rep.Findings[len(rep.Findings)-1].Problem
 		if kind, _, _ := strings.Cut(c.before[0], " "); !strings.Contains(problem, "former targets stay gated") &&
 			!strings.Contains(problem, kind) {
-			t.Errorf("%s: findings %+v", name, rep.Findings)
+			t.Errorf("%s: findings %+v, want the last about former targets or the kind", name, rep.Findings)
 		}
 		if a := report.Find(rep.Conditions, "Accepted"); a == nil || !strings.Contains(a.Message, "stay gated") {
-			t.Errorf("%s: conditions %+v", name, rep.Conditions)
+			t.Errorf(`%s: conditions %+v, want Accepted with "stay gated"`, name, rep.Conditions)
 		}
 	}
 }
@@ -211,12 +211,13 @@ func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
 			if a := report.Find(rep.Conditions, "Accepted"); a == nil || a.Status != report.False ||
 				len(rep.Findings) == 0 || name != "rule, removed" && name != "route for another host" &&
 				!strings.Contains(a.Message, "stay gated") {
-				t.Errorf("conditions %+v, findings %+v", rep.Conditions, rep.Findings)
+				t.Errorf("conditions %+v, findings %+v; want not accepted with a finding, and former targets that "+
+					"stay gated", rep.Conditions, rep.Findings)
 			}
 			w.apply(store.AccessPolicies.Delete("default/p"))
 			for route, policy := range w.effective(c.gateway) {
 				if policy != "" {
-					t.Errorf("without the policy, %s has %q", route, policy)
+					t.Errorf("without the policy, %s has %q, want none", route, policy)
 				}
 			}
 		})
@@ -230,7 +231,7 @@ func TestAccessPolicy_WrittenBeforeItsListenerGatesNoOther(t *testing.T) {
 	w.apply(store.Gateways.Put(w.listeners("other", "http", "alt", "new")))
 	for route, policy := range w.effective("other") {
 		if policy != "" {
-			t.Errorf("%s has %q", route, policy)
+			t.Errorf("%s has %q, want none", route, policy)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (w *gateWorld) effective(gateway string) map[string]string {
 		for _, name := range []string{"gate", "gate-early"} {
 			var off authzv3.ExtAuthzPerRoute
 			if err := rc.GetTypedPerFilterConfig()[name].UnmarshalTo(&off); err != nil || !off.GetDisabled() {
-				w.t.Errorf("%s does not switch %s off: %v", rc.GetName(), name, err)
+				w.t.Errorf("%s does not switch %s off, want it disabled: %v", rc.GetName(), name, err)
 			}
 		}
 		for _, vh := range rc.GetVirtualHosts() {
@@ -170,7 +170,7 @@ func (w *gateWorld) policies(levels ...map[string]*anypb.Any) string {
 		}
 	}
 	if asked != strings.Join(locked, ",") {
-		w.t.Errorf("the gate asks for %q, and the lock requires %q", asked, locked)
+		w.t.Errorf("the gate asks for %q, and the lock requires %q; want the same", asked, locked)
 	}
 	return asked
 }
@@ -268,7 +268,7 @@ func TestAccessPolicy_GatesEveryRouteBelowItsTargets(t *testing.T) {
 		}
 		for route, policies := range w.effective(c.gateway) {
 			if policies != "" {
-				t.Errorf("%s: without policies, %s has %q", c.name, route, policies)
+				t.Errorf("%s: without policies, %s has %q, want none", c.name, route, policies)
 			}
 		}
 	}
@@ -279,7 +279,7 @@ func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 	w := newGateWorld(t)
 	out := w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw", "InferencePool zebra")))
 	if len(out.Deltas) != 1 || out.Deltas[0].Gateway != "default/gw" {
-		t.Fatalf("%+v", out.Deltas)
+		t.Fatalf("deltas: got %+v, want one of default/gw", out.Deltas)
 	}
 	for _, r := range out.Deltas[0].Upserts {
 		if r.Type != resource.RouteConfiguration {
@@ -306,7 +306,7 @@ func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 		k := &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("k", i%3)}}
 		k.Spec.Hashes = []string{strings.Repeat(fmt.Sprint(i), 64)}
 		if out := w.apply(store.APIKeys.Put(k)); len(out.Deltas)+len(out.Reports) > 0 {
-			t.Fatalf("%+v", out)
+			t.Fatalf("got %+v, want no deltas or reports", out)
 		}
 	}
 	if n := w.translator.Rows() - before; n > 0 {
@@ -378,7 +378,7 @@ func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, text, want)
 		}
 		if len(rep.Findings) == 0 != (name == "zold") {
-			t.Errorf("%s: %+v", name, rep.Findings)
+			t.Errorf("%s: got findings %+v, want some: %t", name, rep.Findings, name != "zold")
 		}
 	}
 	if got := w.effective("gw")["http/80 HTTPRoute/default/r"]; got != "default/zold,default/broken" {

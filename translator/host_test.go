@@ -23,7 +23,7 @@ func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	}, nil)
 	enc, err := got.encoded, got.err
 	if err == nil || !strings.Contains(err.Error(), "a.example") {
-		t.Errorf("the error that people are to read is %v", err)
+		t.Errorf("got %v, want an error that names a.example", err)
 	}
 	if enc == nil {
 		t.Fatal("there is no such host: a wider one answers")
@@ -34,6 +34,6 @@ func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	}
 	if enc.Host != "a.example" || len(enc.Owners) != 1 || len(vh.GetRoutes()) != 1 ||
 		vh.GetRoutes()[0].GetDirectResponse().GetStatus() != 500 {
-		t.Errorf("%+v: %v", enc, &vh)
+		t.Errorf("got %+v: %v, want a.example with its owner and one route to 500", enc, &vh)
 	}
 }

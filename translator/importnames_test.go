@@ -61,7 +61,7 @@ func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 		want :=
 			"cluster west: it has 2000 host names, and 32 are looked up: a-32.example and those after it are not used"
 		if got := strings.Contains(text.String(), want); got != (name != "few") {
-			t.Errorf("%s: the findings are\n%s", name, &text)
+			t.Errorf("%s: want a finding about the other names: %t, got\n%s", name, name != "few", &text)
 		}
 	}
 }

@@ -74,15 +74,16 @@ func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 		return out
 	}
 	if out := update(ops...); len(out.Pools) != 0 {
-		t.Errorf("%d pools of the picker without a route", len(out.Pools))
+		t.Errorf("%d pools of the picker without a route, want none", len(out.Pools))
 	}
 	if out := update(importOffer("pool3", "east", "10.1.9.9")); len(out.Pools) != 0 {
-		t.Errorf("%d pools of the picker after a change of an import that no route names", len(out.Pools))
+		t.Errorf("%d pools of the picker after a change of an import that no route names, want none", len(out.Pools))
 	}
 	out := update(store.HTTPRoutes.Put(importRoute("r", "pool3")))
 	if len(out.Pools) != 2 || out.Pools[0].Pool.Name.Name != "pool3" || len(out.Pools[0].Members) != 1 ||
 		out.Pools[0].Members[0].Address.String() != "10.1.9.9:8000" {
-		t.Errorf("pools of the picker with a route to an import of two clusters: %+v", out.Pools)
+		t.Errorf("pools of the picker with a route to an import of two clusters: got %+v, want 2, pool3 first at "+
+			"10.1.9.9", out.Pools)
 	}
 	if out := update(importOffer("pool3", "east", "10.1.9.8")); len(out.Pools) != 1 {
 		t.Errorf("%d pools of the picker change with one endpoint, want 1", len(out.Pools))
@@ -135,7 +136,7 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 		return out
 	}
 	if got := pickers(nil); got != "" {
-		t.Errorf("a relayed picker of which nothing else is known: %s", got)
+		t.Errorf("a relayed picker of which nothing else is known: got %s, want no change", got)
 	}
 	health := &inferenceapi.EndpointImport{Port: 9003}
 	if got := pickers(
@@ -176,7 +177,7 @@ func TestImport_ExplainNamesWhatFollowsAClusterWithoutAPick(t *testing.T) {
 	}
 	e := tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: "a.example.com"}})
 	if len(e.Backends) != 1 {
-		t.Fatalf("%+v", e)
+		t.Fatalf("got %+v, want one backend", e)
 	}
 	var got []string
 	for _, h := range e.Backends[0].Hops {

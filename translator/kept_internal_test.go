@@ -40,7 +40,7 @@ func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 		}
 		out := tr.Update(s.View(), rev.Changes)
 		if len(out.Deltas) != 1 || !broken && out.Err != nil {
-			t.Fatalf("%+v", out)
+			t.Fatalf("got %+v, want one delta, and no error unless broken", out)
 		}
 		return out.Deltas[0]
 	}
@@ -51,16 +51,16 @@ func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 		return slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return r.Ref == routes(port) })
 	}
 	if d := update(80, "a.example"); !has(d, 80) {
-		t.Fatalf("%+v", d)
+		t.Fatalf("got %+v, want the routes of port 80", d)
 	}
 	broken = true
 	for _, host := range []gatewayv1.Hostname{"b.example", "c.example"} {
 		if d := update(80, host); has(d, 80) || slices.Contains(d.Removes, routes(80)) {
-			t.Errorf("what proxies have does not stay: %+v", d)
+			t.Errorf("got %+v, want the routes of port 80 to stay", d)
 		}
 	}
 	broken = false
 	if d := update(81, "c.example"); !slices.Contains(d.Removes, routes(80)) || !has(d, 81) || len(tr.kept) > 0 {
-		t.Errorf("the routes of port 80 stay: %+v", d)
+		t.Errorf("got %+v, want the routes of port 80 removed, and of 81 added", d)
 	}
 }

@@ -126,11 +126,13 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	}
 	if name, checks, health := apply(frozen(true)); name != before || checks != 0 ||
 		health != corev3.HealthStatus_UNHEALTHY {
-		t.Errorf("while it is frozen: %s (before %s), %d health checks, %v", name, before, checks, health)
+		t.Errorf("while it is frozen: %s (before %s), %d health checks, %v; want the same name, 0, unhealthy",
+			name, before, checks, health)
 	}
 	if name, checks, health := apply(frozen(false)); name != before || checks != 1 ||
 		health != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("afterwards: %s (before %s), %d health checks, %v", name, before, checks, health)
+		t.Errorf("afterwards: %s (before %s), %d health checks, %v; want the same name, 1, unknown",
+			name, before, checks, health)
 	}
 }
 
@@ -203,12 +205,12 @@ func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 				t.Errorf("%s: %v while it is lost, want %v", mode, got, want)
 			}
 			if len(out.Pickers)+len(out.PickersGone) != 0 {
-				t.Errorf("%s: %v and %v are to be probed otherwise", mode, out.Pickers, out.PickersGone)
+				t.Errorf("%s: %v and %v are to be probed otherwise, want no change", mode, out.Pickers, out.PickersGone)
 			}
 			for _, d := range out.Deltas {
 				for _, r := range d.Upserts {
 					if r.Type != resource.Endpoints || !strings.Contains(r.Name, "import-picker") {
-						t.Errorf("%s: %v changed", mode, r.Ref)
+						t.Errorf("%s: %v changed, want endpoints of import-picker alone", mode, r.Ref)
 					}
 				}
 			}

@@ -199,7 +199,7 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 		},
 	} {
 		if changed := w.apply(step.ops...); len(changed) > 0 {
-			t.Errorf("%s: proxies receive %q", step.what, changed)
+			t.Errorf("%s: proxies receive %q, want nothing", step.what, changed)
 		}
 		if got := w.leads("a.example.com"); got != own {
 			t.Errorf("%s: chat-east leads to %s, want %s", step.what, got, own)
@@ -212,16 +212,17 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 	} {
 		if !w.finding(at.kind, at.name, "chat-east", "cluster east of InferencePoolImport default/chat",
 			"InferencePoolImport default/chat-east") {
-			t.Errorf("%s %s has no finding that names both: %+v", at.kind, at.name, w.reports)
+			t.Errorf("%s %s: want a finding that names both, got %+v", at.kind, at.name, w.reports)
 		}
 	}
 	if w.apply(store.InferencePoolImports.Put(written("chat-east", "north"))); w.leads(
 		"a.example.com") != "import/default/chat-east/north" {
-		t.Errorf("an import that a user wrote has its exact name, and it leads to %s", w.leads("a.example.com"))
+		t.Errorf("an import that a user wrote has its exact name: it leads to %s, want import/default/chat-east/north",
+			w.leads("a.example.com"))
 	}
 	if !w.finding("HTTPRoute", "r", "InferencePoolImport default/chat-east",
 		"cluster east of InferencePoolImport default/chat") {
-		t.Errorf("the route has no finding: %+v", w.reports)
+		t.Errorf("want a finding of the route, got %+v", w.reports)
 	}
 }
 
@@ -324,7 +325,7 @@ func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T)
 		t.Errorf(`chat-east leads to %q, want "500: This route has no backend."`, got)
 	}
 	if !w.finding("HTTPRoute", "r", "cluster east", "spec.selection.within") {
-		t.Errorf("the route has no finding with the reason: %+v", w.reports)
+		t.Errorf("want a finding of the route with the reason, got %+v", w.reports)
 	}
 }
 
@@ -339,6 +340,6 @@ func TestImportName_WithoutItsNameAnImportHasTheNamesOfItsClusters(t *testing.T)
 	}
 	e := w.tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: "a.example.com"}})
 	if len(e.Backends) != 1 || e.Backends[0].TLS != "" {
-		t.Errorf("the policy of cluster east of chat has an effect on import chat-east: %+v", e.Backends)
+		t.Errorf("import chat-east: got backends %+v, want no TLS: the policy is for cluster east of chat", e.Backends)
 	}
 }

@@ -32,7 +32,7 @@ func TestThen_KeepsEveryFieldOfTheFirstUpdate(t *testing.T) {
 		case reflect.String:
 			field.SetString("work")
 		default:
-			t.Fatalf("field %s is a %s", name, field.Kind())
+			t.Fatalf("field %s is a %s, want a kind that this test fills", name, field.Kind())
 		}
 		got := reflect.ValueOf(first.Then(translator.Output{Work: "nothing"})).Field(i)
 		if got.IsZero() || got.Kind() == reflect.Slice && got.Len() != 1 {

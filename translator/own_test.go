@@ -62,7 +62,7 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 	for _, r := range out.Deltas[0].Upserts {
 		if r.Name != model.OwnKey {
-			t.Errorf("%v changed", r.Ref)
+			t.Errorf("%v changed, want %s alone", r.Ref, model.OwnKey)
 		}
 	}
 	if len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
@@ -98,10 +98,10 @@ func TestPickerKey_EachGatewayGetsItsOwn(t *testing.T) {
 	for _, gateway := range []string{"default/one", "default/two"} {
 		for _, r := range tr.Resources(gateway) {
 			if r.Name == model.OwnKey && !bytes.Contains(r.Body(), []byte(model.PickKey("root", gateway))) {
-				t.Errorf("%s has another key", gateway)
+				t.Errorf("%s has another key, want its own", gateway)
 			}
 			if bytes.Contains(r.Body(), []byte("root")) {
-				t.Errorf("%s has the root key in %v", gateway, r.Ref)
+				t.Errorf("%s has the root key in %v, want it in no resource", gateway, r.Ref)
 			}
 		}
 	}

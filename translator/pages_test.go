@@ -41,18 +41,18 @@ func TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS(t *testing.T) {
 		return out.Pools[0]
 	}
 	if p := step(store.InferencePools.Put(pool)); p.TLS != nil {
-		t.Errorf("without a policy: %+v", p.TLS)
+		t.Errorf("without a policy: got %+v, want no TLS", p.TLS)
 	}
 	if p := step(store.BackendTLSPolicies.Put(policy)); p.TLS == nil || p.CA == nil || len(p.CA) > 0 {
-		t.Errorf("without its bundle: %+v, %q", p.TLS, p.CA)
+		t.Errorf("without its bundle: got %+v, %q; want TLS with an empty CA", p.TLS, p.CA)
 	}
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ca"},
 		Data: map[string]string{"ca.crt": string(keyPair(t, "ca")[0])}}
 	if p := step(store.ConfigMaps.Put(ca)); p.TLS == nil || p.TLS.SNI != "llm.example.com" || len(p.TLS.SANs) != 1 ||
 		len(p.CA) == 0 {
-		t.Errorf("with its bundle: %+v, %q", p.TLS, p.CA)
+		t.Errorf("with its bundle: got %+v, %q; want llm.example.com, one SAN and a CA", p.TLS, p.CA)
 	}
 	if p := step(store.BackendTLSPolicies.Delete("ns/tls")); p.TLS != nil {
-		t.Errorf("after its deletion: %+v", p.TLS)
+		t.Errorf("after its deletion: got %+v, want no TLS", p.TLS)
 	}
 }

@@ -114,20 +114,20 @@ func TestPanic_HarmsOneRouteAlone(t *testing.T) {
 	ref := report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: "default", Name: "a"}
 	if len(out.Panics) != 1 || !strings.Contains(string(out.Panics[0].Stack), "newFragile") || !out.FailingChanged ||
 		len(out.Failing) != 1 || out.Failing[0].Owner != ref {
-		t.Fatalf("panics %+v, failing %+v", out.Panics, out.Failing)
+		t.Fatalf("panics %+v, failing %+v; want one of newFragile, and %v", out.Panics, out.Failing, ref)
 	}
 	if c := report.Find(out.Failing[0].Conditions, report.Programmed); c == nil || c.Reason != "InternalError" ||
 		!strings.Contains(c.Message, "nil pointer") {
-		t.Errorf("conditions %+v", out.Failing[0].Conditions)
+		t.Errorf("conditions %+v, want InternalError by a nil pointer", out.Failing[0].Conditions)
 	}
 	if out := f.update(redirect("b", "/b", "three")); len(out.Panics) != 0 || out.FailingChanged {
-		t.Errorf("another route's change: %+v", out)
+		t.Errorf("another route's change: got %+v, want no panic, and no change of failing ones", out)
 	}
 	expect("one", "three")
 	out = f.update(redirect("a", "/a", "two"))
 	expect("two", "three")
 	if len(out.Panics) != 0 || !out.FailingChanged || len(out.Failing) != 0 {
-		t.Errorf("after the bug is gone: %+v", out)
+		t.Errorf("after the bug is gone: got %+v, want no panic, and none failing", out)
 	}
 }
 
@@ -135,15 +135,15 @@ func TestPanic_WithoutALastValueAnswers500(t *testing.T) {
 	f := newFragile(t)
 	out := f.update(redirect("a", "/a", "bug"), redirect("b", "/b", "one"))
 	if got := f.served(); got["/a"] != "Internal Server Error" || got["/b"] != "one" || len(out.Failing) != 1 {
-		t.Fatalf("served: %v, failing %+v", got, out.Failing)
+		t.Fatalf("served: got %v, failing %+v; want /a with 500, /b with one, and one", got, out.Failing)
 	}
 	f.update(redirect("a", "/c", "bug"))
 	if got := f.served(); got["/a"] != "" || got["/c"] != "Internal Server Error" {
-		t.Errorf("after a change that panics too: %v", got)
+		t.Errorf("after a change that panics too: got %v, want /c with 500, and no /a", got)
 	}
 	out = f.update(redirect("a", "/c", "one"))
 	if got := f.served(); got["/c"] != "one" || len(out.Failing) != 0 {
-		t.Errorf("after the bug is gone: %v, failing %+v", got, out.Failing)
+		t.Errorf("after the bug is gone: got %v, failing %+v; want /c with one, and none", got, out.Failing)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestPanic_GatewayThatLeavesTakesItsRouteAlong(t *testing.T) {
 					}}},
 			}}))
 	if got := f.served(); len(got) != 0 {
-		t.Errorf("a listener that no longer allows the route has %v", got)
+		t.Errorf("a listener that no longer allows the route has %v, want nothing", got)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestVirtualHost_PanicHarmsOneRouteAlone(t *testing.T) {
 	), last)
 	var vh routev3.VirtualHost
 	if got.encoded == nil || proto.Unmarshal(got.encoded.Body, &vh) != nil || len(vh.GetRoutes()) != 3 {
-		t.Fatalf("%+v: %v", got, &vh)
+		t.Fatalf("got %+v: %v, want 3 routes", got, &vh)
 	}
 	for i, want := range []uint32{201, 202, 500} {
 		if status := vh.GetRoutes()[i].GetDirectResponse().GetStatus(); status != want {
@@ -193,6 +193,6 @@ func TestVirtualHost_PanicHarmsOneRouteAlone(t *testing.T) {
 		}
 	}
 	if len(got.at) != 1 || got.at[0] != ref("a") {
-		t.Errorf("at fault: %v", got.at)
+		t.Errorf("at fault: got %v, want %v", got.at, ref("a"))
 	}
 }

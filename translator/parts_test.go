@@ -62,13 +62,13 @@ func (p *port) update(ops ...store.Op) (routes *resource.Resource, work string) 
 	}
 	out := p.translator.Update(p.store.View(), rev.Changes)
 	if out.Err != nil || len(out.Deltas) != 1 {
-		p.t.Fatalf("%v, %d deltas", out.Err, len(out.Deltas))
+		p.t.Fatalf("%v, %d deltas, want 1", out.Err, len(out.Deltas))
 	}
 	i := slices.IndexFunc(out.Deltas[0].Upserts, func(r *resource.Resource) bool {
 		return r.Type == resource.RouteConfiguration
 	})
 	if i < 0 {
-		p.t.Fatalf("no routes among %+v", out.Deltas[0])
+		p.t.Fatalf("want routes, got %+v", out.Deltas[0])
 	}
 	return out.Deltas[0].Upserts[i], out.Work
 }
@@ -79,7 +79,7 @@ func TestHTTPRoute_ChangeRecomputesTheSameRowsAmongFewAndMany(t *testing.T) {
 	_, a := few.update(redirect(7, 302))
 	_, b := many.update(redirect(7, 302))
 	if a != b {
-		t.Errorf("among 20 routes: %s\namong 500: %s", a, b)
+		t.Errorf("among 20 routes: %s\namong 500: %s\nwant the same", a, b)
 	}
 }
 
@@ -94,8 +94,8 @@ func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	}
 	after, _ := p.update(redirect(7, 302))
 	if len(after.Parts) != len(before.Parts) || after.Version == before.Version {
-		t.Fatalf("%d parts became %d, version %s became %s", len(before.Parts), len(after.Parts), before.Version,
-			after.Version)
+		t.Fatalf("%d parts became %d, version %s became %s; want as many, and another version",
+			len(before.Parts), len(after.Parts), before.Version, after.Version)
 	}
 	fresh := 0
 	for i, part := range after.Parts {
@@ -104,7 +104,7 @@ func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 		}
 		fresh++
 		if len(part.Body) > len(before.Body())/5 {
-			t.Errorf("one host's part is %d of %d bytes", len(part.Body), len(before.Body()))
+			t.Errorf("one host's part is %d of %d bytes, want at most a fifth", len(part.Body), len(before.Body()))
 		}
 	}
 	if fresh != 1 {

@@ -97,13 +97,13 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	routes := resourceOf(t, tr, resource.RouteConfiguration, model.RoutesName(model.PeerChain(15443)))
 	for _, ref := range routes.Refs {
 		if ref.Name != "last/pool/default/first" && ref.Name != model.OurPicker.String() {
-			t.Errorf("requests of members may reach %s", ref)
+			t.Errorf("requests of members may reach %s, want the local pool and our picker alone", ref)
 		}
 	}
 	last := resourceOf(t, tr, resource.Endpoints, "last/pool/default/first")
 	if slices.ContainsFunc(last.Refs, func(r resource.Ref) bool { return r.Type == resource.Listener }) ||
 		bytes.Contains(last.Body(), []byte("hop.")) {
-		t.Errorf("its cluster leads on to %v", last.Refs)
+		t.Errorf("its cluster leads on to %v, want no hop", last.Refs)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 	for _, r := range out.Deltas[0].Upserts {
 		if r.Type != resource.Secret && r.Type != resource.RouteConfiguration {
-			t.Errorf("%v changed", r.Ref)
+			t.Errorf("%v changed, want Secrets and routes alone", r.Ref)
 		}
 	}
 	if n := len(out.Deltas[0].Upserts); n != 3 || len(out.Deltas[0].Removes) > 0 {
@@ -151,7 +151,7 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := tr.Update(s.View(), rev.Changes); out.Err != nil || tr.PeerPort("default/gw") != 0 {
-		t.Errorf("%v; without members: port %d", out.Err, tr.PeerPort("default/gw"))
+		t.Errorf("%v; without members: port %d, want 0", out.Err, tr.PeerPort("default/gw"))
 	}
 
 	cfg := config()
@@ -164,7 +164,7 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	i := slices.IndexFunc(out.Reports, func(r report.Report) bool { return r.Owner.Kind == "Gateway" })
 	if out.Err != nil || i < 0 || len(out.Reports[i].Findings) == 0 ||
 		!strings.Contains(out.Reports[i].Findings[0].Problem, "bind port 15443 for themselves") {
-		t.Errorf("%v, reports %+v", out.Err, out.Reports)
+		t.Errorf("%v, reports %+v; want a finding that the proxies bind port 15443", out.Err, out.Reports)
 	}
 }
 

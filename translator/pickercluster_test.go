@@ -77,14 +77,15 @@ func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 				},
 			}}), offer("", "192.0.2.9"), store.HTTPRoutes.Put(importRoute("r", "chat")))
 	if moved, changed := apply(offer("", "192.0.2.10")); changed || moved.Name != tls.Name {
-		t.Errorf("at another address cluster %s is %s, changed %t", tls.Name, moved.Name, changed)
+		t.Errorf("at another address cluster %s is %s, changed %t; want the same, unchanged",
+			tls.Name, moved.Name, changed)
 	}
 	cleartext, _ := apply(offer("kubernetes.io/h2c", "192.0.2.10"))
 	if cleartext.Name == tls.Name || cleartext.AltStatName != tls.AltStatName {
-		t.Errorf("in cleartext cluster %s is %s, and its statistics are named %s and %s", tls.Name, cleartext.Name,
-			tls.AltStatName, cleartext.AltStatName)
+		t.Errorf("in cleartext cluster %s is %s, and its statistics are named %s and %s; want another name, the "+
+			"same statistics", tls.Name, cleartext.Name, tls.AltStatName, cleartext.AltStatName)
 	}
 	if again, _ := apply(offer("", "192.0.2.10")); again.Name != tls.Name {
-		t.Errorf("with TLS again cluster %s is %s", tls.Name, again.Name)
+		t.Errorf("with TLS again cluster %s is %s, want the first name", tls.Name, again.Name)
 	}
 }

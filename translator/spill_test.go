@@ -75,10 +75,10 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 		}
 	}
 	if roles["hop.default.pool.zebra"] != "spill" {
-		t.Errorf("the first target is not the fallback: %v", roles)
+		t.Errorf("roles %v, want zebra, the first target, as the fallback", roles)
 	}
 	if role, there := roles["hop.default.pool.alpha"]; !there || role == "spill" {
-		t.Errorf("the second target must be there for picks alone: %v", roles)
+		t.Errorf("roles %v, want alpha, the second target, for picks alone", roles)
 	}
 }
 
@@ -112,6 +112,6 @@ func TestHop_ComesAndGoesWithoutAListener(t *testing.T) {
 	more.Spec.Spill = append(more.Spec.Spill, v1alpha1.PoolRef{Name: "alpha"})
 	two := apply(store.PoolPolicies.Put(more))
 	if len(without) != 1 || len(one) != 2 || !slices.Equal(one, two) {
-		t.Errorf("listeners without hops %v, with one %v, with two %v", without, one, two)
+		t.Errorf("listeners without hops %v, with one %v, with two %v; want 1, 2, and the same 2", without, one, two)
 	}
 }

@@ -75,7 +75,8 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 				// The list is in the routes for streams, for upgrades and for all else.
 				if size := len(r.Body()); r.Type == resource.RouteConfiguration &&
 					(size > 80*servers || external != (size > 60*servers)) {
-					t.Errorf("%s has %d bytes", r.Name, len(r.Body()))
+					t.Errorf("%s has %d bytes, want at most %d, and more than %d if and only if the picker is external",
+						r.Name, len(r.Body()), 80*servers, 60*servers)
 				}
 			}
 			changes, err := s.Apply(podIn(servers-1, "west"))

@@ -59,7 +59,7 @@ func TestAccessPolicy_RevokeWatchesTheRoutesBelow(t *testing.T) {
 	w.apply(store.AccessPolicies.Put(gate("all", "Gateway gw", "Gateway other")), store.AccessPolicies.Put(atOnce))
 	for route, policies := range w.watched("gw") {
 		if policies != "" {
-			t.Errorf("without the field, %s watches for %s", route, policies)
+			t.Errorf("without the field, %s watches for %s, want none", route, policies)
 		}
 	}
 	changed := *atOnce
@@ -80,11 +80,11 @@ func TestAccessPolicy_RevokeWatchesTheRoutesBelow(t *testing.T) {
 	}
 	for route, policies := range w.watched("other") {
 		if policies != "" {
-			t.Errorf("%s is not below the policy, and watches for %s", route, policies)
+			t.Errorf("%s is not below the policy, and watches for %s, want none", route, policies)
 		}
 	}
 	w.apply(store.AccessPolicies.Put(atOnce))
 	if got := w.watched("gw")["http/80 HTTPRoute/default/r"]; got != "" {
-		t.Errorf("after the field is removed, the route watches for %q", got)
+		t.Errorf("after the field is removed, the route watches for %q, want none", got)
 	}
 }

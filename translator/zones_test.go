@@ -71,7 +71,7 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 		for _, r := range d.Upserts {
 			n++
 			if bytes.Contains(r.Body(), []byte("%eth0")) {
-				t.Errorf("a proxy receives %s with a zone", r.Name)
+				t.Errorf("a proxy receives %s with a zone, want none", r.Name)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 		{"Gateway", "second", "spec.addresses[0].value"},
 	} {
 		if !w.finding(f.kind, f.name, f.field, zoned) {
-			t.Errorf("%s %s has no finding about %s: %+v", f.kind, f.name, f.field, w.reports)
+			t.Errorf("%s %s: want a finding about %s, got %+v", f.kind, f.name, f.field, w.reports)
 		}
 	}
 }

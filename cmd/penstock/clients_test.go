@@ -46,7 +46,7 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 		eventually(t, pool+" answers", func() error {
 			if got := ask(t, url,
 				`{"model": "public", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}`); got.status != http.StatusOK {
-				return fmt.Errorf("%d: %s", got.status, got.body)
+				return fmt.Errorf("got %d: %s, want 200", got.status, got.body)
 			}
 			return nil
 		})
@@ -81,7 +81,7 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 				}
 			default:
 				if a.Model != "llama-v2" || !strings.Contains(a.Text, "repeat <this> é") {
-					t.Errorf("%s: %+v", pool, a)
+					t.Errorf(`%s: got %+v, want llama-v2 and a text with "repeat <this> é"`, pool, a)
 				}
 			}
 		}

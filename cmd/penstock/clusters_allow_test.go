@@ -50,7 +50,7 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			if text := s.penstock("status"); !strings.Contains(text, want) {
-				return fmt.Errorf("no %q in:\n%s", want, text)
+				return fmt.Errorf("got\n%s\nwant %q", text, want)
 			}
 			return nil
 		})
@@ -59,7 +59,7 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			if got := request(); got != want {
-				return fmt.Errorf("%d; status here:\n%s", got, here.penstock("status"))
+				return fmt.Errorf("got %d, want %d; status here:\n%s", got, want, here.penstock("status"))
 			}
 			return nil
 		})
@@ -68,7 +68,7 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	reports("the exporter's condition", east,
 		"add pools: [default/chat] or namespaces: [default] to allow of member east")
 	if got := request(); got != http.StatusInternalServerError {
-		t.Errorf("a pool that is not named: %d", got)
+		t.Errorf("a pool that is not named: got %d, want 500", got)
 	}
 	here.write("set.yaml", member(v1alpha1.ClusterSetAllow{Pools: []string{"default/chat"}}))
 	serves("a pool that is named", http.StatusOK)
@@ -82,7 +82,7 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	serves("gateways without TLS, allowed", http.StatusOK)
 	eventually(t, "clusters show has the namespaces of exports", func() error {
 		if text := east.show(); !strings.Contains(text, "namespaces:\n    - default\n") {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("clusters show: got\n%s\nwant the namespace default", text)
 		}
 		return nil
 	})

@@ -69,11 +69,11 @@ func servedBy(t *testing.T, port int, by string, want bool) {
 			}
 			switch server := got.header.Get("x-served-by"); {
 			case got.status != http.StatusOK:
-				return fmt.Errorf("%d %s", got.status, got.body)
+				return fmt.Errorf("got %d %s, want 200", got.status, got.body)
 			case server == by && want:
 				return nil
 			case server == by:
-				return fmt.Errorf("served by %s", server)
+				return fmt.Errorf("served by %s, want another one", server)
 			}
 		}
 		if want {
@@ -107,13 +107,13 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	here.lists("from east: pool default/chat: Draining")
 	east.lists("Cluster east is draining")
 	if text := here.penstock("status"); !strings.Contains(text, "Cluster here\nMEMBER") {
-		t.Errorf("status does not show the cluster set:\n%s", text)
+		t.Errorf("status: got\n%s\nwant the cluster set with here", text)
 	}
 	if page := here.metrics(); !strings.Contains(page,
 		`penstock_clusterset_imports{member="east",state="Draining"} 1`) ||
 		!strings.Contains(page, `penstock_clusterset_members{state="Ready"} 1`) ||
 		!strings.Contains(page, `penstock_clusterset_member_connected{member="west"} 1`) {
-		t.Errorf("the metrics:\n%s", page)
+		t.Errorf("metrics: got\n%s\nwant east Draining, one member Ready, west connected", page)
 	}
 	east.stop()
 	east.start()
@@ -127,7 +127,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	served("east-1", true)
 	if out := east.penstock("clusters", "leave"); !strings.Contains(out,
 		"Cluster east has left. Remove the member east from the ClusterSet of here") {
-		t.Errorf("leave: %s", out)
+		t.Errorf("leave: got %s, want that east has left, and is to be removed here", out)
 	}
 	served("east-1", false)
 	traffic.flows(t, 50)
@@ -143,7 +143,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	})
 	if out, err := penstock(t, "clusters", "leave", "-f", east.dir, "--state", east.state); err == nil ||
 		!strings.Contains(err.Error(), "nothing to leave") {
-		t.Errorf("leave twice: %s %v", out, err)
+		t.Errorf("leave twice: got %s %v, want nothing to leave", out, err)
 	}
 }
 

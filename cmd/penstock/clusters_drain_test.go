@@ -97,18 +97,18 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 		"force, and reaches them when they connect"
 	out, err := penstock(t, append([]string{"clusters", "drain"}, in...)...)
 	if err == nil || err.Error() != want || strings.Contains(out, "is drained") {
-		t.Errorf("drain: %v\n%s", err, out)
+		t.Errorf("drain: got %v\n%s\nwant %s", err, out, want)
 	}
 	if out, err := penstock(t, append([]string{"clusters", "leave"}, in...)...); err == nil ||
 		!strings.Contains(err.Error(), want+"; no member is removed") || !strings.Contains(err.Error(), "--force") {
-		t.Errorf("leave: %v\n%s", err, out)
+		t.Errorf("leave: got %v\n%s\nwant %s; no member is removed, and --force", err, out, want)
 	}
 	if text := written(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
-		t.Errorf("the drain does not stay, or the members do not:\n%s", text)
+		t.Errorf("the ClusterSet: got\n%s\nwant draining: true and the members", text)
 	}
 	if out, err := penstock(t, append([]string{"clusters", "leave", "--force"}, in...)...); err != nil ||
 		!strings.Contains(out, "Cluster east has left") || strings.Contains(written(), "west") {
-		t.Errorf("leave --force: %v\n%s\n%s", err, out, written())
+		t.Errorf("leave --force: got %v\n%s\n%s\nwant that east has left, and no west", err, out, written())
 	}
 }
 
@@ -148,7 +148,7 @@ func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 		const want = "member west has not acknowledged the drain, and may send requests: the drain of cluster east " +
 			"stays in force, and takes effect there when it responds again"
 		if err == nil || err.Error() != want || strings.Contains(out, "is drained") {
-			t.Errorf("%s %v", out, err)
+			t.Errorf("got %s %v, want %s", out, err, want)
 		}
 	})
 	t.Run("list", func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 			!strings.HasPrefix(out,
 				"Cluster east is draining: members send it no new request, except west, which may not have received "+
 					"the drain; 0 of theirs are in flight\n") {
-			t.Errorf("%s %v", out, err)
+			t.Errorf("got %s %v, want that members send no new request, except west", out, err)
 		}
 	})
 }

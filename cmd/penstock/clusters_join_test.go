@@ -126,7 +126,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	out, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first))
 	if err != nil || !strings.Contains(out, "east is a member now of ClusterSet gpus") ||
 		!strings.Contains(out, memberYAML(t, "here", "127.0.0.1:1", own)) {
-		t.Fatalf("join: %s %v", out, err)
+		t.Fatalf("join: got %s %v, want that east is a member now, and the own member", out, err)
 	}
 	read := func() (text string, clusterSet v1alpha1.ClusterSet) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if !strings.HasPrefix(text, "# Ours.\n") || clusterSet.Spec.Cluster != "here" ||
 		len(clusterSet.Spec.Members) != 1 ||
 		clusterSet.Spec.Members[0].Peer.Bundle != first {
-		t.Fatalf("the ClusterSet:\n%s", text)
+		t.Fatalf("the ClusterSet: got\n%s\nwant it with the comment, named here, and east with its bundle", text)
 	}
 	s.write("set.yaml", strings.Replace(text, "namespaces: []", "namespaces: [chat] # only chat", 1))
 	out, err = s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first+next), "--replace")
@@ -153,16 +153,16 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if text, clusterSet := read(); len(clusterSet.Spec.Members) != 1 ||
 		clusterSet.Spec.Members[0].Peer.Bundle != first+next ||
 		!strings.Contains(text, "# only chat") || clusterSet.Spec.Members[0].Allow.Namespaces[0] != "chat" {
-		t.Errorf("after the renewal:\n%s", text)
+		t.Errorf("after the renewal: got\n%s\nwant both authorities, and what was edited", text)
 	}
 	before, _ := read()
 	other := caBundle(t, time.Hour)
 	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other)); err == nil ||
 		!strings.Contains(err.Error(), "add --replace") {
-		t.Errorf("a name that is taken: %v", err)
+		t.Errorf("a name that is taken: got %v, want add --replace", err)
 	}
 	if after, _ := read(); after != before {
-		t.Errorf("the file has changed:\n%s", after)
+		t.Errorf("the file has changed, want it as before:\n%s", after)
 	}
 	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other), "--replace"); err != nil {
 		t.Error(err)
@@ -173,11 +173,11 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.1:9443", next)); err == nil ||
 		!strings.Contains(err.Error(),
 			"ClusterSet gpus: member west: peer.address: 192.0.2.1:9443 is also the address of member east") {
-		t.Errorf("one address for two: %v", err)
+		t.Errorf("one address for two: got %v, want that 192.0.2.1:9443 is also that of east", err)
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil ||
 		!strings.Contains(err.Error(), "it has a certificate of member east") {
-		t.Errorf("one certificate for two: %v", err)
+		t.Errorf("one certificate for two: got %v, want that it is one of east", err)
 	}
 }
 
@@ -218,17 +218,17 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 			continue
 		}
 		if err == nil {
-			t.Errorf("%s: it has the name", c.what)
+			t.Errorf("%s: joined by that name, want an error", c.what)
 			continue
 		}
 		for _, want := range []string{"member east: peer.bundle: ", "CN=penstock test", print(c.denied),
 			"add --replace", "spec.cluster"} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error lacks %q: %v", c.what, want, err)
+				t.Errorf("%s: got the error %v, want %q", c.what, err, want)
 			}
 		}
 		if strings.Contains(err.Error(), print(old)) {
-			t.Errorf("%s: the error names what is known: %v", c.what, err)
+			t.Errorf("%s: got the error %v, want no fingerprint of the known authority", c.what, err)
 		}
 		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
 			t.Errorf(`%s, with --replace: %s %v, want a text with "new certificates"`, c.what, out, err)
@@ -270,7 +270,7 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 		}
 		out, err := penstock(t, "clusters", "join", path, "--http", strings.TrimPrefix(server.URL, "http://"))
 		if (err == nil) != c.joins || c.joins && !strings.Contains(out, "east has a new address or new certificates") {
-			t.Errorf("%s: %s %v", name, out, err)
+			t.Errorf("%s: got %s %v, want it renewed: %t", name, out, err, c.joins)
 		}
 	}
 }
@@ -301,7 +301,7 @@ func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 		_, err := s.joinText(text)
 		if err == nil || !strings.Contains(err.Error(),
 			"member east: it is reached by kubeconfig or clusterProfile, for penstock hub") {
-			t.Errorf("%s: %v", access, err)
+			t.Errorf("%s: got %v, want that it is reached by kubeconfig or clusterProfile", access, err)
 		}
 		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
 			t.Errorf(`%s, with --replace: %s %v, want a text with "new certificates"`, access, out, err)
@@ -309,7 +309,7 @@ func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 		written, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
 		if err != nil || strings.Contains(string(written), "file: east") ||
 			strings.Contains(string(written), "clusterProfile") {
-			t.Errorf("%s: the member has a peer, and beside it what a peer excludes: %s %v", access, written, err)
+			t.Errorf("%s: got the member %s %v, want a peer alone", access, written, err)
 		}
 	}
 }
@@ -359,7 +359,7 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 		out, err := s.joinText(c.text, c.args...)
 		if err != nil || !strings.Contains(out, c.prints) ||
 			!strings.Contains(out, "east claims: its address is 192.0.2.1:9443, the SHA-256 of its CA certificates ") {
-			t.Errorf("%s: %s %v", c.what, out, err)
+			t.Errorf("%s: got %s %v, want %s, and what east claims", c.what, out, err, c.prints)
 		}
 		raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
 		if err != nil {
@@ -373,7 +373,7 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 			c.want.Namespaces = []string{} // which is written, too
 		}
 		if diff := cmp.Diff(c.want, printed.Spec.Members[0].Allow); diff != "" {
-			t.Errorf("%s: %s\n%s", c.what, diff, raw)
+			t.Errorf("%s: want this allow (-want +got):\n%s\n%s", c.what, diff, raw)
 		}
 	}
 	s := clusterFolder(t, clusterSetYAML("here"), caBundle(t, time.Hour))
@@ -389,7 +389,7 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 			flag += "=" + c.value
 		}
 		if _, err := s.joinText(c.text, flag); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.want, err)
+			t.Errorf("want the error %s, got %v", c.want, err)
 		}
 	}
 }
@@ -446,25 +446,25 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 	if after, err := os.ReadFile(filepath.Join(s.dir, "set.yaml")); err != nil || string(after) != string(before) {
-		t.Errorf("the file has changed: %v\n%s", err, after)
+		t.Errorf("the file has changed, want it as before: %v\n%s", err, after)
 	}
 	s.write("set.yaml", "")
 	if _, err := s.joinText(memberYAML(t, "east", at, good)); err == nil ||
 		!strings.Contains(err.Error(), "there is no ClusterSet in "+s.dir+": write one, with a name for this cluster") {
-		t.Errorf("without a ClusterSet: %v", err)
+		t.Errorf("without a ClusterSet: got %v, want an error to write one", err)
 	}
 }
 
 func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 	if own, err := ownAsMember(""); own != nil || err != nil {
-		t.Errorf("before there is a certificate: %+v, %v", own, err)
+		t.Errorf("before there is a certificate: got %+v, %v, want nothing", own, err)
 	}
 	if own, err := ownAsMember("- {name: east}\n"); err != nil || own.Name != "east" {
 		t.Errorf(`%+v, %v, want Name "east"`, own, err)
 	}
 	for _, text := range []string{"- {name: ea", "- {name: east}\n- {name: west}\n", "[]"} {
 		if own, err := ownAsMember(text); err == nil || !strings.Contains(err.Error(), "restart penstock") {
-			t.Errorf("%q is %+v, %v", text, own, err)
+			t.Errorf("%q is %+v, %v, want an error to restart penstock", text, own, err)
 		}
 	}
 }
@@ -497,6 +497,6 @@ func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(clusterSet.Spec, got.Spec); diff != "" || got.Name != clusterSet.Name {
-		t.Errorf("ClusterSet %s: %s", got.Name, diff)
+		t.Errorf("ClusterSet %s: want the same (-want +got):\n%s", got.Name, diff)
 	}
 }

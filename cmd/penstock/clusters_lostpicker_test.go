@@ -33,8 +33,9 @@ func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 		t.Helper()
 		eventually(t, "the picker of the other cluster picks", func() error {
 			if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusOK || picks() == 0 {
-				return fmt.Errorf("%d %s %v, %v picks; status here:\n%s\nin the other cluster:\n%s", got.status,
-					got.body, err, picks(), here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("got %d %s %v, %v picks, want 200 and some; status here:\n%s\nin the other "+
+					"cluster:\n%s", got.status, got.body, err, picks(), here.penstock("status"),
+					east.penstock("status"))
 			}
 			return nil
 		})

@@ -120,7 +120,7 @@ func TestClusterSet_ExportOfWhichNothingIsAllowedIsNotExported(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
-				return fmt.Errorf("no %q in:\n%s\nhere:\n%s", want, text, here.penstock("status"))
+				return fmt.Errorf("got\n%s\nwant %q; here:\n%s", text, want, here.penstock("status"))
 			}
 			return nil
 		})

@@ -40,7 +40,7 @@ func TestClusterProperty_NamesTheClusterOfAFolder(t *testing.T) {
 	shows("the property's name", "status", "!spec.cluster", "!spec.value")
 	eventually(t, "others join the cluster by the property's name", func() error {
 		if text := s.show(); !strings.Contains(text, "name: east\n") {
-			return fmt.Errorf("show:\n%s", text)
+			return fmt.Errorf("clusters show: got\n%s\nwant name: east", text)
 		}
 		return nil
 	})

@@ -123,7 +123,7 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 	}
 	if got, err := chat(t.Context(), here.gateway()); err != nil || got.status != http.StatusOK ||
 		!strings.HasPrefix(got.header.Get("x-served-by"), "chat-") {
-		t.Errorf("a member: %d %s %v", got.status, got.body, err)
+		t.Errorf("a member: got %d %s %v, want 200 of chat", got.status, got.body, err)
 	}
 }
 
@@ -165,7 +165,7 @@ func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, 
 			return string(h.GetHeader().GetRawValue()), nil
 		}
 	}
-	return "", fmt.Errorf("no endpoint in %v", answer)
+	return "", fmt.Errorf("got %v, want an endpoint", answer)
 }
 
 // A client of upstream's protocol gets an endpoint of the pool from its port, whatever it sends,
@@ -201,23 +201,23 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	// a member reads lists
 	if got, err := asked(t, alone, "x-penstock-pool", "default/chat"); err != nil ||
 		len(got) != len(chats[0]+","+chats[1]) {
-		t.Errorf("a member: %q %v", got, err)
+		t.Errorf("a member: got %q %v, want the list of both pods", got, err)
 	}
 	for what, md := range map[string][]string{"another pool": {"x-penstock-pool", "default/code"},
 		"a pool that is not exported": {"x-penstock-pool", "default/own"},
 		"an upload":                   {"x-penstock-upload", "1000000"}} {
 		if got, err := asked(t, alone, md...); status.Code(err) != codes.PermissionDenied {
-			t.Errorf("%s: %q %v", what, got, err)
+			t.Errorf("%s: got %q %v, want PermissionDenied", what, got, err)
 		}
 	}
 	if got, err := asked(t, shared); err == nil {
-		t.Errorf("at the port of several pools, without the name of one: %q", got)
+		t.Errorf("at the port of several pools, without the name of one: got %q, want an error", got)
 	}
 	conditions := func(pool, want string) {
 		t.Helper()
 		eventually(t, pool+": "+want, func() error {
 			if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
-				return fmt.Errorf("%s", text)
+				return fmt.Errorf("got %s, want %s", text, want)
 			}
 			return nil
 		})
@@ -226,12 +226,12 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	conditions("code",
 		`imported by 1 member; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer default/code=PORT`)
 	if got, err := asked(t, dial("127.0.0.1", own)); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("offered, and not exported: %q %v", got, err)
+		t.Errorf("offered, and not exported: got %q %v, want PermissionDenied", got, err)
 	}
 	east.write("pool.yaml", poolYAML("chat"))
 	eventually(t, "a pool that is not exported any more is denied", func() error {
 		if got, err := asked(t, alone); status.Code(err) != codes.PermissionDenied {
-			return fmt.Errorf("%q %v", got, err)
+			return fmt.Errorf("got %q %v, want PermissionDenied", got, err)
 		}
 		return nil
 	})
@@ -281,7 +281,7 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show()), peer))
 	entry := here.imported("chat", "east")
 	if entry.RoutingMode != "ParentMode" || len(entry.Parents) != 1 {
-		t.Fatalf("%+v", entry)
+		t.Fatalf("got %+v, want ParentMode with one parent", entry)
 	}
 	address, at := only(t, entry.Parents[0].Service)
 	if at != gateway {
@@ -301,7 +301,8 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 		eventually(t, what, func() error {
 			if got, err := chat(t.Context(), url); err != nil || got.status != http.StatusOK ||
 				got.header.Get("x-served-by") != "chat-1" {
-				return fmt.Errorf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+				return fmt.Errorf("got %d from %q: %s %v, want 200 from chat-1", got.status,
+					got.header.Get("x-served-by"), got.body, err)
 			}
 			return nil
 		})
@@ -313,14 +314,14 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	if got, err := asked(t, conn); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("offered, and not exported: %q %v", got, err)
+		t.Errorf("offered, and not exported: got %q %v, want PermissionDenied", got, err)
 	}
 	for _, want := range []string{`"imported by 1 member"`,
 		"imported by 1 member; only members can use it, by the peer listener of its Gateways: for others, start " +
 			"penstock with --offer default/code"} {
 		eventually(t, want, func() error {
 			if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
-				return fmt.Errorf("%s", text)
+				return fmt.Errorf("got %s, want %s", text, want)
 			}
 			return nil
 		})

@@ -26,7 +26,7 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 	eventually(t, "a pool without a Gateway is not exported", func() error {
 		if text := east.penstock("status"); !strings.Contains(text, "no Gateway routes to it") ||
 			!strings.Contains(text, "name the pool in an HTTPRoute") || !strings.Contains(text, "NoAddress") {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("status: got %s, want NoAddress, as no Gateway routes to it", text)
 		}
 		return nil
 	})
@@ -35,8 +35,8 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 		eventually(t, what, func() error {
 			got, err := chat(t.Context(), local(port))
 			if (got.status == http.StatusOK && got.header.Get("x-served-by") == "east-1") != want {
-				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err,
-					here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("got %d %s %v, want 200 from east-1: %t; status here:\n%s\nin the other cluster:\n%s",
+					got.status, got.body, err, want, here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -52,7 +52,7 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 	eventually(t, "in EndpointMode the pod itself is an endpoint", func() error {
 		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); strings.Contains(text,
 			fmt.Sprintf("127.0.0.1:%d", gateway)) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("explain: got %s, want no port %d of the gateway", text, gateway)
 		}
 		return nil
 	})

@@ -202,7 +202,7 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	eventually(t, "the port of the Gateway's own listener", func() error {
 		if text := east.penstock("status"); !strings.Contains(text,
 			fmt.Sprintf("listener http has port %d, the port of the ClusterSet's peerListener", port)) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("status: got %s, want that listener http has the port %d of the peerListener", text, port)
 		}
 		return nil
 	})
@@ -223,7 +223,7 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 	eventually(t, "the other member is served by an Envoy that has just started", func() error {
 		got, err := askPeer(t, peer, home.gateway("home"), host, host, nil)
 		if err != nil || got.status != http.StatusOK {
-			return fmt.Errorf("%d %s %v; status:\n%s", got.status, got.body, err, east.penstock("status"))
+			return fmt.Errorf("got %d %s %v, want 200; status:\n%s", got.status, got.body, err, east.penstock("status"))
 		}
 		return nil
 	})
@@ -237,7 +237,7 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 		"run `penstock clusters show` there",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the status lacks %q:\n%s", want, text)
+			t.Errorf("status: got\n%s\nwant %q", text, want)
 		}
 	}
 }
@@ -272,15 +272,15 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	served("through the peer listener", http.StatusOK)
 	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
 		fmt.Sprintf("127.0.0.1:%d", peer)) || strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
-		t.Errorf("explain: %s", text)
+		t.Errorf("explain: got %s, want the port %d, and not %d", text, peer, gateway)
 	}
 	got, err := chat(t.Context(), local(port))
 	if err != nil || got.header.Get("penstock-peer-refused") != "" {
-		t.Errorf("%d %v %v", got.status, got.header, err)
+		t.Errorf("got %d %v %v, want no penstock-peer-refused", got.status, got.header, err)
 	}
 	list, err := client().Get(local(port) + "/v1/models")
 	if err != nil || list.StatusCode != http.StatusOK {
-		t.Errorf("the list of models: %v %v", list, err)
+		t.Errorf("the list of models: got %v %v, want 200", list, err)
 	} else {
 		_ = list.Body.Close()
 	}
@@ -298,7 +298,7 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	eventually(t, "without a peer listener, the Gateway's own port", func() error {
 		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
 			fmt.Sprintf("127.0.0.1:%d", gateway)) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("explain: got %s, want the port %d", text, gateway)
 		}
 		return nil
 	})
@@ -307,7 +307,7 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	eventually(t, "the peer listener again", func() error {
 		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
 			fmt.Sprintf("127.0.0.1:%d", peer)) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("explain: got %s, want the port %d", text, peer)
 		}
 		return nil
 	})

@@ -116,18 +116,18 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 		eventually(t, path+" is served", func() error {
 			if got, err := chat(t.Context(), local(port)+path); err != nil || got.status != http.StatusOK ||
 				got.header.Get("x-served-by") != "east-1" {
-				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err,
-					here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("got %d %s %v, want 200 from east-1; status here:\n%s\nin the other cluster:\n%s",
+					got.status, got.body, err, here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
 	}
 	if text := here.errs.String(); strings.Contains(text, "did not answer its probe") {
-		t.Errorf("a picker of Penstock's is probed:\n%s", text)
+		t.Errorf("the log: got\n%s\nwant no probe of Penstock's picker", text)
 	}
 	if text := here.penstock("status"); strings.Contains(text,
 		"its picker over TLS, and the certificate is not verified") {
-		t.Errorf("the picker is not verified:\n%s", text)
+		t.Errorf("status: got\n%s\nwant the picker verified", text)
 	}
 
 	picksAreForMembers(t, picker, server, home, south)
@@ -142,7 +142,7 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	members(here.show())
 	eventually(t, "a member that has left is denied", func() error {
 		if _, err := asked(t, held, "x-penstock-pool", "default/chat"); status.Code(err) != codes.PermissionDenied {
-			return fmt.Errorf("%v", err)
+			return fmt.Errorf("got %v, want PermissionDenied", err)
 		}
 		return nil
 	})
@@ -151,7 +151,7 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	eventually(t, "not exported", func() error {
 		if text := east.penstock("status"); !strings.Contains(text, "give the ClusterSet a peerListener") {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("status: got %s, want a finding to give a peerListener", text)
 		}
 		return nil
 	})

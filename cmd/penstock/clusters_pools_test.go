@@ -72,8 +72,8 @@ func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	for path, want := range map[string]string{"/chat": "east-chat", "/code": "east-code", "/far": "east-code"} {
 		eventually(t, path+" is served", func() error {
 			if got, err := chat(t.Context(), local(port)+path); err != nil || got.status != http.StatusOK {
-				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err,
-					here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("got %d %s %v, want 200; status here:\n%s\nin the other cluster:\n%s", got.status,
+					got.body, err, here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -141,7 +141,7 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 	counted := func() float64 { return metric(t, admin, `penstock_picker_in_flight_requests{pool="default/chat"}`) }
 	eventually(t, "nothing is in flight", func() error {
 		if n := counted(); n != 0 {
-			return fmt.Errorf("%v", n)
+			return fmt.Errorf("%v in flight, want 0", n)
 		}
 		return nil
 	})
@@ -164,7 +164,7 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 	}
 	eventually(t, "the request counts no more", func() error {
 		if n := counted(); n != 0 {
-			return fmt.Errorf("%v", n)
+			return fmt.Errorf("%v in flight, want 0", n)
 		}
 		return nil
 	})
@@ -217,7 +217,7 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			if text := east.penstock("status"); !regexp.MustCompile(want).MatchString(text) {
-				return fmt.Errorf("no %q in:\n%s; here:\n%s", want, text, here.penstock("status"))
+				return fmt.Errorf("got\n%s\nwant %q; here:\n%s", text, want, here.penstock("status"))
 			}
 			return nil
 		})
@@ -229,13 +229,13 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	eventually(t, "the member's report has arrived", func() error {
 		if text := east.penstock("clusters", "list"); !strings.Contains(text,
 			"Conflict: status.clusters of InferencePoolImport default/chat") {
-			return fmt.Errorf("clusters list:\n%s", text)
+			return fmt.Errorf("clusters list: got\n%s\nwant the Conflict", text)
 		}
 		return nil
 	})
 	if text := here.penstock("clusters", "list"); !strings.Contains(text,
 		"status.clusters of InferencePoolImport default/chat has an entry east of another") {
-		t.Errorf("clusters list:\n%s", text)
+		t.Errorf("clusters list: got\n%s\nwant the entry east of another", text)
 	}
 	here.write("import.yaml", strings.Replace(entry, "name: east", "name: mars", 1))
 	shows("the entry is gone", exported+"True")
@@ -292,7 +292,7 @@ spec:
 			down := strings.Contains(text,
 				"cluster east: its condition Ready is Unknown, reason PickerDown: its picker fails: "+why)
 			if down != (why != "") {
-				return fmt.Errorf("%s", text)
+				return fmt.Errorf("status: got %s, want PickerDown for %q", text, why)
 			}
 			return nil
 		})

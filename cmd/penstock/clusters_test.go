@@ -90,15 +90,15 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 		if got := ask(t, local(port),
 			`{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK ||
 			got.header.Get("x-served-by") != "east-1" {
-			return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body,
-				here.penstock("status"), east.penstock("status"))
+			return fmt.Errorf("got %d %s, want 200 from east-1; status here:\n%s\nin the other cluster:\n%s",
+				got.status, got.body, here.penstock("status"), east.penstock("status"))
 		}
 		return nil
 	})
 	exported := regexp.MustCompile(`default/chat +InferencePoolImport chat +\S+ +- +- +True`)
 	eventually(t, "Exported is True", func() error {
 		if text := east.penstock("status"); !exported.MatchString(text) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("status: got %s, want the export True", text)
 		}
 		return nil
 	})
@@ -107,7 +107,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 		eventually(t, what, func() error {
 			got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
 			if (got.status == http.StatusOK) != want {
-				return fmt.Errorf("%d", got.status)
+				return fmt.Errorf("got %d, want 200: %t", got.status, want)
 			}
 			return nil
 		})
@@ -132,7 +132,7 @@ func (s *site) finds(what string, want ...string) {
 		text := s.penstock("status")
 		for _, w := range want {
 			if !strings.Contains(text, w) {
-				return fmt.Errorf("no %q in:\n%s", w, text)
+				return fmt.Errorf("got\n%s\nwant %q", text, w)
 			}
 		}
 		return nil
@@ -197,8 +197,8 @@ spec:
 			if got := ask(t, local(port),
 				`{"model":"llama","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK ||
 				got.header.Get("x-served-by") != "east-1" {
-				return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body,
-					here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("got %d %s, want 200 from east-1; status here:\n%s\nin the other cluster:\n%s",
+					got.status, got.body, here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -212,7 +212,7 @@ spec:
 		raw, err := os.ReadFile(filepath.Join(here.state, "cluster", "records", "east.jsonl"))
 		if err == nil && !strings.Contains(string(raw), `"name":"chat","uid"`) ||
 			strings.Count(string(raw), `"epoch":2`) != 2 {
-			err = fmt.Errorf("%s", raw)
+			err = fmt.Errorf("the records of east: got %s, want chat with its UID, and epoch 2 twice", raw)
 		}
 		return err
 	})
@@ -224,11 +224,11 @@ spec:
 	here.out.expect(t, "serves at")
 	served("after a restart while the member is away")
 	if text := here.penstock("status"); !strings.Contains(text, "member east: it is Unreachable") {
-		t.Errorf("status:\n%s", text)
+		t.Errorf("status: got\n%s\nwant that member east is Unreachable", text)
 	}
 	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
 		"east is Unreachable, and keeps what it exports") {
-		t.Errorf("explain:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant that east is Unreachable", text)
 	}
 
 	// Damage in the records is named, and affects nothing else.
@@ -238,7 +238,7 @@ spec:
 	served("connected again")
 	eventually(t, "the findings are resolved", func() error {
 		if text := here.penstock("status"); strings.Contains(text, "damaged") {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("status: got %s, want nothing damaged", text)
 		}
 		return nil
 	})
@@ -260,7 +260,8 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 		if got := ask(t, local(port),
 			`{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get(
 			"x-served-by") != "here-1" {
-			return fmt.Errorf("%d %s; status:\n%s", got.status, got.body, here.penstock("status"))
+			return fmt.Errorf("got %d %s, want it from here-1; status:\n%s", got.status, got.body,
+				here.penstock("status"))
 		}
 		return nil
 	})
@@ -276,7 +277,8 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 			by[got.header.Get("x-served-by")] = true
 		}
 		if !by["here-1"] || !by["east-1"] {
-			return fmt.Errorf("%d %s, served by %v; status:\n%s", got.status, got.body, by, here.penstock("status"))
+			return fmt.Errorf("got %d %s, served by %v, want here-1 and east-1; status:\n%s", got.status, got.body, by,
+				here.penstock("status"))
 		}
 		return nil
 	})
@@ -284,7 +286,7 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 		ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
 		if text := here.penstock("clusters", "list"); !regexp.MustCompile(
 			`(?m)^to here itself: [1-9]\d* requests served, 0 failed`).MatchString(text) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("clusters list: got %s, want some requests served to here itself, none failed", text)
 		}
 		return nil
 	})
@@ -294,7 +296,7 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 			if got := ask(t, local(port),
 				`{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get(
 				"x-served-by") != "east-1" {
-				return fmt.Errorf("%d by %s", got.status, got.header.Get("x-served-by"))
+				return fmt.Errorf("got %d by %s, want east-1", got.status, got.header.Get("x-served-by"))
 			}
 		}
 		return nil

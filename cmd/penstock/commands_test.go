@@ -78,7 +78,7 @@ func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 		cancel()
 		for _, name := range tt.names {
 			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: %v, which does not name %s", tt.args, err, name)
+				t.Errorf("%s: got %v, want an error that names %s", tt.args, err, name)
 			}
 		}
 	}
@@ -104,11 +104,11 @@ func TestCommand_UnknownSubcommandIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"frob"}, {"debug", "frob"}, {"debug", "store", "frob"}} {
 		if _, err := penstock(t, args...); err == nil ||
 			!strings.Contains(err.Error(), `unknown command "frob" for "penstock`) {
-			t.Errorf("penstock %s: %v", strings.Join(args, " "), err)
+			t.Errorf("penstock %s: got %v, want unknown command", strings.Join(args, " "), err)
 		}
 	}
 	if out, err := penstock(t, "debug", "xds"); err != nil || !strings.Contains(out, "streams") {
-		t.Errorf("a group without a subcommand: %v\n%s", err, out)
+		t.Errorf("a group without a subcommand: got %v\n%s\nwant a help with streams", err, out)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestCommand_MissingFolderIsAnErrorWithAFix(t *testing.T) {
 		_, err := penstock(t, append(args, "-f", "nodir")...)
 		if err == nil || !strings.Contains(err.Error(),
 			"nodir: no such file or directory; name a folder or file that exists") {
-			t.Errorf("penstock %s: %v", strings.Join(args, " "), err)
+			t.Errorf("penstock %s: got %v, want that nodir does not exist", strings.Join(args, " "), err)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
 			"another penstock serves this state folder already ("+state+
 				"): stop it, or choose another one with --state") || strings.Contains(out, " at 127.0.0.1:") ||
 			strings.Contains(out, "picking") {
-			t.Errorf("penstock %s: %v\n%s", args[0], err, out)
+			t.Errorf("penstock %s: got %v\n%s\nwant that another penstock serves this state folder", args[0], err, out)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestSim_HelpAndReferenceHaveEveryPath(t *testing.T) {
 	for _, path := range server.Paths() {
 		whole := regexp.MustCompile(`(^|[^/\w])` + regexp.QuoteMeta(path) + `($|[^/\w])`)
 		if !whole.MatchString(help) || !whole.MatchString(list) {
-			t.Errorf("%s: in the help: %t, in docs/reference: %t", path, whole.MatchString(help),
+			t.Errorf("%s: in the help: %t, in docs/reference: %t, want both", path, whole.MatchString(help),
 				whole.MatchString(list))
 		}
 	}
@@ -210,7 +210,7 @@ func TestDebug_PickerShowsWhyAnEndpointIsNotFresh(t *testing.T) {
 	if err != nil || len(lines) < 4 || !strings.HasSuffix(lines[1], "PROBLEM") ||
 		!strings.HasSuffix(lines[2], "metrics page http://10.0.0.1:80/metrics: status 404") ||
 		!strings.HasSuffix(lines[3], " -") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got %v\n%s\nwant the problem status 404 of the first server alone", err, out)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 	var v versions
 	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Envoy != envoy.Version || v.Path != envoy.Path ||
 		v.NoEnvoy != "" || v.Penstock == "" {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v: %s, want Envoy %s", err, out, envoy.Version)
 	}
 	if out, err = penstock(t, "version"); err != nil || !strings.HasPrefix(out, "penstock ") ||
 		!strings.Contains(out, envoy.Version+" ("+envoy.Path+")") {
@@ -279,7 +279,7 @@ func TestVersion_NamesWhatTheReleaseIsTestedWith(t *testing.T) {
 		"/gateway-api-inference-extension/releases/download/" + v.InferenceExtension + "/",
 		"Envoy " + v.TestedEnvoy + " "} {
 		if !strings.Contains(string(page), want) {
-			t.Errorf("README.md has no %q: %s", want, out)
+			t.Errorf("README.md: want %q, which penstock version prints: %s", want, out)
 		}
 	}
 }
@@ -294,13 +294,13 @@ func TestVersion_WithoutEnvoyNamesTheCause(t *testing.T) {
 
 func TestVersion_UnknownOutputIsAnError(t *testing.T) {
 	if out, err := penstock(t, "version", "-o", "xml"); err == nil || !strings.Contains(err.Error(), "text or json") {
-		t.Errorf("got %v: %s", err, out)
+		t.Errorf("got %v: %s, want text or json", err, out)
 	}
 }
 
 func TestSim_InvalidFlagIsAnError(t *testing.T) {
 	if _, err := penstock(t, "sim", "--listen", "127.0.0.1:0", "--fail-rate", "2"); err == nil ||
 		!strings.Contains(err.Error(), "between 0 and 1") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want between 0 and 1", err)
 	}
 }

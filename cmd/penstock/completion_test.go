@@ -88,7 +88,7 @@ func TestCompletion_EndsWithoutAnAnswer(t *testing.T) {
 	select {
 	case got := <-done:
 		if len(got) != 0 {
-			t.Errorf("suggests %q", got)
+			t.Errorf("suggests %q, want nothing", got)
 		}
 	case <-time.After(time.Minute):
 		t.Error("it waits for an answer")
@@ -112,12 +112,12 @@ func TestPlugin_HelpNamesKubectl(t *testing.T) {
 		}
 		if text := out.String(); !strings.Contains(text, "\n  "+want+" status [flags]") ||
 			!strings.Contains(text, "\n  "+want+" status -f ./config\n") {
-			t.Errorf("%s: help is\n%s", program, text)
+			t.Errorf("%s: help is\n%s\nwant %s status", program, text, want)
 		}
 		root.SetArgs([]string{"debug", "xds", "dump"})
 		root.SilenceErrors = true
 		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "write "+want+" debug xds dump") {
-			t.Errorf("%s: the error is %v", program, err)
+			t.Errorf("%s: the error is %v, want to write %s debug xds dump", program, err, want)
 		}
 	}
 }

@@ -25,11 +25,11 @@ func TestRotate_RunningProcessPublishesTheNewAuthority(t *testing.T) {
 	out := s.penstock("credentials", "rotate", "--overlap", "10m")
 	if !strings.Contains(out, "signs from ") || strings.Contains(out, "No penstock runs") ||
 		!strings.Contains(out, "penstock clusters show") {
-		t.Errorf("it prints %s", out)
+		t.Errorf("it prints %s, want when the new authority signs, and penstock clusters show", out)
 	}
 	eventually(t, "clusters show has both authorities", func() error {
 		if text := s.show(); strings.Count(text, "BEGIN CERTIFICATE") != strings.Count(before, "BEGIN CERTIFICATE")+1 {
-			return fmt.Errorf("it has %s", text)
+			return fmt.Errorf("it has %s, want one more certificate", text)
 		}
 		return nil
 	})
@@ -54,7 +54,7 @@ contexts: [{name: c, context: {cluster: c, namespace: penstock-system}}], curren
 	}
 	if out, err := penstock(t, "credentials", "rotate", "--kubeconfig", config); err == nil ||
 		!strings.Contains(err.Error(), "--namespace") {
-		t.Errorf("without a Secret: %v %s", err, out)
+		t.Errorf("without a Secret: got %v %s, want --namespace", err, out)
 	}
 	const name = "penstock-members-ca"
 	a := authority.New(authority.Config{Secrets: all[name], Names: []string{"penstock"}})
@@ -68,12 +68,12 @@ contexts: [{name: c, context: {cluster: c, namespace: penstock-system}}], curren
 	out, err := penstock(t, "credentials", "rotate", "--kubeconfig", config)
 	if err != nil || strings.Count(out, "a new authority") != 1 ||
 		!strings.Contains(out, "Secret penstock-system/"+name+":") {
-		t.Errorf("it prints %s, %v", out, err)
+		t.Errorf("it prints %s, %v, want one new authority, of Secret %s", out, err, name)
 	}
 	poll.NoError(t, "the Secret has both authorities", poll.Limit, func() error {
 		data, _, err := all[name].Read(t.Context())
 		if next, _ := pem.Decode(data["next.crt"]); err == nil && next == nil {
-			err = fmt.Errorf("it has %d entries", len(data))
+			err = fmt.Errorf("it has %d entries, want next.crt", len(data))
 		}
 		return err
 	})

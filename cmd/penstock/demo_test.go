@@ -65,14 +65,14 @@ func (d *demonstration) ended(t *testing.T, steps int) {
 	text := d.out.String()
 	if !strings.Contains(text, fmt.Sprintf("All %d steps went as promised", steps)) ||
 		strings.Count(text, "✓") != steps+1 || strings.Contains(text, "✗") {
-		t.Errorf("not every step went as promised:\n%s", text)
+		t.Errorf("got\n%s\nwant all %d steps as promised", text, steps)
 	}
 	if strings.Contains(text, "\x1b") {
 		t.Error("a file gets colours")
 	}
 	for _, m := range demoGateway.FindAllStringSubmatch(text, 1) {
 		if _, err := chat(t.Context(), m[1]); err == nil {
-			t.Errorf("%s still answers", m[1])
+			t.Errorf("%s still answers, want an error", m[1])
 		}
 	}
 	expectEmpty(t, d.temp)

@@ -38,6 +38,6 @@ func TestDiff_PrivateKeyIsNeverPrinted(t *testing.T) {
 	}
 	if got := out.String(); !strings.Contains(got, "A private key or another credential differs.") ||
 		strings.Contains(got, "one key") || strings.Contains(got, "another key") {
-		t.Error(got)
+		t.Errorf("got %s, want that a credential differs, without its value", got)
 	}
 }

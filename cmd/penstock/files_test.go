@@ -74,7 +74,7 @@ func TestFlags_FileThatNeverEndsIsNamed(t *testing.T) {
 	} {
 		out, err := penstock(t, append(slices.Clone(c.args), c.more...)...)
 		if err == nil || !strings.Contains(err.Error()+out, c.flag) || !strings.Contains(err.Error()+out, c.path) {
-			t.Errorf("%s: %v\n%s", c.flag, err, out)
+			t.Errorf("%s: got %v\n%s\nwant the flag and %s", c.flag, err, out, c.path)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func TestFindings_ManyAtOnceAreCounted(t *testing.T) {
 	}
 	if n := strings.Count(string(text), "warning: InferencePoolImport default/pool-"); n != printedAtOnce ||
 		!strings.Contains(string(text), "and 7 errors and warnings more") {
-		t.Errorf("%d of %d findings, then %q", n, len(reports), text[max(0, len(text)-100):])
+		t.Errorf("%d of %d findings, then %q, want %d, then 7 more", n, len(reports), text[max(0, len(text)-100):],
+			printedAtOnce)
 	}
 }

@@ -63,7 +63,7 @@ func goldens(t *testing.T) map[string]*txtar.Archive {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "golden", "*.txtar"))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("no goldens: %v", err)
+		t.Fatalf("goldens: got %v, %d, want some", err, len(paths))
 	}
 	out := map[string]*txtar.Archive{}
 	for _, path := range paths {

@@ -22,7 +22,7 @@ func TestHub_SecondOneOfAStateFolderEnds(t *testing.T) {
 	h := folderHub(t)
 	out, err := penstock(t, "hub", "-f", h.dir, "--state", h.state)
 	if err == nil || !strings.Contains(err.Error(), "another penstock serves this state folder already ("+h.state+")") {
-		t.Errorf("a second hub: %v\n%s", err, out)
+		t.Errorf("a second hub: got %v\n%s\nwant that another penstock serves this state folder", err, out)
 	}
 }
 
@@ -46,10 +46,10 @@ func TestHub_CommandsForItsFolderNameItsPage(t *testing.T) {
 		{true, []string{"clusters", "drain"}}} {
 		out, err := penstock(t, append(c.args, in...)...)
 		if (err != nil) != c.fails || !strings.Contains(fmt.Sprint(out, err), want) {
-			t.Errorf("penstock %s: %v\n%s", strings.Join(c.args, " "), err, out)
+			t.Errorf("penstock %s: got %v\n%s\nwant %s", strings.Join(c.args, " "), err, out, want)
 		}
 	}
 	if now, err := os.ReadFile(filepath.Join(h.dir, "set.yaml")); err != nil || string(now) != string(written) {
-		t.Errorf("the ClusterSet has changed: %v\n%s", err, now)
+		t.Errorf("the ClusterSet has changed, want it as before: %v\n%s", err, now)
 	}
 }

@@ -114,7 +114,7 @@ func goSources(t *testing.T, f func(rel, text string)) {
 // A file is readable beside another one on a screen, and a function on one.
 func TestLayout_LinesAndFunctionsFitAScreen(t *testing.T) {
 	if n := len(longLines) + len(longFunctions); n > 10 {
-		t.Errorf("%d exceptions, at most 10", n)
+		t.Errorf("%d exceptions, want at most 10", n)
 	}
 	seen := map[string]bool{}
 	goSources(t, func(rel, text string) {
@@ -232,7 +232,7 @@ func TestGlossary_ConstructionsAreRare(t *testing.T) {
 		t.Errorf("%d pages were read: this test looks in the wrong place", pages)
 	}
 	if len(found) > maxConstructions {
-		t.Errorf("%d constructions, at most %d: name the thing again\n%s", len(found), maxConstructions,
+		t.Errorf("%d constructions, want at most %d: name the thing again\n%s", len(found), maxConstructions,
 			strings.Join(found, "\n"))
 	}
 }

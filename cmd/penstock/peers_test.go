@@ -60,7 +60,7 @@ func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	for _, half := range []*peerFlags{{ca: "a", cert: "b", key: "c"}, {listen: "127.0.0.1:0", ca: "a"},
 		flags(t.TempDir(), one)} {
 		if _, err := half.config(t.Context(), nil); err == nil {
-			t.Errorf("%+v is taken", half)
+			t.Errorf("%+v is taken, want an error", half)
 		}
 	}
 }

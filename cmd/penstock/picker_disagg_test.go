@@ -73,17 +73,18 @@ func TestStandAlonePicker_NamesThePrefillServer(t *testing.T) {
 		eventually(t, way+" names the server of prefill", func() error {
 			got, err := e.chat(way, "x-prefiller-host-port", "10.0.0.1:1", "x-encoder-hosts-ports", "10.0.0.1:1")
 			if err != nil || got.header.Get("x-served-by") != "decode" {
-				return fmt.Errorf("%d from %q: %s %w", got.status, got.header.Get("x-served-by"), got.body, err)
+				return fmt.Errorf("got %d from %q: %s %w, want decode", got.status, got.header.Get("x-served-by"),
+					got.body, err)
 			}
 			if h := lastHeaders(t, decode); h.Get("x-prefiller-host-port") != prefill ||
 				len(h.Values("x-prefiller-host-port")) != 1 || h.Get("x-encoder-hosts-ports") != "" {
-				return fmt.Errorf("it got %v", h)
+				return fmt.Errorf("it got %v, want the prefill server %s once, and no encoder", h, prefill)
 			}
 			return nil
 		})
 	}
 	if page := p.page(); !strings.Contains(page,
 		`llm_d_epp_disagg_decision_total{decision_type="prefill-decode",model_name="llama",plugin_name="disagg-profile-handler",plugin_type="disagg-profile-handler"}`) {
-		t.Errorf("metrics:\n%s", page)
+		t.Errorf("metrics: got\n%s\nwant a decision prefill-decode", page)
 	}
 }

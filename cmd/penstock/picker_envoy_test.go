@@ -37,11 +37,11 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 		for pod, address := range map[string]string{"pod-east": east, "pod-west": west} {
 			got, err := e.chat(way, "test-epp-endpoint-selection", address)
 			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != pod {
-				t.Errorf("%s to %s: %d from %q: %s %v", way, pod, got.status, got.header.Get("x-served-by"), got.body,
-					err)
+				t.Errorf("%s to %s: got %d from %q: %s %v, want 200 from this one", way, pod, got.status,
+					got.header.Get("x-served-by"), got.body, err)
 			}
 			if strings.HasSuffix(way, "override-host") && got.header.Get("x-conformance-test-served-endpoint") == "" {
-				t.Errorf("%s: no header with the endpoint that served", way)
+				t.Errorf("%s: got no header with the endpoint that served, want it", way)
 			}
 		}
 		got, err := e.chat(way, "x-subset", west)
@@ -67,12 +67,12 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 		"llm_d_epp_scheduler_e2e_duration_seconds_count", "llm_d_epp_request_ttft_seconds_count",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("metrics lack %s:\n%s", want, page)
+			t.Errorf("metrics: got\n%s\nwant %s", page, want)
 		}
 	}
 	eventually(t, "no request is in flight any more", func() error {
 		if page := p.page(); !strings.Contains(page, "penstock_picker_open_leases 0\n") {
-			return fmt.Errorf("%s", page)
+			return fmt.Errorf("metrics: got %s, want no open leases", page)
 		}
 		return nil
 	})
@@ -135,7 +135,8 @@ func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 			eventually(t, way+" goes to "+pod, func() error {
 				got, err := e.chat(way)
 				if err != nil || got.header.Get("x-served-by") != pod {
-					return fmt.Errorf("%d from %q: %s %w", got.status, got.header.Get("x-served-by"), got.body, err)
+					return fmt.Errorf("got %d from %q: %s %w, want %s", got.status, got.header.Get("x-served-by"),
+						got.body, err, pod)
 				}
 				return nil
 			})
@@ -144,7 +145,7 @@ func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 	servedBy("pod-east")
 	if got, err := e.chat("duplex-original-dst", "x-subset", west); err != nil ||
 		got.status != http.StatusServiceUnavailable {
-		t.Errorf("a subset without the only server of the zone: %d %v", got.status, err)
+		t.Errorf("a subset without the only server of the zone: got %d %v, want 503", got.status, err)
 	}
 	write(zonePlugins("west"))
 	servedBy("pod-west")
@@ -247,7 +248,7 @@ spec: {modelName: other, poolRef: {name: other}}
 				return err
 			}
 			if got, err := do(client(), req); err != nil || got.status != status || !strings.Contains(got.body, text) {
-				return fmt.Errorf("%d %s %w", got.status, got.body, err)
+				return fmt.Errorf("got %d %s %w, want %d %s", got.status, got.body, err, status, text)
 			}
 			return nil
 		})
@@ -269,7 +270,7 @@ spec: {modelName: other, poolRef: {name: other}}
 	absent.errs.expect(t, "there is no InferencePool default/nope")
 	for _, wrong := range []string{"there is no InferencePool default/chat", "GatewayClass"} {
 		if text := absent.errs.String(); strings.Contains(text, wrong) {
-			t.Errorf("the log has %q:\n%s", wrong, text)
+			t.Errorf("the log: got\n%[2]s\nwant no %[1]q", wrong, text)
 		}
 	}
 }
@@ -287,7 +288,7 @@ spec: {modelName: llama, poolRef: {name: chat}}
 	p := startPicker(t, files)
 	p.errs.expect(t, "InferenceModel default/a-young")
 	if text := p.errs.String(); strings.Contains(text, ": InferenceModel default/b-old") {
-		t.Errorf("the older one is reported:\n%s", text)
+		t.Errorf("the log: got\n%s\nwant no report of the older one", text)
 	}
 }
 

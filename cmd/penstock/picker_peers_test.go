@@ -69,7 +69,7 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("conversation %d: %s", i, resp.Status)
+			t.Fatalf("conversation %d: got %s, want 200", i, resp.Status)
 		}
 		return resp.Header.Get("x-served-by")
 	}
@@ -106,7 +106,7 @@ func TestStandAlonePicker_PeersShareWhatIsInFlight(t *testing.T) {
 	resp, err := envoys[0].ask(ctx,
 		fmt.Sprintf(`{"stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000)))
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(resp, err)
+		t.Fatalf("a stream: got %v, %v, want 200", resp, err)
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	status := func(want int) {
@@ -119,7 +119,7 @@ func TestStandAlonePicker_PeersShareWhatIsInFlight(t *testing.T) {
 			}
 			_ = got.Body.Close()
 			if got.StatusCode != want {
-				return fmt.Errorf("%s", got.Status)
+				return fmt.Errorf("got %s, want %d", got.Status, want)
 			}
 			return nil
 		})

@@ -59,7 +59,7 @@ func (p *alonePicker) isServing(want bool) {
 			got, err := grpc_health_v1.NewHealthClient(conn).Check(p.t.Context(),
 				&grpc_health_v1.HealthCheckRequest{Service: service})
 			if err != nil || (got.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING) != want {
-				return fmt.Errorf("%v %w", got, err)
+				return fmt.Errorf("got %v %w, want serving %t", got, err, want)
 			}
 			return nil
 		})

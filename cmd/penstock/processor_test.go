@@ -23,7 +23,7 @@ func TestProcessor_InvalidEnvironmentIsNamed(t *testing.T) {
 		t.Setenv("USE_EXTERNAL_LLM_ROUTER", tt.router)
 		if _, err := defaultProcessor(); (err != nil) != (tt.want != "") ||
 			err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v", tt, err)
+			t.Errorf("%+v: got %v, want %q", tt, err, tt.want)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 		var out, complaints strings.Builder
 		if err := runCommand([]string{"translate", "-f", dir}, &out, &complaints); err != nil ||
 			strings.Contains(out.String(), "BUFFERED") != reads {
-			t.Errorf("with %q, bodies are read: %v; %v %s", url, !reads, err, complaints.String())
+			t.Errorf("with %q: got %v %s, and bodies read: %t, want %t", url, err, complaints.String(), !reads, reads)
 		}
 	}
 	t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", "processor:8080")
@@ -52,7 +52,7 @@ func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 		var complaints strings.Builder
 		if err := runCommand(args, io.Discard, &complaints); err == nil ||
 			!strings.Contains(fmt.Sprint(err, complaints.String()), "write http://HOST:PORT") {
-			t.Errorf("%v: %v %s", args, err, complaints.String())
+			t.Errorf("%v: got %v %s, want to write http://HOST:PORT", args, err, complaints.String())
 		}
 	}
 }

@@ -46,10 +46,10 @@ func TestReplay_EqualArgumentsPrintEqualBytes(t *testing.T) {
 		want += fmt.Sprintf(row, name)
 	}
 	if !regexp.MustCompile(want).MatchString(first) {
-		t.Error(first)
+		t.Errorf("got\n%s\nwant a match of %s", first, want)
 	}
 	if second, err := replayed(t, "", args...); err != nil || second != first {
-		t.Errorf("%v\n%s\nthen\n%s", err, first, second)
+		t.Errorf("got %v\n%s\nthen\n%s\nwant the same", err, first, second)
 	}
 	trace, err := os.ReadFile(smallTrace)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestReplay_EqualArgumentsPrintEqualBytes(t *testing.T) {
 	}
 	for name, in := range map[string]string{packed: "", "-": string(trace)} {
 		if got, err := replayed(t, in, append([]string{name}, args[1:]...)...); err != nil || got != first {
-			t.Errorf("%s: %v\n%s", name, err, got)
+			t.Errorf("%s: got %v\n%s\nwant\n%s", name, err, got, first)
 		}
 	}
 }
@@ -109,11 +109,11 @@ func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
 	}
 	if _, stderr, err := replayedApart(t, trace, "-", "--kv-blocks", "3000"); err != nil ||
 		strings.Count(stderr, "\n") != 1 {
-		t.Errorf("with room for all: %v, %q", err, stderr)
+		t.Errorf("with room for all: got %v, %q, want one line", err, stderr)
 	}
 	if _, _, err := replayedApart(t, fmt.Sprintf(failing, 1, 500)+big, "-"); err == nil ||
 		!strings.Contains(err.Error(), "status 500; left out 1 of 2 requests: the KV cache") {
-		t.Errorf("without any other request: %v", err)
+		t.Errorf("without any other request: got %v, want status 500, and one left out", err)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 				"--kv-blocks; the first is standard input:1, with 6001 tokens", []string{"-", "--kv-blocks", "10"}},
 	} {
 		if _, err := replayed(t, tt.in, tt.args...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
-			t.Errorf("%v: %v", tt.args, err)
+			t.Errorf("%v: got %v, want %s", tt.args, err, tt.want)
 		}
 	}
 }
@@ -156,10 +156,10 @@ func TestReplay_AnswersThatAreNotStreamed(t *testing.T) {
 	const line = `{"timestamp": %d, "input_length": 600, "output_length": 90, "hash_ids": [1, 2], "took": 900%s}` + "\n"
 	whole, err := replayed(t, fmt.Sprintf(line, 1, ""), "-", "--strategy", "load")
 	if err != nil || !regexp.MustCompile(`load +- +- +\d\.\d{3}s`).MatchString(whole) {
-		t.Errorf("%v\n%s", err, whole)
+		t.Errorf("got %v\n%s\nwant no TTFT of an answer that is not streamed", err, whole)
 	}
 	stream, err := replayed(t, fmt.Sprintf(line, 1, `, "stream": true`), "-", "--strategy", "load")
 	if err != nil || !regexp.MustCompile(`load +0\.\d{3}s +0\.\d{3}s +\d\.\d{3}s`).MatchString(stream) {
-		t.Errorf("%v\n%s", err, stream)
+		t.Errorf("got %v\n%s\nwant a TTFT of a stream", err, stream)
 	}
 }

@@ -31,11 +31,11 @@ func TestReplicas_PicksOfAllReplicasOnce(t *testing.T) {
 		ids = append(ids, r.Request)
 	}
 	if text := strings.Join(ids, " "); text != "c b a" || got.Silent != 0 || got.Unknown {
-		t.Errorf("got %s, %+v", text, got)
+		t.Errorf("got %s, %+v, want c b a", text, got)
 	}
 	one := app.FoundPicks{Picks: []*picker.Record{record(3, "c"), record(1, "a")}}
 	if got := joinPicks([]app.FoundPicks{one}, 1); len(got.Picks) != 1 || got.Picks[0].Request != "c" {
-		t.Errorf("more than the last pick: %+v", got.Picks)
+		t.Errorf("more than the last pick: got %+v, want c", got.Picks)
 	}
 }
 
@@ -50,7 +50,8 @@ func TestReplicas_TrafficOfAllReplicasAddsUp(t *testing.T) {
 	west := got.Members[0]
 	if got.InFlight != 3 || !west.Connected || west.Traffic.Served != 4 || west.Traffic.Failed != 2 ||
 		west.Traffic.FirstByte != set.Duration(2*time.Second) {
-		t.Errorf("%+v, %+v", got, west.Traffic)
+		t.Errorf("got %+v, %+v, want 3 in flight, west connected, 4 served, 2 failed, 2 s to the first byte", got,
+			west.Traffic)
 	}
 	if one.Members[0].Traffic.Served != 3 {
 		t.Error("a replica's status has changed")
@@ -63,7 +64,7 @@ func TestReplicas_WorstViewOfAPoolShows(t *testing.T) {
 	id, _ := objectid.ParseTarget("a/b")
 	got := joinServing([][]picker.Serving{{{Pool: id, Servers: 2, Serving: 2}}, {{Pool: id, Servers: 2, Serving: 1}}})
 	if len(got) != 1 || got[0].Serving != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want one with 1 serving", got)
 	}
 }
 
@@ -87,7 +88,8 @@ func TestReplicas_SilentReplicaIsAWarning(t *testing.T) {
 	got, by, err := fromSome[[]any](root, []running{gone, good}, "/proxies")
 	if err != nil || len(got) != 1 || len(by) != 1 || by[0].address != "ns/good" ||
 		!strings.Contains(warned.String(), "ns/gone") {
-		t.Errorf("got %v of %v, %v; warned of %q", got, by, err, warned.String())
+		t.Errorf("got %v of %v, %v; warned of %q, want ns/good, and a warning of ns/gone", got, by, err,
+			warned.String())
 	}
 	if _, _, err := fromSome[[]any](root, []running{gone}, "/proxies"); err == nil {
 		t.Error("no replica answers, and that is no error")

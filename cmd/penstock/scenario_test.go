@@ -143,7 +143,7 @@ func (s *scenario) node(gateway string) string {
 func command(min, max int, run func(*scenario, []string) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < min || len(args) > max {
-			ts.Fatalf("%d to %d arguments, and no negation", min, max)
+			ts.Fatalf("got %d arguments, want %d to %d, and no negation", len(args), min, max)
 		}
 		ts.Check(run(ts.Value(scenarioKey{}).(*scenario), args))
 	}
@@ -158,7 +158,7 @@ func verb(name string) func(*testscript.TestScript, bool, []string) {
 		_, _ = ts.Stdout().Write(out.Bytes())
 		_, _ = ts.Stderr().Write(complaints.Bytes())
 		if neg && err == nil {
-			ts.Fatalf("penstock debug %s %v succeeded", name, args)
+			ts.Fatalf("penstock debug %s %v succeeded, want an error", name, args)
 		}
 		if !neg {
 			ts.Check(err)
@@ -191,7 +191,7 @@ func words(ts *testscript.TestScript, args []string) []string {
 
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("until [!] REGEXP VERB...")
+		ts.Fatalf("got the arguments %q, want until [!] REGEXP VERB...", args)
 	}
 	matches := true
 	if args[0] == "!" {

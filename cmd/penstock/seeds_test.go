@@ -63,7 +63,7 @@ func TestSeedManifests_ReadVerbatimAndMistakesReported(t *testing.T) {
 	}
 	if !strings.Contains(got, "BackendNotFound: ") ||
 		!strings.Contains(got, "InferenceModel default/inferencemodel-llama2 ") {
-		t.Errorf("status:\n%s", got)
+		t.Errorf("status: got\n%s\nwant BackendNotFound and InferenceModel default/inferencemodel-llama2", got)
 	}
 
 	explained := run(t, dir, "explain", "--state", t.TempDir(), "--gateway", "example/inf-gw",
@@ -74,7 +74,7 @@ func TestSeedManifests_ReadVerbatimAndMistakesReported(t *testing.T) {
 		"HTTPRoute example/llm-route at inf-gw ResolvedRefs=True",
 	} {
 		if !strings.Contains(explained, want) {
-			t.Errorf("explain lacks %q:\n%s", want, explained)
+			t.Errorf("explain: got\n%s\nwant %q", explained, want)
 		}
 	}
 }

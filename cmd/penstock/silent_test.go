@@ -22,7 +22,7 @@ func TestSilent_ReasonIsShown(t *testing.T) {
 		{Address: "10.0.0.1:80", Out: "silent", State: endpoint.State{Silent: &silence}}, {Address: "10.0.0.2:80"},
 	}})
 	if want := reason + ", 0 of our requests in flight; out: silent\n"; !strings.Contains(got, want) {
-		t.Errorf("no %q in\n%s", want, got)
+		t.Errorf("got\n%s\nwant %q", got, want)
 	}
 	pool := objectid.MustParseTarget("ns/pool")
 	all := make([]picker.Suspect, maxRates+2)
@@ -43,7 +43,7 @@ func TestSilent_ReasonIsShown(t *testing.T) {
 		"Server server-x of pool ns/pool does not serve: it is down\n",
 		"Server server-1 of pool ns/pool is " + reason + "\n", "\n1 more servers are suspect: "} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+			t.Errorf("got\n%s\nwant %q", out.String(), want)
 		}
 	}
 }

@@ -94,11 +94,11 @@ func TestStatus_KubernetesHasTheObjectsOwn(t *testing.T) {
 	got := text.String()
 	for _, want := range []string{"192.0.2.1", "not acknowledged", "0 of 2 proxies", "Accepted"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
+			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
 	if strings.Contains(got, "0.0.0.0") || strings.Contains(got, "Alien") {
-		t.Error(got)
+		t.Errorf("got\n%s\nwant neither 0.0.0.0 nor Alien", got)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestSupport_HasNoNamesAndAddresses(t *testing.T) {
 	text := unpackSupport(t, out)
 	for _, secret := range []string{"acme", "secretproject", "hunter2", "10.1.2.3", "fd00", "llama", "alice", "gpu."} {
 		if strings.Contains(text, secret) {
-			t.Errorf("the archive has %q:\n%s", secret, text)
+			t.Errorf("the archive has %q, want it without:\n%s", secret, text)
 		}
 	}
 	for _, kept := range []string{
@@ -79,11 +79,11 @@ func TestSupport_HasNoNamesAndAddresses(t *testing.T) {
 		`"cost": 1.5`, `"state": "stale"`, "versions.txt",
 	} {
 		if !strings.Contains(text, kept) {
-			t.Errorf("the archive lacks %q:\n%s", kept, text)
+			t.Errorf("the archive: got\n%s\nwant %q", text, kept)
 		}
 	}
 	if !strings.Contains(printed.String(), "1/status.json") || !strings.Contains(printed.String(), "Read it before") {
-		t.Errorf("printed:\n%s", &printed)
+		t.Errorf("it printed\n%s\nwant 1/status.json, and to read it before", &printed)
 	}
 	if err := writeSupport(cmd, []running{runningAt(server.URL)}, out); err == nil {
 		t.Error("a file that exists was replaced")

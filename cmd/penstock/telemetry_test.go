@@ -15,7 +15,7 @@ func TestTracing_InvalidHeadersAreAnErrorWithoutTheirText(t *testing.T) {
 			t.Setenv(name, text)
 			err := checkHeaders(name)
 			if valid != (err == nil) || err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("%q: %v", text, err)
+				t.Errorf("%q: got %v, want it valid: %t, and its value never", text, err, valid)
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func (a *across) each(t *testing.T, what string, do func(attempt int) (by string
 			return err
 		}
 		if by[name] = true; !by["east"] || !by["west"] {
-			return fmt.Errorf("served by %v; status:\n%s", by, a.penstock("status"))
+			return fmt.Errorf("served by %v, want east and west; status:\n%s", by, a.penstock("status"))
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 	a.each(t, "a first request is served", func(int) (string, error) {
 		got, err := chat(t.Context(), local(a.port))
 		if err == nil && got.status != http.StatusOK {
-			err = fmt.Errorf("%d %s", got.status, got.body)
+			err = fmt.Errorf("got %d %s, want 200", got.status, got.body)
 		}
 		return got.header.Get("x-served-by"), err
 	})
@@ -164,7 +164,7 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 		req.Header.Set("traceparent", "00-"+id+"-"+parent+"-01")
 		got, err := do(client(), req)
 		if err != nil || got.status != http.StatusOK {
-			return "", fmt.Errorf("%d %s %v", got.status, got.body, err)
+			return "", fmt.Errorf("got %d %s %v, want 200", got.status, got.body, err)
 		}
 		by := got.header.Get("x-served-by")
 		traces[by] = id
@@ -173,13 +173,14 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 		if forwarded := header.Get("x-forwarded-for"); header.Get("x-request-id") != got.header.Get("x-request-id") ||
 			got.header.Get("x-request-id") == "" || host != "models.example.com" || forwarded == "" ||
 			strings.Contains(forwarded, ",") {
-			t.Errorf("the server of %s sees request ID %q, host %q, client %q; the client sees ID %q", by,
-				header.Get("x-request-id"), host, forwarded, got.header.Get("x-request-id"))
+			t.Errorf("the server of %s sees request ID %q, host %q, client %q; the client sees ID %q, want one ID, "+
+				"models.example.com, one client", by, header.Get("x-request-id"), host, forwarded,
+				got.header.Get("x-request-id"))
 		}
 		for name := range header {
 			if strings.HasPrefix(strings.ToLower(name), "penstock-peer-") ||
 				strings.HasPrefix(strings.ToLower(name), "x-penstock-") {
-				t.Errorf("the server of %s sees %s", by, name)
+				t.Errorf("the server of %s sees %s, want it removed", by, name)
 			}
 		}
 		return by, nil
@@ -205,7 +206,8 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 			}
 			for _, sp := range mine {
 				if !known[fmt.Sprintf("%x", sp.ParentSpanId)] {
-					return fmt.Errorf("span %s has a parent that is not in the trace: %q", sp.Name, names(mine))
+					return fmt.Errorf("span %s has a parent that is not in the trace, want one of %q", sp.Name,
+						names(mine))
 				}
 			}
 			if len(picks) != 2 {
@@ -239,7 +241,7 @@ func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.
 		defer func() { _ = resp.Body.Close() }()
 		line, err := bufio.NewReader(resp.Body).ReadString('\n')
 		if line != "data: first\n" {
-			return "", fmt.Errorf("%d %q %w", resp.StatusCode, line, err)
+			return "", fmt.Errorf("got %d %q %w, want data: first", resp.StatusCode, line, err)
 		}
 		return resp.Header.Get("x-served-by"), nil
 	})
@@ -259,14 +261,14 @@ func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.
 		from := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(from, nil)
 		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			return "", fmt.Errorf("%v %w", resp, err)
+			return "", fmt.Errorf("got %v %w, want 101", resp, err)
 		}
 		for _, line := range []string{"one\n", "two\n"} {
 			if _, err := io.WriteString(conn, line); err != nil {
 				return "", err
 			}
 			if got, err := from.ReadString('\n'); got != line {
-				return "", fmt.Errorf("%q comes back as %q: %w", line, got, err)
+				return "", fmt.Errorf("%q comes back as %q, want it unchanged: %w", line, got, err)
 			}
 		}
 		return resp.Header.Get("x-served-by"), nil
@@ -283,7 +285,7 @@ func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.
 			}
 			got, err := do(client(), req)
 			if err != nil || got.status != http.StatusOK {
-				return "", fmt.Errorf("%d %s %w", got.status, got.body, err)
+				return "", fmt.Errorf("got %d %s %w, want 200", got.status, got.body, err)
 			}
 			by := got.header.Get("x-served-by")
 			if _, _, arrived := a.pods[by].last(); arrived != len(body) {

@@ -42,7 +42,7 @@ func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 	eventually(t, "both clusters answer calls", func() error {
 		got := call(t.Context(), conn, "/llm.Chat/Complete")
 		if by[got] = true; !by["east: hello"] || !by["west: hello"] {
-			return fmt.Errorf("%v; status:\n%s", by, here.penstock("status"))
+			return fmt.Errorf("answers: got %v, want east and west; status:\n%s", by, here.penstock("status"))
 		}
 		return nil
 	})
@@ -64,14 +64,14 @@ func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 			}
 			var ok bool
 			if name, ok = strings.CutSuffix(got.Value, fmt.Sprintf(": %d", i)); !ok {
-				return fmt.Errorf("message %d is answered %q", i, got.Value)
+				return fmt.Errorf("message %d is answered %q, want its number", i, got.Value)
 			}
 		}
 		if err := stream.CloseSend(); err != nil {
 			return err
 		}
 		if streamed[name] = true; !streamed["east"] || !streamed["west"] {
-			return fmt.Errorf("%v", streamed)
+			return fmt.Errorf("streams: got %v, want east and west", streamed)
 		}
 		return nil
 	})

@@ -72,7 +72,7 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 		Spec struct{ Bootstrap map[string]any }
 	}
 	if err := yaml.Unmarshal([]byte(example), &fleet); err != nil || fleet.Spec.Bootstrap == nil {
-		t.Fatalf("no bootstrap, %v, in:\n%s", err, example)
+		t.Fatalf("got no bootstrap, %v, want one in:\n%s", err, example)
 	}
 	extra, err := json.Marshal(fleet.Spec.Bootstrap)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	requests := sendTraffic(t, local(first))
 	requests.flows(t, 10)
 	if out := s.penstock("status"); !strings.Contains(out, "NoResources") {
-		t.Errorf("the status does not report it:\n%s", out)
+		t.Errorf("status: got\n%s\nwant NoResources", out)
 	}
 	// A new Gateway waits too.
 	third := freePort(t)

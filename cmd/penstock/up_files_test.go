@@ -49,7 +49,7 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	s.errs.expect(t, "all errors and warnings are resolved")
 	eventually(t, "the new version is live", func() error {
 		if got, err := chat(t.Context(), local(port)); err != nil || got.header.Get("x-version") != "two" {
-			return fmt.Errorf("%v %v", got.header, err)
+			return fmt.Errorf("got %v %v, want x-version two", got.header, err)
 		}
 		return nil
 	})
@@ -111,7 +111,7 @@ func TestLastGood_SurvivesARestart(t *testing.T) {
 	s.out.expect(t, "serves at "+local(port))
 	if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusOK ||
 		got.header.Get("x-served-by") != "pod-1" {
-		t.Errorf("after the restart: %+v %v", got, err)
+		t.Errorf("after the restart: got %+v %v, want 200 from pod-1", got, err)
 	}
 	s.errs.expect(t, "PathPrefx")
 	s.errs.expect(t, "servers.yaml:1")
@@ -143,7 +143,7 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 		select {
 		case <-arrived:
 		case err := <-ended:
-			t.Fatalf("the stream ended early: %v", err)
+			t.Fatalf("the stream ended early, want it to go on: %v", err)
 		case <-time.After(pollTimeout):
 			t.Fatal("nothing more arrives")
 		}

@@ -46,13 +46,13 @@ spec:
 	eventually(t, "the team's own port is served", func() error {
 		got, err := over(t.Context(), roots, own, "team.example.com", "team.example.com")
 		if err == nil && (got.status != 200 || got.header.Get("x-served-by") != "team-pod") {
-			err = fmt.Errorf("%d from %s", got.status, got.header.Get("x-served-by"))
+			err = fmt.Errorf("got %d from %s, want 200 from team-pod", got.status, got.header.Get("x-served-by"))
 		}
 		return err
 	})
 	requests.flows(t, 5)
 	if out := s.penstock("status"); !strings.Contains(out, "team/listeners") {
-		t.Errorf("the status does not report it:\n%s", out)
+		t.Errorf("status: got\n%s\nwant team/listeners", out)
 	}
 
 	s.remove("team.yaml")

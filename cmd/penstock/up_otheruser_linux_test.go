@@ -56,13 +56,13 @@ func TestXDSSocket_OtherUsersOfTheMachineCannotConnect(t *testing.T) {
 				if path, ok := strings.CutPrefix(at, unixPrefix); ok {
 					network, address = "unix", path
 					if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-						t.Errorf("%v %v", info.Mode(), err)
+						t.Errorf("the mode of the socket: got %v %v, want 0600", info.Mode(), err)
 					}
 				}
 				if os.Geteuid() != 0 {
 					t.Log("without root no other user can be tried")
 				} else if err := dialAs(12345, network, address); err == nil {
-					t.Errorf("another user connects to %s", at)
+					t.Errorf("another user connects to %s, want an error", at)
 				}
 			}
 			conn, err := grpc.NewClient(at[1], grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -61,13 +61,13 @@ func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 				strings.Contains(line, fmt.Sprintf("host %q", strings.TrimPrefix(local(port), "http://"))) &&
 				strings.Contains(line, "; set parents[].hostname") {
 				if !want {
-					return fmt.Errorf("found: %s", line)
+					return fmt.Errorf("got the line %s, want none", line)
 				}
 				return nil
 			}
 		}
 		if want {
-			return fmt.Errorf("not found: %s %s in\n%s", object, field, status)
+			return fmt.Errorf("no line with %s %s, want one in\n%s", object, field, status)
 		}
 		return nil
 	}

@@ -56,12 +56,13 @@ func TestInferencePoolImport_ParentIsAskedForItsHostname(t *testing.T) {
 		eventually(t, path+" asks for "+fmt.Sprint(want), func() error {
 			got, err := chat(t.Context(), local(port)+path)
 			if err != nil || got.status != http.StatusOK {
-				return fmt.Errorf("%d %s %v; status:\n%s", got.status, got.body, err, s.penstock("status"))
+				return fmt.Errorf("got %d %s %v, want 200; status:\n%s", got.status, got.body, err,
+					s.penstock("status"))
 			}
 			seen[got.header.Get("x-asked")] = true
 			for _, one := range want {
 				if !seen[one] {
-					return fmt.Errorf("asked for %v", seen)
+					return fmt.Errorf("asked for %v, want %v", seen, want)
 				}
 			}
 			if len(seen) > len(want) {

@@ -30,7 +30,7 @@ func TestGateway_PortConflictIsReportedAndTheFirstServes(t *testing.T) {
 				"choose another port", port))
 	requests.flows(t, 10)
 	if out := s.penstock("status"); !strings.Contains(out, "AddressNotUsable") {
-		t.Errorf("the status does not report it:\n%s", out)
+		t.Errorf("status: got\n%s\nwant AddressNotUsable", out)
 	}
 	other := freePort(t)
 	s.write("second.yaml", gatewayYAML("also", other))
@@ -59,7 +59,7 @@ func TestEnvoy_RestartedAfterACrash(t *testing.T) {
 			return err
 		}
 		if len(doc.Proxies) != 1 || !doc.Proxies[0].InSync {
-			return fmt.Errorf("%+v", doc.Proxies)
+			return fmt.Errorf("proxies: got %+v, want one in sync", doc.Proxies)
 		}
 		return nil
 	})
@@ -94,7 +94,7 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 		}
 	}
 	if got, err := chat(t.Context(), local(port)); err == nil {
-		t.Errorf("something still answers: %+v", got)
+		t.Errorf("got %+v, want no answer", got)
 	}
 	// The last status is still readable, and marked as the last one.
 	out, err := penstock(t, "status", "-f", s.dir, "--state", s.state)
@@ -112,7 +112,7 @@ func TestStateFolder_SecondProcessFails(t *testing.T) {
 	out, err := second.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another penstock serves this state folder already") ||
 		!strings.Contains(string(out), "--state") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v: %s, want that another penstock serves this state folder, and --state", err, out)
 	}
 	answers(t, local(port), http.StatusOK)
 }
@@ -145,7 +145,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 			`pool="default/chat"`,
 			`penstock_findings{severity="error"} 0`, "penstock_change_seconds_count "} {
 			if text := page("/metrics"); !strings.Contains(text, want) {
-				return fmt.Errorf("/metrics has no %s:\n%s", want, text)
+				return fmt.Errorf("/metrics: got\n%s\nwant %s", text, want)
 			}
 		}
 		return nil
@@ -161,13 +161,13 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: broken}\nspec: {rules: 3}\n")
 	eventually(t, "what does not take effect is counted", func() error {
 		if text := page("/metrics"); !strings.Contains(text, `penstock_findings{severity="error"} 1`) {
-			return fmt.Errorf("/metrics has no such finding:\n%s", text)
+			return fmt.Errorf("/metrics: got\n%s\nwant one finding of severity error", text)
 		}
 		return nil
 	})
 	var doc status.Document
 	if err := json.Unmarshal([]byte(page("/status")), &doc); err != nil || len(doc.Objects) == 0 {
-		t.Errorf("/status: %v", err)
+		t.Errorf("/status: got %v, %d objects, want some", err, len(doc.Objects))
 	}
 	var proxies []server.ProxyStatus
 	if err := json.Unmarshal([]byte(page("/proxies")), &proxies); err != nil || len(proxies) != 1 {
@@ -182,7 +182,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat",
 		"strategy load", "127.0.0.1:", "Accepted=True"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("explain lacks %q:\n%s", want, out)
+			t.Errorf("explain: got\n%s\nwant %q", out, want)
 		}
 	}
 	if out := s.penstock("status"); !strings.Contains(out, "is in sync") {
@@ -219,22 +219,22 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	for _, path := range []string{"/status", "/proxies", "/explain?url=" + local(port),
 		"/debug/picks?pool=default/chat", "/debug/pprof/", "/"} {
 		if got := page(open, path); got.status != http.StatusNotFound || strings.Contains(got.body, "default") {
-			t.Errorf("%s is served to everyone: %d %s", path, got.status, got.body)
+			t.Errorf("%s at the open address: got %d %s, want 404", path, got.status, got.body)
 		}
 	}
 
 	at := fmt.Sprintf("127.0.0.1:%d", admin)
 	if out, err := penstock(t, "status", "--http", at); err != nil ||
 		!strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "is in sync") {
-		t.Errorf("status: %v\n%s", err, out)
+		t.Errorf("status: got %v\n%s\nwant Gateway gw, True and in sync", err, out)
 	}
 	if out, err := penstock(t, "explain", "--http", at, local(port)+"/v1/models"); err != nil ||
 		!strings.Contains(out, "strategy load") {
-		t.Errorf("explain: %v\n%s", err, out)
+		t.Errorf("explain: got %v\n%s\nwant strategy load", err, out)
 	}
 	if out, err := penstock(t, "status", "--http", fmt.Sprintf("127.0.0.1:%d", open)); err == nil ||
 		!strings.Contains(err.Error(), "--admin") {
-		t.Errorf("status at the wrong address: %v\n%s", err, out)
+		t.Errorf("status at the wrong address: got %v\n%s\nwant --admin", err, out)
 	}
 }
 

@@ -130,15 +130,15 @@ status:
 	eventually(t, "both gateways answer, each over its own protocol", func() error {
 		got, err := chat(t.Context(), local(port)+"/far")
 		if err != nil || got.status != http.StatusOK {
-			return fmt.Errorf("%d %s %w", got.status, got.body, err)
+			return fmt.Errorf("got %d %s %w, want 200", got.status, got.body, err)
 		}
 		if seen[got.header.Get("x-served-by")] = true; !seen["over true"] || !seen["over false"] {
-			return fmt.Errorf("seen %v", seen)
+			return fmt.Errorf("answered %v, want over true and over false", seen)
 		}
 		return nil
 	})
 	if out := s.penstock("status"); !strings.Contains(out, "are sent to its gateways in cleartext") {
-		t.Errorf("the status does not report the cleartext hop:\n%s", out)
+		t.Errorf("status: got\n%s\nwant the cleartext hop", out)
 	}
 }
 

@@ -189,7 +189,7 @@ func (tr *transcript) expect(t *testing.T, text string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the output has %q", text), func() error {
 		if !strings.Contains(tr.String(), text) {
-			return fmt.Errorf("it is:\n%s", tr)
+			return fmt.Errorf("it is:\n%s\nwant %q", tr, text)
 		}
 		return nil
 	})
@@ -285,7 +285,7 @@ func answers(t *testing.T, url string, status int) reply {
 	var got reply
 	eventually(t, fmt.Sprintf("%s answers %d", url, status), func() (err error) {
 		if got, err = chat(t.Context(), url); err == nil && got.status != status {
-			err = fmt.Errorf("answer %d: %s", got.status, got.body)
+			err = fmt.Errorf("got %d: %s, want %d", got.status, got.body, status)
 		}
 		return err
 	})
@@ -322,7 +322,7 @@ func stream(ctx context.Context, url, prompt string, see func(event string)) err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
+		return fmt.Errorf("got status %d, want 200", resp.StatusCode)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
@@ -383,7 +383,7 @@ func (tr *traffic) flows(t *testing.T, requests int) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		if tr.sent < want {
-			return fmt.Errorf("%d of %d", tr.sent, want)
+			return fmt.Errorf("%d requests, want %d", tr.sent, want)
 		}
 		return nil
 	})
@@ -394,7 +394,7 @@ func (tr *traffic) end(t *testing.T) {
 	tr.stop()
 	<-tr.done
 	if len(tr.failed) > 0 {
-		t.Errorf("%d of %d requests failed:\n%s", len(tr.failed), tr.sent,
+		t.Errorf("%d of %d requests failed, want none:\n%s", len(tr.failed), tr.sent,
 			strings.Join(tr.failed[:min(5, len(tr.failed))], "\n"))
 	}
 }

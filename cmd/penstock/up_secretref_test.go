@@ -87,7 +87,7 @@ status:
 			text := s.penstock("status")
 			for _, w := range want {
 				if yes, isNot := strings.CutPrefix(w, "not: "); strings.Contains(text, yes) == isNot {
-					return fmt.Errorf("%q in the status:\n%s", w, text)
+					return fmt.Errorf("the status: got\n%s\nwant %q", text, w)
 				}
 			}
 			return nil
@@ -159,11 +159,11 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			if n := s.series(`penstock_selection_servers{cluster="east",import="default/far"} `); n != servers {
-				return fmt.Errorf("%d servers", n)
+				return fmt.Errorf("%d servers, want %d", n, servers)
 			}
 			if text := s.penstock("status"); strings.Contains(text, "cluster east: the metrics") != (words != "") ||
 				!strings.Contains(text, words) {
-				return fmt.Errorf("no %q in the status:\n%s", words, text)
+				return fmt.Errorf("the status: got\n%s\nwant %q", text, words)
 			}
 			return nil
 		})

@@ -229,7 +229,7 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	}
 	request.Host = "logged.example"
 	if got, err := do(client(), request); err != nil || got.status != http.StatusOK {
-		t.Fatal(got, err)
+		t.Fatalf("got %v, %v, want 200", got, err)
 	}
 	s.keysOf(t, site.state)
 	s.pages(t, site)
@@ -237,7 +237,7 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	eventually(t, "the request is logged", func() error {
 		text, err := os.ReadFile(filepath.Join(ours, "access.log"))
 		if err == nil && !bytes.Contains(text, []byte(request.Host)) {
-			err = fmt.Errorf("it is %s", text)
+			err = fmt.Errorf("it is %s, want a line of %s", text, request.Host)
 		}
 		return err
 	})
@@ -246,7 +246,7 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 			return fmt.Sprintf("%x", sp.TraceId) == "4bf92f3577b34da6a3ce929d0e0e4736" &&
 				strings.HasPrefix(sp.Name, "ingress")
 		}) {
-			return fmt.Errorf("they are %q", names(collected.all()))
+			return fmt.Errorf("they are %q, want one of ingress in the trace", names(collected.all()))
 		}
 		return nil
 	})
@@ -296,7 +296,7 @@ func (s secrets) pages(t *testing.T, site *site) {
 			s.in(t, request, text.Bytes())
 			name := filepath.Base(request)
 			if (name == "Membership" || name == "Authority") && !strings.Contains(text.String(), "BEGIN CERTIFICATE") {
-				t.Errorf("%s is empty, which proves nothing: %s", request, &text)
+				t.Errorf("%s: got %s, want a certificate, or this proves nothing", request, &text)
 			}
 		}
 	}
@@ -326,7 +326,7 @@ func (s secrets) commands(t *testing.T, site *site, port int) {
 		s.in(t, strings.Join(args[:min(len(args), 4)], " "), []byte(out))
 		if strings.Contains(args[1], "/keyed?") && !strings.Contains(out, "X-Api-Key=redacted: ") &&
 			!strings.Contains(out, "x-api-key=redacted: ") {
-			t.Errorf("the request does not take the rule that it is for, which proves nothing: %s", out)
+			t.Errorf("got %s, want the rule for X-Api-Key, or this proves nothing", out)
 		}
 	}
 	empty := filepath.Join(t.TempDir(), "empty.yaml")
@@ -335,7 +335,7 @@ func (s secrets) commands(t *testing.T, site *site, port int) {
 	}
 	out, _ := penstock(t, "diff", empty, site.dir) // exits with 1: they differ
 	if !strings.Contains(out, "certificate_chain") {
-		t.Errorf("the difference has no certificate, which proves nothing: %s", out)
+		t.Errorf("the difference: got %s, want a certificate, or this proves nothing", out)
 	}
 	s.in(t, "diff", []byte(out))
 }
@@ -344,7 +344,7 @@ func (s secrets) commands(t *testing.T, site *site, port int) {
 func (s secrets) files(t *testing.T, state string, folders ...string) {
 	t.Helper()
 	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the state folder: %v, %v", info.Mode(), err)
+		t.Errorf("the state folder: got %v, %v, want 0700", info.Mode(), err)
 	}
 	for _, folder := range append(folders, state) {
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

@@ -29,7 +29,7 @@ func credentialsFor(t *testing.T, dir string) string {
 	t.Helper()
 	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "127.0.0.1"); err != nil ||
 		!strings.Contains(out, "--xds-client-ca "+filepath.Join(dir, "ca.crt")) {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant --xds-client-ca", err, out)
 	}
 	return dir
 }
@@ -103,18 +103,18 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 	}
 	if got, err := do(client(), req); err != nil ||
 		!strings.Contains(got.body, `penstock_picker_picks_total{pool="default/chat",result="picked"} 1`) {
-		t.Errorf("the picker was not asked: %v\n%s", err, got.body)
+		t.Errorf("metrics: got %v\n%s\nwant 1 pick", err, got.body)
 	}
 
 	none := dialTLS(t, xds, dir, "")
 	if err := listeners(t.Context(), none); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("without a credential: %v", err)
+		t.Errorf("without a credential: got %v, want PermissionDenied", err)
 	}
 	bearing := func(token string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 	}
 	if err := listeners(bearing("another-token"), none); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("with another token: %v", err)
+		t.Errorf("with another token: got %v, want PermissionDenied", err)
 	}
 	if err := listeners(bearing("first-token-of-envoys"), none); err != nil {
 		t.Errorf("with the token: %v", err)
@@ -134,7 +134,7 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 	}
 	s.errs.expect(t, "the client's certificate is of another CA")
 	if err := pick(t.Context(), dialTLS(t, picks, dir, "envoy")); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("a pick without the key: %v", err)
+		t.Errorf("a pick without the key: got %v, want Unauthenticated", err)
 	}
 }
 
@@ -195,14 +195,14 @@ func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 			"127.0.0.1:0"}, tc.args...)
 		_, err := penstock(t, args...)
 		if err == nil {
-			t.Errorf("%s: penstock starts", name)
+			t.Errorf("%s: penstock starts, want an error with %s", name, tc.want)
 		} else if !regexp.MustCompile(tc.want).MatchString(err.Error()) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %s", name, err, tc.want)
 		}
 	}
 	if _, err := penstock(t, "bootstrap", "--gateway", "default/gw", "--xds", "192.0.2.1:18000"); err == nil ||
 		!strings.Contains(err.Error(), "add --tls-ca") {
-		t.Errorf("bootstrap: %v", err)
+		t.Errorf("bootstrap: got %v, want add --tls-ca", err)
 	}
 }
 
@@ -228,11 +228,11 @@ func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 	if err := pick(t.Context(), dialTLS(t, picks, dir, "")); status.Code(err) == codes.Unauthenticated ||
 		status.Code(err) == codes.Unavailable {
-		t.Errorf("a gateway elsewhere: %v", err)
+		t.Errorf("a gateway elsewhere: got %v, want the picker's answer", err)
 	}
 	info, err := os.Stat(filepath.Join(s.state, "xds.sock"))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the socket of ADS: %v %v", info.Mode(), err)
+		t.Errorf("the socket of ADS: got %v %v, want 0600", info.Mode(), err)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 		err = stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
 	}
 	if status.Code(err) != codes.Unavailable {
-		t.Errorf("an Envoy at the port of peers: %v", err)
+		t.Errorf("an Envoy at the port of peers: got %v, want Unavailable", err)
 	}
 }
 
@@ -286,13 +286,13 @@ func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
 	for _, want := range []string{"--picker-address IP-OF-cp.example.com:9002 --picker-address 192.0.2.2:9002",
 		"# Replace IP-OF-cp.example.com by its IP address", "--xds cp.example.com:18000"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the output has no %q:\n%s", want, out)
+			t.Errorf("got\n%s\nwant %q", out, want)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "none")
 	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "bad host!"); err == nil ||
 		!strings.Contains(out+err.Error(), `--host "bad host!": write an IP address`) {
-		t.Errorf("an invalid host: %v\n%s", err, out)
+		t.Errorf("an invalid host: got %v\n%s\nwant to write an IP address", err, out)
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("files were made for an invalid host")

@@ -50,17 +50,17 @@ spec:
 			for range 20 {
 				got, err := chat(t.Context(), local(port))
 				if err != nil || got.status != http.StatusOK {
-					return fmt.Errorf("%d %v", got.status, err)
+					return fmt.Errorf("got %d %v, want 200", got.status, err)
 				}
 				seen[got.header.Get("x-served-by")] = true
 			}
 			for _, name := range want {
 				if !seen[name] {
-					return fmt.Errorf("served by %v", seen)
+					return fmt.Errorf("served by %v, want %v", seen, want)
 				}
 			}
 			if len(seen) != len(want) {
-				return fmt.Errorf("served by %v", seen)
+				return fmt.Errorf("served by %v, want %v", seen, want)
 			}
 			return nil
 		})

@@ -133,7 +133,7 @@ func keepConnecting(t *testing.T, port int) (stop func()) {
 		cancel()
 		all.Wait()
 		if len(failed) > 0 || tried == 0 {
-			t.Errorf("%d of %d connections failed: %v", len(failed), tried,
+			t.Errorf("%d of %d connections failed, want none, and some tried: %v", len(failed), tried,
 				errors.Join(failed[:min(3, len(failed))]...))
 		}
 	}
@@ -226,7 +226,7 @@ func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 		eventually(t, name+" is served", func() error { // secrets may come after the listener
 			got, err := askOnce(t.Context(), port, roots, name)
 			if err == nil && got != want {
-				err = fmt.Errorf("%q", got)
+				err = fmt.Errorf("got %q, want %q", got, want)
 			}
 			return err
 		})
@@ -244,14 +244,14 @@ func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 		c, err := connect(t.Context(), port, roots, name)
 		if err == nil {
 			c.Close()
-			t.Errorf("%s is served", name)
+			t.Errorf("%s is served, want it closed", name)
 		} else if !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "reset") {
-			t.Errorf("%s is not closed but: %v", name, err)
+			t.Errorf("%s: got %v, want it closed", name, err)
 		}
 	}
 	if out := s.penstock("explain", "tls://through.example.com:"+fmt.Sprint(port)); !strings.Contains(out,
 		"TLSRoute default/through") {
-		t.Errorf("explain:\n%s", out)
+		t.Errorf("explain: got\n%s\nwant TLSRoute default/through", out)
 	}
 }
 
@@ -269,7 +269,7 @@ func divides(t *testing.T, port, halfGone int) {
 	}
 	// 300 are expected, with a deviation of 9
 	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a {
-		t.Errorf("divided 3:1 as %v", counts)
+		t.Errorf("connections by backend: got %v, want 240 to 360 of 400 for a, the others for b", counts)
 	}
 	closed := 0
 	for range 200 {
@@ -278,7 +278,7 @@ func divides(t *testing.T, port, halfGone int) {
 		}
 	}
 	if closed < 60 || closed > 140 {
-		t.Errorf("of 200 connections %d were closed; half of the route's backends do not exist", closed)
+		t.Errorf("of 200 connections %d were closed, want 60 to 140: half of the route's backends do not exist", closed)
 	}
 }
 
@@ -314,7 +314,7 @@ spec:
 	eventually(t, "all go to a", func() error {
 		for range 20 {
 			if got, err := askOnce(t.Context(), port, nil, ""); err != nil || got != "a: hello" {
-				return fmt.Errorf("%q %w", got, err)
+				return fmt.Errorf(`got %q %w, want "a: hello"`, got, err)
 			}
 		}
 		return nil
@@ -331,7 +331,7 @@ spec:
 		eventually(t, "connections go to "+to, func() error {
 			got, err := askOnce(t.Context(), port, nil, "")
 			if err == nil && got != to+": hello" {
-				err = fmt.Errorf("%q", got)
+				err = fmt.Errorf("got %q, want %q", got, to+": hello")
 			}
 			return err
 		})

@@ -125,18 +125,18 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 		ingress := find(mine, "ingress", nil)
 		pick := find(mine, "pick", nil)
 		if ingress == nil || pick == nil {
-			return fmt.Errorf("have %q", names(mine))
+			return fmt.Errorf("have %q, want ingress and pick", names(mine))
 		}
 		call := find(mine, "async envoy.service.ext_proc.v3.ExternalProcessor.Process", nil)
 		if call == nil {
-			return fmt.Errorf("no span of Envoy's call to the picker: %q", names(mine))
+			return fmt.Errorf("got %q, want Envoy's call to the picker", names(mine))
 		}
 		if !slices.Equal(pick.ParentSpanId, call.SpanId) || pick.service != "penstock" {
-			return fmt.Errorf("the pick of %q is not below Envoy's call: %v", pick.service, pick)
+			return fmt.Errorf("the pick of %q is %v, want one of penstock below Envoy's call", pick.service, pick)
 		}
 		if served := textOf(pick.Attributes, "pool"); served != "default/chat" &&
 			!strings.Contains(fmt.Sprint(pick.Attributes), "default/chat") {
-			return fmt.Errorf("the pick has no pool: %v", pick.Attributes)
+			return fmt.Errorf("the pick: got %v, want pool default/chat", pick.Attributes)
 		}
 		return nil
 	})
@@ -152,6 +152,6 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("have %q", names(got.all()))
+		return fmt.Errorf("have %q, want translate and publish below a change", names(got.all()))
 	})
 }

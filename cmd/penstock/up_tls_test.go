@@ -141,11 +141,11 @@ func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 			t.Errorf("%s over a connection for %s: %d %v, want %d", c.host, c.sni, got.status, err, c.status)
 		}
 		if c.status == 200 && got.header.Get("x-served-by") != "pod-1" {
-			t.Errorf("%s: not the Service's endpoint: %v", c.host, got.header)
+			t.Errorf("%s: got %v, want it served by pod-1", c.host, got.header)
 		}
 	}
 	if got, err := over(t.Context(), roots, port, "c.example.com", "c.example.com"); err == nil {
-		t.Errorf("a host without a certificate is answered: %+v", got)
+		t.Errorf("a host without a certificate: got %+v, want an error", got)
 	}
 
 	// A new certificate replaces the old one. One whose key does not match is reported, and the
@@ -169,7 +169,7 @@ func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 		"gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a "+
 			"does not exist")
 	if out := s.penstock("status"); !strings.Contains(out, "InvalidCertificateRef") {
-		t.Errorf("status:\n%s", out)
+		t.Errorf("status: got\n%s\nwant InvalidCertificateRef", out)
 	}
 	if got, err := over(t.Context(), roots, port, "b.example.com", "b.example.com"); err != nil ||
 		got.status != http.StatusOK {
@@ -216,7 +216,7 @@ spec:
 		t.Helper()
 		eventually(t, "explain shows "+want, func() error {
 			if text := s.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, want) {
-				return fmt.Errorf("%s", text)
+				return fmt.Errorf("explain: got %s, want %s", text, want)
 			}
 			return nil
 		})

@@ -57,6 +57,6 @@ func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 		text.WriteString(c.Message)
 	}
 	if !strings.Contains(text.String(), "load balancer") {
-		t.Errorf("not Envoy's words: %+v", reports[0])
+		t.Errorf("got %+v, want Envoy's words about the load balancer", reports[0])
 	}
 }

@@ -36,7 +36,7 @@ func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T
 		}})
 	if !strings.Contains(got, ", 1 candidate, a prompt of 1 token, ") ||
 		!strings.Contains(got, ": 10.0.0.4:80,10.0.0.5:80 (") {
-		t.Error(got)
+		t.Errorf("got %s, want 1 candidate, 1 token, and two servers, each once", got)
 	}
 	for _, want := range []string{
 		"10.0.0.1:80: cost 2.000, 64 tokens cached\n", "10.0.0.2:80: score 0.500\n", "10.0.0.3:80\n",
@@ -44,7 +44,7 @@ func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T
 		"10.0.0.5:80: suspect: the next request may try it\n",
 	} {
 		if !strings.Contains(got, "  "+want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestExplain_PicksOutsideOfTheSampleAreMarked(t *testing.T) {
 		{picker.Record{Result: picker.ReasonShed, Status: 429}, false},
 	} {
 		if got := shownPicks(t, &tt.r); strings.Contains(got, "no details: not in the sample)\n") != tt.want {
-			t.Errorf("%+v:\n%s", tt.r, got)
+			t.Errorf("%+v: got\n%s\nwant no details: %t", tt.r, got, tt.want)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestExplain_RequestWithoutAPickMayHaveBeenAnsweredBefore(t *testing.T) {
 	defer none.Close()
 	if _, err := penstock(t, "explain", "--why", "x", "--http", strings.TrimPrefix(none.URL, "http://")); err == nil ||
 		!strings.Contains(err.Error(), "400 or 413") || !strings.Contains(err.Error(), "access log") {
-		t.Error(err)
+		t.Errorf("got %v, want 400 or 413, and the access log", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 	err := runningAt(server.URL).get(ctx, "/", nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") ||
 		!strings.HasSuffix(err.Error(), "answered: terminated") {
-		t.Error(err)
+		t.Errorf("got %v, want that it was interrupted before the process answered", err)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
 	if err := printStatus(cmd, []running{runningAt(server.URL)}, filepath.Join(t.TempDir(), "none"),
 		"text"); err == nil ||
 		!strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") {
-		t.Error(err)
+		t.Errorf("got %v, want that it was interrupted before the process answered", err)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestExplain_PicksOfSessionsAndTurnsHaveTheirReason(t *testing.T) {
 		&picker.Record{Strategy: "round-robin", Result: "picked", Candidates: 3})
 	for _, want := range []string{"  session      kept\n", "(strategy round-robin: the next in turn of 3 candidates)"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
 		"  drawn        10.0.0.1:80 10.0.0.2:80\n",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
 	for _, kind := range endpointpicker.Types(endpointpicker.Picker) {
@@ -197,7 +197,7 @@ func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
 	}
 	if got := strategyText(picker.Explanation{Strategy: "load", Criticality: schedule.Sheddable}); got !=
 		"load, Sheddable requests" {
-		t.Error(got)
+		t.Errorf("got %q, want load, Sheddable requests", got)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestExplain_ShedPickNamesTheLimitAndTheValue(t *testing.T) {
 		"picker.flowControl.maxBytes 1000000000 bytes: 1234567890 bytes",
 	} {
 		if !strings.Contains(got, "  limit        "+want+"\n") {
-			t.Errorf("no limit %q in\n%s", want, got)
+			t.Errorf("got\n%s\nwant the limit %q", got, want)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func TestExplain_PicksOfClustersShowTheWholeCost(t *testing.T) {
 			"0.100 s)\n", "here: cost 1.500 s (wait 1.500 s by own requests, round trip 0.000 s)\n",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
 }
@@ -273,10 +273,11 @@ func TestExplain_WhyHasTheReasonOfADecline(t *testing.T) {
 	} {
 		got := shownPicks(t, &picker.Record{Sent: &picker.SentTo{Declined: true, Details: details}})
 		if !strings.Contains(got, "  details      "+want+"\n") {
-			t.Errorf("%q: no %q in\n%s", details, want, got)
+			t.Errorf("%q: got\n%s\nwant the details %q", details, got, want)
 		}
 		if strings.Contains(got, "may have begun the request") != strings.Contains(want, "ended the call") {
-			t.Errorf("%q: whether a server there has begun the request\n%s", details, got)
+			t.Errorf("%q: got\n%s\nwant that a server may have begun the request: %t", details, got,
+				strings.Contains(want, "ended the call"))
 		}
 	}
 }

@@ -46,12 +46,12 @@ func TestBench_EveryFigureIsMeasuredAndExplained(t *testing.T) {
 	for _, m := range measurements {
 		for _, f := range m.figures {
 			if f.unit == "" || f.limit >= 0 && f.about == "" || names[f.name] {
-				t.Errorf("%+v", f)
+				t.Errorf("got %+v, want a unit, a text beside a limit, and a name of its own", f)
 			}
 			names[f.name] = true
 		}
 		if m.figures[0].limit < 0 {
-			t.Errorf("%s has no limit", m.figures[0].name)
+			t.Errorf("%s has no limit, want one", m.figures[0].name)
 		}
 	}
 	for name, want := range promised {
@@ -84,7 +84,7 @@ func TestBench_ChangeIsTimedToBytesAtProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(c.time) != 3 || c.time[0] <= 0 || took <= 0 {
-		t.Errorf("times: %v and %s", c.time, took)
+		t.Errorf("times: got %v and %s, want 3 and one above 0", c.time, took)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestBench_ResentResourcesAreCounted(t *testing.T) {
 	defer c.close()
 	poll.NoError(t, "the resent resources are counted", poll.Limit, func() error {
 		if n := c.resent.Load(); n < 3 {
-			return fmt.Errorf("%d resources were resent", n)
+			return fmt.Errorf("%d resources were resent, want 3", n)
 		}
 		return nil
 	})
@@ -154,7 +154,7 @@ func TestBench_LostRequestsAreAFigureAndMissingReportFails(t *testing.T) {
 echo '{"name":"failed_requests.of","value":900,"unit":"requests"}'; exit 1`
 	if err := printed(t.Context(), exec.Command("sh", "-c", script), out); err != nil ||
 		got["failed_requests/"] != 1 || got["failed_requests/of"] != 900 {
-		t.Errorf("%v %v", got, err)
+		t.Errorf("got %v %v, want 1 failed request of 900", got, err)
 	}
 	if err := printed(t.Context(), exec.Command("sh", "-c", "exit 1"), out); err == nil {
 		t.Error("a harness that did not run returned no error")

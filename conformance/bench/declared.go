@@ -46,9 +46,9 @@ var measurements = []measurement{
 			"Resources that were sent again in that storm although the proxy had them.",
 		},
 		{"idle_cpu", "ratio", 2, "CPU of the process with 5,000 routes and 1,000 idle streams, over that of gRPC's " +
-			"own server, which only answers the pings. No request uses the pools of the routes, so their endpoints are " +
-			"not scraped: only keepalives remain. A machine that has nothing else to do takes several times as much " +
-			"for each wakeup, so only the ratio can be compared."},
+			"own server, which only answers the pings. No request uses the pools of the routes, so their endpoints " +
+			"are not scraped: only keepalives remain. A machine that has nothing else to do takes several times as " +
+			"much for each wakeup, so only the ratio can be compared."},
 		{"idle_cpu.used", "% of a core", none, ""},
 		{"idle_cpu.floor", "% of a core", none, ""},
 	}},
@@ -121,8 +121,8 @@ var measurements = []measurement{
 		{"swap_overhead.slowest", "s", none, ""},
 	}},
 	{"200 deployments without requests", haveEngines, measureFleet, []figure{
-		{"fleet_idle", "% of a core", 1, "CPU time of penstock up with 200 deployments at rest, over 20 s, less that of " +
-			"penstock up without any."},
+		{"fleet_idle", "% of a core", 1, "CPU time of penstock up with 200 deployments at rest, over 20 s, less " +
+			"that of penstock up without any."},
 		{"fleet_idle.total", "% of a core", none, ""},
 		{"fleet_idle.without", "% of a core", none, ""},
 	}},

@@ -39,6 +39,6 @@ func TestDocs_ParseSeparatesProseFromBlocks(t *testing.T) {
 		t.Errorf("blocks: got %v, want %v", p.Blocks, want)
 	}
 	if len(p.Headings) != 1 || p.Headings[0] != "Title" || !p.Runs() {
-		t.Errorf("headings %q, runs %v", p.Headings, p.Runs())
+		t.Errorf("got headings %q, runs %v, want Title and true", p.Headings, p.Runs())
 	}
 }

@@ -101,7 +101,7 @@ func TestDocs_UnitsAreValid(t *testing.T) {
 		}
 		commands := slices.Concat(u.get("ExecStart"), u.get("ExecStop"))
 		if len(commands) == 0 {
-			t.Errorf("%s: got no ExecStart", u.name)
+			t.Errorf("%s: got no ExecStart, want one", u.name)
 		}
 		for _, command := range commands {
 			args := strings.Fields(command)
@@ -118,7 +118,7 @@ func TestDocs_UnitsAreValid(t *testing.T) {
 		}
 		out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput()
 		if err != nil || strings.Contains(string(out), u.name) {
-			t.Errorf("systemd-analyze verify %s: %v: %s", u.name, err, out)
+			t.Errorf("systemd-analyze verify %s: got %v: %s, want nothing about it", u.name, err, out)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestDocs_PathsOfUnitsAgree(t *testing.T) {
 		"user of Envoy":        {one(shell, `useradd .* (\S+)\n`), one(envoy.text, `User=(\S+)`)},
 	} {
 		if pair[0] != pair[1] {
-			t.Errorf("docs/two-machines.md: %s: got %s and %s", what, pair[0], pair[1])
+			t.Errorf("docs/two-machines.md: %s: got %s and %s, want the same", what, pair[0], pair[1])
 		}
 	}
 	for _, u := range all[:2] {
@@ -170,9 +170,9 @@ func TestDocs_PathsOfUnitsAgree(t *testing.T) {
 func TestDocs_MistakesInUnitsAreFound(t *testing.T) {
 	u := parseUnit("a.service", "# a comment\n[Service]\nUser=a\nExecStart=/bin/penstock serve \\\n--state b\n")
 	if got := u.get("ExecStart"); len(got) != 1 || got[0] != "/bin/penstock serve --state b" {
-		t.Errorf("got %q", got)
+		t.Errorf("ExecStart: got %q, want both lines as one command", got)
 	}
 	if u.directives[0] != [3]string{"Service", "User", "a"} || slices.Contains(directives["Service"], "UserName") {
-		t.Errorf("got %q", u.directives)
+		t.Errorf("got %q, want User=a first, and no directive UserName", u.directives)
 	}
 }

@@ -60,7 +60,7 @@ func TestAccess_GatewayNeedsAKeyThatNoServerReceives(t *testing.T) {
 	key := s.keys("create", "alice", "--owner", "Alice")
 	if stored, err := os.ReadFile(filepath.Join(s.Files, "apikey-alice.yaml")); err != nil ||
 		strings.Contains(string(stored), strings.TrimPrefix(key, "sk-ps-")) || !strings.HasPrefix(key, "sk-ps-") {
-		t.Fatalf("%s is stored as %s %v", key, stored, err)
+		t.Fatalf("the stored APIKey: got %s, %v, want one without the key %s", stored, err, key)
 	}
 	s.flags = append(s.flags, "--access-log", filepath.Join(s.state, "access.log"))
 	s.up("access.yaml", with("gate"))
@@ -87,13 +87,14 @@ func TestAccess_GatewayNeedsAKeyThatNoServerReceives(t *testing.T) {
 	text, err := s.command("explain", s.url("/"))
 	if err != nil || !strings.Contains(text, "401 invalid_api_key without an API key; with one that the policies let "+
 		"in: forwarded\n") || !strings.Contains(text, "add --key NAME") {
-		t.Errorf("explain without a key: %v\n%s", err, text)
+		t.Errorf("explain without a key: got %v\n%s\nwant 401 invalid_api_key and the hint to add --key NAME", err,
+			text)
 	}
 	s.answered("/", question, append(bearer(key), forged...)...)
 	received := s.last("a").Headers
 	for name, values := range received {
 		if text := strings.Join(values, " "); strings.Contains(text, key) || strings.Contains(text, "root") {
-			t.Errorf("the server receives %s: %s", name, text)
+			t.Errorf("the server receives %s: %s, want neither the key nor a forged caller", name, text)
 		}
 	}
 	if got := received.Get("x-gateway-inference-fairness-id"); got != "default/Alice" {
@@ -127,12 +128,13 @@ func TestAccess_DenialsHaveTheFormatOfTheAPI(t *testing.T) {
 		got, err := s.post(s.base()+path, question)
 		if err != nil || got.status != http.StatusUnauthorized || !strings.Contains(got.body, want) ||
 			got.header.Get("content-type") != "application/json" || got.header.Get("www-authenticate") != "Bearer" {
-			t.Errorf("%s: %d %v %s %v", path, got.status, got.header, got.body, err)
+			t.Errorf("%s: got %d %v %s %v, want 401 as JSON with %s and www-authenticate Bearer", path, got.status,
+				got.header, got.body, err, want)
 		}
 	}
 	got, err := s.post(s.base()+"/pkg.Service/Method", "", "content-type", "application/grpc")
 	if err != nil || got.header.Get("grpc-status") != "16" {
-		t.Errorf("gRPC: %+v %v", got, err)
+		t.Errorf("gRPC: got %+v %v, want grpc-status 16", got, err)
 	}
 }
 
@@ -162,16 +164,16 @@ func TestAccess_ChangedKeyTouchesNoXDSResource(t *testing.T) {
 	becomes(second, "401 invalid_api_key")
 	rotate := exec.CommandContext(t.Context(), binary, "keys", "rotate", "alice", "-f", s.Files)
 	if out, err := rotate.CombinedOutput(); err == nil || !strings.Contains(string(out), "default/alice is disabled") {
-		t.Errorf("a disabled APIKey gets a new key: %v\n%s", err, out)
+		t.Errorf("rotate of a disabled APIKey: got %v\n%s\nwant an error that default/alice is disabled", err, out)
 	}
 	third := s.keys("create", "bob")
 	becomes(third, "200")
 	if list := s.keys("list"); !strings.Contains(list, "default/alice  alice  disabled  1") ||
 		!strings.Contains(list, "default/bob    bob    valid     1") {
-		t.Error(list)
+		t.Errorf("penstock keys list: got\n%s\nwant alice disabled and bob valid", list)
 	}
 	if after := s.responses(); after != before {
-		t.Errorf("%d responses of xDS, then %d", before, after)
+		t.Errorf("responses of xDS: got %d, want %d as before", after, before)
 	}
 }
 
@@ -218,7 +220,7 @@ func TestAccess_AttachedPolicyCutsNoStream(t *testing.T) {
 	})
 	select {
 	case err := <-result:
-		t.Fatalf("the stream has ended before the policy was in force: %v", err)
+		t.Fatalf("the stream ended with %v, want it open until the policy is in force", err)
 	default:
 	}
 	if err := <-result; err != nil {

@@ -22,6 +22,6 @@ func TestAccess_PolicyOfAFolderIsProgrammedAfterTheACK(t *testing.T) {
 			!strings.Contains(page, "have not acknowledged"), page)
 	})
 	if got := s.outcome("/"); got != "401 invalid_api_key" {
-		t.Errorf("once the policy is programmed, a request without a key is answered %s", got)
+		t.Errorf(`a request without a key to a programmed policy: got %s, want "401 invalid_api_key"`, got)
 	}
 }

@@ -20,11 +20,11 @@ func TestAccess_ClosedPolicyNamesItselfToClients(t *testing.T) {
 	s.becomes("a request without a key", "403 policy_invalid", func() string { return s.outcome("/team") })
 	for range 50 { // more than an address may fail
 		if got := s.outcome("/team", bearer(key)...); got != "403 policy_invalid" {
-			t.Fatalf("with a valid key: %s", got)
+			t.Fatalf(`with a valid key: got %s, want "403 policy_invalid"`, got)
 		}
 	}
 	if got := s.outcome("/", bearer(key)...); got != "200" {
-		t.Errorf("elsewhere the key is answered %s", got)
+		t.Errorf(`the key on another route: got %s, want "200"`, got)
 	}
 	s.Eventually("the access log names the policy that denies a request, and no policy for others", func() error {
 		lines, err := os.ReadFile(log)
@@ -34,16 +34,17 @@ func TestAccess_ClosedPolicyNamesItselfToClients(t *testing.T) {
 		for _, line := range strings.Split(string(lines), "\n") {
 			if denied := strings.Contains(line, `"status":403`); line != "" &&
 				strings.Contains(line, `"denied_by":"default/invalid"`) != denied {
-				t.Errorf("line %s", line)
+				t.Errorf(`got the line %s, want "denied_by":"default/invalid" for status 403 alone`, line)
 			}
 		}
 		return because(strings.Contains(string(lines), `"denied_by":"default/invalid"`), string(lines))
 	})
 	if text := s.output(); !strings.Contains(text, "policy=default/invalid") {
-		t.Errorf("Penstock's log does not name the policy:\n%s", text)
+		t.Errorf("Penstock's log: got\n%s\nwant policy=default/invalid", text)
 	}
 	text, err := s.command("explain", s.url("/team"))
 	if err != nil || !strings.Contains(text, "AccessPolicy default/invalid is invalid and lets nothing in") {
-		t.Errorf("explain: %v\n%s", err, text)
+		t.Errorf("explain: got %v\n%s\nwant that AccessPolicy default/invalid is invalid and lets nothing in", err,
+			text)
 	}
 }

@@ -38,7 +38,7 @@ func onlyForServers(mark string, received http.Header) error {
 		}
 	}
 	if got := received.Get("x-gateway-inference-fairness-id"); got != "default/all" {
-		return fmt.Errorf("%s: it counts for %q", mark, got)
+		return fmt.Errorf(`%s: the fairness ID is %q, want "default/all"`, mark, got)
 	}
 	return nil
 }

@@ -105,10 +105,10 @@ func TestAccessKeys_NoOtherModelByHeaderOrBody(t *testing.T) {
 	upgrade := "GET /v1/realtime?model=sql HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n" +
 		"Authorization: Bearer sk-secret-narrow\r\n\r\n"
 	if got, err := s.raw(upgrade); err != nil || got.status != http.StatusForbidden {
-		t.Errorf("an upgrade: %d %s %v", got.status, got.body, err)
+		t.Errorf("an upgrade: got %d %s %v, want 403", got.status, got.body, err)
 	}
 	if got, err := s.raw(strings.Replace(upgrade, "1.1", "1.0", 1)); err == nil && got.status < 400 {
-		t.Errorf("HTTP/1.0: %d", got.status)
+		t.Errorf("HTTP/1.0: got %d, want at least 400 or no answer", got.status)
 	}
 	if got := s.result("/redirect", "{}"); got != "401 invalid_api_key" {
 		t.Error("a redirect without a key:", got)
@@ -121,7 +121,7 @@ func TestAccessKeys_NoOtherModelByHeaderOrBody(t *testing.T) {
 		"AccessPolicy default/clients requires an API key: add --key NAME": {url},
 	} {
 		if got, _ := s.command(append([]string{"explain"}, args...)...); !strings.Contains(got, want) {
-			t.Errorf("explain %v: %s", args, got)
+			t.Errorf("explain %v: got %s, want %s", args, got, want)
 		}
 	}
 	s.write("accesskeys.yaml", with("gate")) // the policy does not read models
@@ -238,13 +238,13 @@ func TestAccessKeys_UploadIsDeniedBeforeItsBody(t *testing.T) {
 		"Content-Length: 31457280\r\n"
 	for name, more := range map[string]string{"without a key": "", "with a wrong key": "x-api-key: wrong\r\n"} {
 		if got, err := s.raw(head + more + "\r\n"); err != nil || got.status != http.StatusUnauthorized {
-			t.Errorf("%s: %d %v", name, got.status, err)
+			t.Errorf("%s: got %d %v, want 401", name, got.status, err)
 		}
 	}
 	s.write("accesskeys.yaml", with("gate"))
 	s.becomes("the gate without scripts", "200", func() string { return s.result("/", question, secret("all")...) })
 	if got, err := s.raw(head + "\r\n"); err != nil || got.status != http.StatusUnauthorized {
-		t.Errorf("without scripts: %d %v", got.status, err)
+		t.Errorf("without scripts: got %d %v, want 401", got.status, err)
 	}
 	for _, part := range []string{"gate", "models"} {
 		s.write("accesskeys.yaml", with(part))
@@ -257,7 +257,7 @@ func TestAccessKeys_UploadIsDeniedBeforeItsBody(t *testing.T) {
 		body := strings.Replace(preflight, "Connection: close", "Content-Length: 31457280", 1)
 		got, err := s.raw(strings.Replace(body, "/other", "", 1)) // this path has a route without CORS
 		if err != nil || got.status != http.StatusUnauthorized {
-			t.Errorf("an upload as preflight with %s: %d %v", part, got.status, err)
+			t.Errorf("an upload as preflight with %s: got %d %v, want 401", part, got.status, err)
 		}
 	}
 	s.write("accesskeys.yaml", with("gate"))

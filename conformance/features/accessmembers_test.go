@@ -28,7 +28,7 @@ func TestAccessPolicy_MembersGateThePeerListener(t *testing.T) {
 	got, err := here["north"].ask("/", question)
 	if err != nil || got.header.Get("content-type") != "application/json" ||
 		!strings.Contains(got.body, `"code":"member_not_permitted"`) {
-		t.Errorf("%d %v %s %v", got.status, got.header, got.body, err)
+		t.Errorf("got %d %v %s %v, want JSON with the code member_not_permitted", got.status, got.header, got.body, err)
 	}
 	here["east"].becomes("east is let in", "200", func() string { return here["east"].outcome("/") })
 	if got := far.outcome("/"); got != "401 invalid_api_key" {

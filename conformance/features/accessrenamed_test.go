@@ -21,13 +21,13 @@ func TestAccess_RenamedListenerStaysGated(t *testing.T) {
 		t.Helper()
 		s.Eventually(what+": a key is let in", func() error {
 			if got := s.outcome("/"); got != denied && got != "EOF" {
-				t.Errorf("%s: without a key: %s", what, got)
+				t.Errorf("%s: without a key: got %s, want %s or EOF", what, got, denied)
 			}
 			got := s.outcome("/", bearer(key)...)
 			return because(got == "200", got)
 		})
 		if got := s.outcome("/"); got != denied {
-			t.Errorf("%s: without a key: %s", what, got)
+			t.Errorf("%s: without a key: got %s, want %s", what, got, denied)
 		}
 	}
 	s.up("access.yaml", named("http", "http")...)

@@ -40,7 +40,7 @@ func TestAccessRevoke_StreamsGoOnWhileTheirProcessStops(t *testing.T) {
 		t.Helper()
 		for range times {
 			if got := s.outcome("/", secret("all")...); got != "200" {
-				t.Errorf("a request is answered %s", got)
+				t.Errorf(`a request with a key: got %s, want "200"`, got)
 			}
 		}
 	}

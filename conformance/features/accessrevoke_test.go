@@ -29,7 +29,7 @@ func (s *site) open(key string, words int) (result chan error) {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	if resp.StatusCode != http.StatusOK || !lines.Scan() {
-		s.Fatalf("the stream does not begin: %d %v", resp.StatusCode, lines.Err())
+		s.Fatalf("the stream begins with %d %v, want 200 and a line", resp.StatusCode, lines.Err())
 	}
 	result = make(chan error, 1)
 	go func() {
@@ -69,7 +69,7 @@ func TestAccessRevoke_StreamOfARevokedKeyEndsAtOnce(t *testing.T) {
 		t.Helper()
 		since := time.Now()
 		if err := <-result; err == nil {
-			t.Errorf("%s is complete", what)
+			t.Errorf("%s is complete, want it cut", what)
 		}
 		t.Logf("%s has ended after %v", what, time.Since(since))
 	}
@@ -90,7 +90,7 @@ func TestAccessRevoke_StreamOfARevokedKeyEndsAtOnce(t *testing.T) {
 	ends("the stream of a disabled key", first)
 	running(t, "another key's stream", other)
 	if after := s.responses(); after != responses {
-		t.Errorf("%d responses of xDS, then %d", responses, after)
+		t.Errorf("responses of xDS: got %d, want %d as before", after, responses)
 	}
 	if err := <-other; err != nil {
 		t.Error("another key's stream is cut:", err)
@@ -146,7 +146,7 @@ func TestAccessRevoke_StreamsEndWithTheirProcess(t *testing.T) {
 		s.Eventually("keys are let in", func() error {
 			for range 10 {
 				if got := s.outcome("/", secret("all")...); got != "200" {
-					return fmt.Errorf("a request is answered %s", got)
+					return fmt.Errorf(`a request with a key: got %s, want "200"`, got)
 				}
 			}
 			return nil

@@ -30,7 +30,7 @@ func TestClusterSet_ExporterBelievesCallersAsFarAsItAllows(t *testing.T) {
 		t.Helper()
 		far.Eventually("the exporter's access log has the caller "+want, func() error {
 			if got := here.outcome("/", secret("all")...); got != "200" {
-				return fmt.Errorf("the request is answered %s", got)
+				return fmt.Errorf(`a request with a key: got %s, want "200"`, got)
 			}
 			text, err := os.ReadFile(log)
 			if err != nil {
@@ -63,7 +63,7 @@ func (s *site) believe() (undo func()) {
 	}
 	allowed := strings.Replace(string(set), "allow:\n", "allow:\n      identities: [Owner, Groups]\n", 1)
 	if allowed == string(set) {
-		s.Fatalf("no allow in %s", set)
+		s.Fatalf("the member's file: got %s, want one with allow", set)
 	}
 	s.Write("set.yaml", allowed)
 	return func() { s.Write("set.yaml", string(set)) }
@@ -140,7 +140,7 @@ func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 			if got := here.outcome(path, append(headers, "traceparent", "00-"+trace+"-00f067aa0ba902b7-01",
 				"x-penstock-caller", "default/forged", "penstock-peer-caller", "default/forged",
 				"x-gateway-inference-fairness-id", "default/forged")...); got != "200" {
-				return fmt.Errorf("the request is answered %s", got)
+				return fmt.Errorf(`a request: got %s, want "200"`, got)
 			}
 			got := ""
 			far.Eventually("a span arrives", func() error {
@@ -149,7 +149,7 @@ func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 				return because(arrived, "none")
 			})
 			if strings.Contains(got, "forged") {
-				t.Errorf("%s: the caller is %s", path, got)
+				t.Errorf("%s: the caller is %s, want %s", path, got, want)
 			}
 			return because(got == want, got)
 		})

@@ -40,7 +40,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	id := s.answered("/", adapterQuestion).header.Get("x-request-id")
 	if text := s.explain("--why", id); !strings.Contains(text,
 		"1 server left out: GET /v1/models does not list the model") {
-		t.Errorf("explain --why does not explain why b is left out:\n%s", text)
+		t.Errorf("explain --why: got\n%s\nwant why b is left out", text)
 	}
 	s.load("b", "load", "sql")
 	s.load("a", "unload", "sql")
@@ -52,7 +52,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 				continue
 			}
 			failed++
-			return fmt.Errorf("%d from %s, %w", got.status, got.by(), err)
+			return fmt.Errorf(`got %d from %q, %w, want 200 from "b"`, got.status, got.by(), err)
 		}
 		return nil
 	})
@@ -99,6 +99,6 @@ func TestAdapters_ListsThatAreWrongRejectNothing(t *testing.T) {
 		got[s.served("/")] = true
 	}
 	if len(got) != 2 {
-		t.Errorf("requests for a model that no list has go to %v alone", got)
+		t.Errorf("servers of requests for a model that no list has: got %v, want 2", got)
 	}
 }

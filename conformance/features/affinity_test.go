@@ -32,7 +32,8 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	token, by := first.header.Get("x-session-token"), first.by()
 	if !strings.HasSuffix(token, ".at-"+by) || strings.Count(token, by) != 1 ||
 		len(first.header.Values("x-session-token")) != 1 {
-		t.Errorf("the token of a session at %s is %q", by, first.header.Values("x-session-token"))
+		t.Errorf("the token of a session at %s: got %q, want one that ends in .at- and this name", by,
+			first.header.Values("x-session-token"))
 	}
 	clusters[late].set(slow(300 * time.Millisecond))
 	for id, by := range at {
@@ -45,7 +46,7 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	tokenLeads(t, s, clusters[by], token)
 	s.served("/far", "x-session-id", "user-0")
 	if text := s.explain("--last", "2"); !strings.Contains(text, "; the session is there") {
-		t.Errorf("explain does not show that the session decided:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant that the session decided", text)
 	}
 	s.Eventually("requests without a session leave the slow cluster", func() error {
 		by := s.served("/far")
@@ -59,7 +60,7 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	}
 	next := s.served("/far", "x-session-id", "user-0")
 	if next == late {
-		t.Fatalf("%s serves, which declines", late)
+		t.Fatalf("%s serves, want the other cluster: this one declines", late)
 	}
 	clusters[late].reset()
 	s.Eventually("the access log shows who has served", func() error {
@@ -88,7 +89,7 @@ func tokenLeads(t *testing.T, s *site, c *cluster, token string) {
 		}
 		c.mu.Lock()
 		if got := c.token; got != "at-"+c.name {
-			t.Errorf("the picker of %s gets the token %q, and has sent %q", c.name, got, "at-"+c.name)
+			t.Errorf("the token that the picker of %s gets: got %q, want %q", c.name, got, "at-"+c.name)
 		}
 		c.mu.Unlock()
 	}
@@ -96,7 +97,7 @@ func tokenLeads(t *testing.T, s *site, c *cluster, token string) {
 		c.name + ".", "at-" + c.name, "envoy://hops/hop.default.import.far@" + c.name, strings.Repeat("A", 22) + ".x",
 	} {
 		if other := s.served("/far", "x-session-token", forged); other == c.name {
-			t.Errorf("the text %q leads to %s, which is slow", forged, c.name)
+			t.Errorf("the text %q leads to %s, want the other cluster: this one is slow", forged, c.name)
 		}
 	}
 }

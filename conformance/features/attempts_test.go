@@ -74,7 +74,7 @@ func (s *site) why(path, by string, lines ...string) {
 		for _, line := range lines {
 			at := regexp.MustCompile("(?m)^" + line + "$").FindStringIndex(rest)
 			if at == nil {
-				return fmt.Errorf("no line %q in its place:\n%s", line, out)
+				return fmt.Errorf("got\n%s\nwant the line %q after those before it", out, line)
 			}
 			rest = rest[at[1]:]
 		}

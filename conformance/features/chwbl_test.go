@@ -25,7 +25,7 @@ func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
 		seen[by] = true
 		turn += `,{"role":"assistant","content":"an answer"},{"role":"user","content":"and more"}`
 		if next := s.answered("/", `{"model":"llama","messages":[`+turn+`]}`).by(); next != by || by == "" {
-			t.Errorf("a conversation began at %q and went on at %q", by, next)
+			t.Errorf("a conversation began at %q and went on at %q, want the same server", by, next)
 		}
 	}
 	if len(seen) < 2 {
@@ -34,6 +34,7 @@ func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
 	got, err := s.ask("/", `{"model":"llama","messages":[{"role":`)
 	if err != nil || got.status != http.StatusBadRequest || got.header.Get("x-penstock-reason") != "invalid_body" ||
 		!strings.Contains(got.body, `"type":"invalid_request_error"`) {
-		t.Errorf("a body that is not JSON: %d %v %s %v", got.status, got.header, got.body, err)
+		t.Errorf("a body that is not JSON: got %d %v %s %v, want 400 with reason invalid_body", got.status, got.header,
+			got.body, err)
 	}
 }

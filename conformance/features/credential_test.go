@@ -78,7 +78,7 @@ func TestUpstreamCredential_GoesToThePoolsOwnServersAlone(t *testing.T) {
 	}
 	got := s.answered("/", question, ofClient...)
 	if got.by() != "a" {
-		t.Fatalf("%s has answered", got.by())
+		t.Fatalf(`got an answer of %q, want "a"`, got.by())
 	}
 	received("a", got.header.Get("x-request-id"), own)
 	received("mirror", got.header.Get("x-request-id"), clients)
@@ -125,22 +125,22 @@ func TestUpstreamCredential_MissingSecretFailsClosed(t *testing.T) {
 		t.Helper()
 		got := s.answers("/alone", http.StatusServiceUnavailable)
 		if got.header.Get("x-penstock-reason") == "" || got.by() != "" {
-			t.Errorf("503 without a reason, or of a server: %v", got.header)
+			t.Errorf("503: got the header %v, want a reason and no server", got.header)
 		}
 		text, err := s.command("status")
 		const want = "PoolPolicy default/alone spec.upstreamCredential.secretRef: Secret default/alone does not exist"
 		if err != nil || !strings.Contains(text, want) {
-			t.Errorf("status lacks %q: %v\n%s", want, err, text)
+			t.Errorf("status: got %v\n%s\nwant %q", err, text, want)
 		}
 	}
 	closed()
 	if server.requested() {
-		t.Error("the server has had a request")
+		t.Errorf("the server had a request, want none")
 	}
 	s.Write("secret.yaml", secret)
 	id := s.answers("/alone", http.StatusOK).header.Get("x-request-id")
 	if got := server.of(s, id); got != "[] [canary-of-alone] []" {
-		t.Errorf("the server receives %s", got)
+		t.Errorf(`the server receives %s, want "[] [canary-of-alone] []"`, got)
 	}
 	s.Write("secret.yaml", strings.Replace(secret, "name: alone", "name: renamed", 1))
 	closed()

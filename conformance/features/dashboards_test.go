@@ -148,7 +148,7 @@ func (p *prometheus) query(expr string) (n int, err error) {
 		Data          struct{ Result []struct{ Value []any } }
 	}
 	if err := json.Unmarshal([]byte(got.body), &out); err != nil || out.Status != "success" {
-		return 0, fmt.Errorf("%s %w: %s", out.Error, err, got.body)
+		return 0, fmt.Errorf(`got %s %w: %s, want status "success"`, out.Error, err, got.body)
 	}
 	for _, series := range out.Data.Result {
 		if len(series.Value) != 2 {

@@ -76,7 +76,7 @@ func lastHolds(t *testing.T, mode string) {
 		}
 		select {
 		case r := <-got:
-			t.Fatalf("the request is answered %d %s", r.status, r.body)
+			t.Fatalf("the request is answered %d %s, want it to wait", r.status, r.body)
 		default:
 		}
 		return because(last != "", "it waits nowhere")
@@ -107,7 +107,7 @@ func exporting(t *testing.T, mode string, parts []string, west ...string) (here 
 		page := here.metrics()
 		for name := range exporters {
 			if !strings.Contains(page, fmt.Sprintf("penstock_selection_reported_wait_seconds{cluster=%q", name)) {
-				return fmt.Errorf("%s does not; status:\n%s", name, here.status())
+				return fmt.Errorf("%s reports no wait, want one; status:\n%s", name, here.status())
 			}
 		}
 		return nil
@@ -146,7 +146,7 @@ func (s *site) fill(waiting float64) (free func()) {
 	s.Eventually("requests wait", func() error {
 		now := s.waiting()
 		if arrived := now + s.series(picked) - before; arrived != sent {
-			return fmt.Errorf("%g of %g requests have arrived", arrived, sent)
+			return fmt.Errorf("%g requests have arrived, want %g", arrived, sent)
 		}
 		if now >= waiting {
 			return nil

@@ -99,7 +99,7 @@ func TestDeployment_ServersGetDifferentDevicesAndTheNextOneWaits(t *testing.T) {
 	want("gpu-a-0", "PCI_BUS_ID 0")
 	want("gpu-b-0", "PCI_BUS_ID 1")
 	if _, err := os.Stat(filepath.Join(dir, "gpu-c-0.devices")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("gpu-c starts without room: %v", err)
+		t.Errorf("the devices of gpu-c, which has no room: got %v, want no file", err)
 	}
 
 	s.write("deployments.yaml", with("gpu-b", "gpu-c"))

@@ -22,7 +22,7 @@ func (s *site) asks(model, prompt string, limit time.Duration) (by string, err e
 	}
 	got, err := do(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, req)
 	if err == nil && (got.status != http.StatusOK || !strings.Contains(got.body, prompt)) {
-		err = fmt.Errorf("%d %s", got.status, got.body)
+		err = fmt.Errorf("got %d %s, want 200 with the prompt", got.status, got.body)
 	}
 	return got.by(), err
 }
@@ -40,22 +40,23 @@ func TestIdle_AModelWithoutRequestsStopsAndTheNextRequestStartsIt(t *testing.T) 
 		t.Errorf("the models are %s %v, want naps, which is Asleep", got.body, err)
 	}
 	if all := engines(t, s.state); len(all) != 2 { // llama, and fails
-		t.Errorf("model servers: %v", all)
+		t.Errorf("model servers: got %v, want 2", all)
 	}
 	if by, err := s.asks("naps", "hello", 30*time.Second); err != nil || by != "naps-0" {
-		t.Errorf("a request for a model that is Asleep: %s %v", by, err)
+		t.Errorf("a request for a model that is Asleep: got %q %v, want naps-0", by, err)
 	}
 	sleeps()
 	// A stream that lasts longer than a model may be idle is not cut.
 	words, begun := strings.TrimSpace(strings.Repeat("word ", 60)), time.Now()
 	if _, err := s.asks("naps", words, 30*time.Second); err != nil || time.Since(begun) < 2*time.Second {
-		t.Errorf("a long response: %v after %v", err, time.Since(begun))
+		t.Errorf("a long response: got %v after %v, want no error, after at least 2 s", err, time.Since(begun))
 	}
 	got, err := s.ask("/", strings.Replace(question, "llama", "fails", 1))
 	reason := got.header.Get("x-penstock-reason")
 	if err != nil || got.status != http.StatusServiceUnavailable || reason != "start_failed" ||
 		!strings.HasPrefix(got.body, `{"error":`) || !strings.Contains(got.body, "exit status 1") {
-		t.Errorf("a server that does not start: %d %v %s %v", got.status, got.header, got.body, err)
+		t.Errorf("a server that does not start: got %d %v %s %v, want 503 start_failed with its exit status 1",
+			got.status, got.header, got.body, err)
 	}
 }
 
@@ -80,7 +81,7 @@ func TestSwap_RandomRequestsForThreeModelsOnOneDeviceAreServed(t *testing.T) {
 		model, prompt := models[random.IntN(3)], strings.Repeat(fmt.Sprint("r", i, " "), 1+random.IntN(100))
 		requests.Go(func() {
 			if by, err := s.asks(model, strings.TrimSpace(prompt), 2*time.Minute); err != nil || by != model+"-0" {
-				t.Errorf("request %d for %s, by %q: %v", i, model, by, err)
+				t.Errorf("request %d for %s: got %q, %v, want %s-0", i, model, by, err, model)
 			}
 		})
 		pause(t.Context(), time.Duration(random.IntN(300))*time.Millisecond)

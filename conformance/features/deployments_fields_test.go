@@ -46,7 +46,7 @@ func TestDeployment_SchedulerKeepsConversationsTogether(t *testing.T) {
 		seen[by] = true
 		turn += `,{"role":"assistant","content":"an answer"},{"role":"user","content":"and more"}`
 		if next := s.answered("/", `{"model":"llama","messages":[`+turn+`]}`).by(); next != by || by == "" {
-			t.Errorf("a conversation began at %q and went on at %q", by, next)
+			t.Errorf("a conversation began at %q and went on at %q, want the same server", by, next)
 		}
 	}
 	if len(seen) < 2 {
@@ -91,7 +91,7 @@ func TestDeployment_EnvironmentComesFromASecretThatNothingPrints(t *testing.T) {
 	s.serverSecret("name: first", "")
 	s.reports("Pending: spec.env[1].valueFrom.secretKeyRef.key: Secret server has no key upstream")
 	if all := engines(s, s.state); len(all) > 0 {
-		t.Errorf("without its Secret the deployment has the servers %v", all)
+		t.Errorf("servers of a deployment without its Secret: got %v, want none", all)
 	}
 	s.serverSecret("name: first", ", upstream: "+canary)
 	s.goes("/", "first", 3)
@@ -122,7 +122,7 @@ func TestDeployment_EnvironmentComesFromASecretThatNothingPrints(t *testing.T) {
 	}
 	for where, text := range texts {
 		if strings.Contains(text, canary) {
-			t.Errorf("%s has the value of the Secret:\n%s", where, text)
+			t.Errorf("%s has the value of the Secret, want it without:\n%s", where, text)
 		}
 	}
 }

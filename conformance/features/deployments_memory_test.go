@@ -48,7 +48,7 @@ func TestMemory_AModelThatCannotFitIsFailedWithTheNumbers(t *testing.T) {
 	}
 	// A model whose layers may be elsewhere is started.
 	if by, err := s.asks("part", "hello", 30*time.Second); err != nil || by != "part-0" {
-		t.Errorf("a model in part on the accelerator: %s %v", by, err)
+		t.Errorf("a model in part on the accelerator: got %q %v, want part-0", by, err)
 	}
 	s.write("deployments_memory.yaml", append(edits("8192"), with("part"))...)
 	s.Eventually("llama-0 answers after the context is smaller", func() error {
@@ -62,7 +62,7 @@ func TestMemory_AModelThatCannotFitIsFailedWithTheNumbers(t *testing.T) {
 	s.write("deployments_memory.yaml", append(edits("131072"), with("part"))...)
 	s.reports("spec.resources.gpu: " + problem)
 	if by, err := s.asks("llama", "hello again", 30*time.Second); err != nil || by != "llama-0" {
-		t.Errorf("after a change that cannot fit: %s %v", by, err)
+		t.Errorf("after a change that cannot fit: got %q %v, want llama-0", by, err)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestMemory_ADownloadReservesNoAccelerator(t *testing.T) {
 	s.deployFixture("deployments_memory.yaml", append(edits("8192"), with("downloads"), swap("REGISTRY", r.URL))...)
 	s.reports("ModelDownloading")
 	if by, err := s.asks("llama", "hello", 30*time.Second); err != nil || by != "llama-0" {
-		t.Errorf("a model that is there, while another one is downloaded: %s %v", by, err)
+		t.Errorf("a request while another model is downloaded: got %q %v, want llama-0", by, err)
 	}
 	r.Resume()
 	s.reports("it needs 2 devices, and 1 of 2 are free")

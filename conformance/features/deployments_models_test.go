@@ -58,10 +58,10 @@ func TestModels_ADeploymentDownloadsItsModelOnce(t *testing.T) {
 	}
 	for _, q := range r.Requests() {
 		if strings.HasPrefix(q.Path, "/lfs/") && q.Authorization != "" {
-			t.Errorf("the target of a redirect gets %s", q.Authorization)
+			t.Errorf("the target of a redirect gets %s, want no credential", q.Authorization)
 		}
 		if strings.Contains(q.Path, "Q8_0") {
-			t.Errorf("another quantization is downloaded: %s", q.Path)
+			t.Errorf("got a request for %s, want Q4_K_M alone", q.Path)
 		}
 	}
 	// The next process needs no registry, and finds the server with its model loaded.
@@ -75,17 +75,17 @@ func TestModels_ADeploymentDownloadsItsModelOnce(t *testing.T) {
 		t.Errorf("process %d serves, want %d", after, before)
 	}
 	if n := len(r.Requests()); n != requests {
-		t.Errorf("the registry got %d requests for a model that is there", n-requests)
+		t.Errorf("requests to the registry for a model that is there: got %d, want 0", n-requests)
 	}
 	for _, text := range []string{s.status(), s.output()} {
 		if strings.Contains(text, "hf_canary") {
-			t.Errorf("the credential is printed:\n%s", text)
+			t.Errorf("got\n%s\nwant it without the credential", text)
 		}
 	}
 	out, _ := exec.CommandContext(t.Context(), "grep", "-rl", "hf_canary", cache, filepath.Join(s.state, "engines"),
 		filepath.Join(s.state, "deployments.json")).Output()
 	if len(out) > 0 {
-		t.Errorf("files have the credential: %s", out)
+		t.Errorf("files with the credential: got %s, want none", out)
 	}
 }
 
@@ -110,14 +110,14 @@ func TestModels_RunPullModelsAndRm(t *testing.T) {
 	file := filepath.Join("models--org--model", "snapshots", registrytest.Commit, "model-Q4_K_M.gguf")
 	if err != nil || !strings.Contains(out, "org/model: 100 %, 2.0 MiB of 2.0 MiB") ||
 		!strings.HasSuffix(out, file+"\n") {
-		t.Errorf("penstock pull: %v\n%s", err, out)
+		t.Errorf("penstock pull: got %v\n%s\nwant 100 %%, 2.0 MiB of 2.0 MiB, and %s", err, out, file)
 	}
 	if out, err := penstock("pull", "hf:org/model:Q5"); err == nil ||
 		!strings.Contains(out, `has no file "Q5": write one of model-Q4_K_M.gguf, model-Q8_0.gguf`) {
-		t.Errorf("another quantization: %v %s", err, out)
+		t.Errorf("another quantization: got %v %s, want an error with the two files that there are", err, out)
 	}
 	if out, err := penstock("models"); err != nil || !strings.Contains(out, "hf:org/model  2.0 MiB  main") {
-		t.Errorf("penstock models: %v\n%s", err, out)
+		t.Errorf("penstock models: got %v\n%s\nwant hf:org/model with 2.0 MiB", err, out)
 	}
 	run, log := s.start("run", "run", "hf:org/model")
 	var line []string
@@ -134,9 +134,9 @@ func TestModels_RunPullModelsAndRm(t *testing.T) {
 	<-run.Ended()
 	if out, err := penstock("rm", "hf:org/model"); err != nil ||
 		!strings.Contains(out, "removed 2.0 MiB of hf:org/model") {
-		t.Errorf("penstock rm: %v\n%s", err, out)
+		t.Errorf("penstock rm: got %v\n%s\nwant 2.0 MiB removed", err, out)
 	}
 	if out, err := penstock("models"); err != nil || strings.Contains(out, "org/model") {
-		t.Errorf("after penstock rm: %v\n%s", err, out)
+		t.Errorf("penstock models after penstock rm: got %v\n%s\nwant no org/model", err, out)
 	}
 }

@@ -35,7 +35,8 @@ func (s *site) sends(model string, clients int) (end func() (answered int, faile
 		stop()
 		all.Wait()
 		if len(failed) > 0 {
-			return answered, fmt.Errorf("%d of %d requests failed, the first: %w", len(failed), answered, failed[0])
+			return answered, fmt.Errorf("%d of %d requests failed, want none; the first: %w", len(failed), answered,
+				failed[0])
 		}
 		return answered, nil
 	}
@@ -48,7 +49,7 @@ func (s *site) only(model string, servers ...string) {
 		for range 6 {
 			by, err := s.asks(model, "hello", 10*time.Second)
 			if err != nil || !strings.Contains(strings.Join(servers, " "), by) {
-				return errors.Join(fmt.Errorf("%q answers", by), err)
+				return errors.Join(fmt.Errorf("%q answers, want one of %v", by, servers), err)
 			}
 		}
 		return nil

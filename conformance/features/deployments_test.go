@@ -83,7 +83,7 @@ func TestDeployment_StartsItsServerAndOutlivesUp(t *testing.T) {
 	s.reports("Running: 1 of 1 servers of model llama are ready; serviceURL " + s.base() + "/v1")
 	const ready = "ModelDeployment default/llama Ready=True"
 	if got := s.explain(s.url("/"), "--model", "llama"); !strings.Contains(got, ready) {
-		t.Errorf("explain names no deployment:\n%s", got)
+		t.Errorf("explain: got\n%s\nwant %q", got, ready)
 	}
 	if files, err := os.ReadDir(s.Files); err != nil || len(files) != 1 {
 		t.Errorf("the folder has %v %v, want the fixture alone", files, err)
@@ -191,11 +191,11 @@ func TestRun_StartsAModelWithoutFiles(t *testing.T) {
 	second, more := s.start("another", "run", "sim/org/Other-Model", "--name", "other")
 	asks("other", more)
 	if out, err := penstock("logs", "other"); err != nil || !strings.Contains(out, "serves org/Other-Model") {
-		t.Errorf("penstock logs: %v\n%s", err, out)
+		t.Errorf("penstock logs: got %v\n%s\nwant that it serves org/Other-Model", err, out)
 	}
 	dirs, err := filepath.Glob(filepath.Join(s.state, "penstock", "*", "engines"))
 	if err != nil || len(dirs) != 1 {
-		t.Fatal(dirs, err)
+		t.Fatalf("folders of engines: got %v, %v, want 1", dirs, err)
 	}
 	pids := engines(t, filepath.Dir(dirs[0]))
 	if len(pids) != 2 {
@@ -219,7 +219,7 @@ func TestRun_StartsAModelWithoutFiles(t *testing.T) {
 	})
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("penstock down leaves the server %d: %v", pid, err)
+			t.Errorf("the server %d after penstock down: got %v, want no such process", pid, err)
 		}
 	}
 }

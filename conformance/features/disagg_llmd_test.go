@@ -62,7 +62,8 @@ func (s *site) sidecar(name, decode string) {
 			err = json.NewDecoder(response.Body).Decode(&read)
 			response.Body.Close()
 			if err != nil || len(read.Choices) != 1 || read.Params["do_remote_prefill"] != true {
-				fail(fmt.Errorf("the server of prefill answered %d: %+v %w", response.StatusCode, read, err))
+				fail(fmt.Errorf("the server of prefill answered %d: %+v %w, want one choice and do_remote_prefill",
+					response.StatusCode, read, err))
 				return
 			}
 			w.Header().Set("x-prefill", prefill+" "+read.Choices[0].Reason)
@@ -90,7 +91,7 @@ func TestDisagg_LLMDInferenceSimPrefillsAndDecodes(t *testing.T) {
 	s.up("disagg.yaml", with("prefill", "decode", "policy", "roles"))
 	short := s.answers("/", http.StatusOK)
 	if h := short.header.Get("x-prefill"); h != "" {
-		t.Errorf("a short prompt was read at %q", h)
+		t.Errorf("a short prompt was read at %q, want no prefill", h)
 	}
 	prefill := s.address("prefill")
 	got := s.answered("/", prompt("one", 400))
@@ -101,10 +102,10 @@ func TestDisagg_LLMDInferenceSimPrefillsAndDecodes(t *testing.T) {
 	page, err := s.get("http://" + prefill + "/metrics")
 	if err != nil || !strings.Contains(page.body, `finish_reason="remote_decode"`) &&
 		!strings.Contains(page.body, `finished_reason="remote_decode"`) {
-		t.Errorf("the server of prefill counts no remote decode: %v\n%s", err, page.body)
+		t.Errorf("the server of prefill: got %v\n%s\nwant a count with finish_reason remote_decode", err, page.body)
 	}
 	if text := s.explain("--last", "1"); !strings.Contains(text, prefill) ||
 		!strings.Contains(text, s.address("decode")) {
-		t.Errorf("explain --last shows not both servers:\n%s", text)
+		t.Errorf("explain --last: got\n%s\nwant the servers of prefill and decode", text)
 	}
 }

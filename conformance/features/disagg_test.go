@@ -49,11 +49,11 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	// servers too: only the label counts.
 	label := regexp.MustCompile(`(?m)^  prefill +` + regexp.QuoteMeta(prefill) + `$`)
 	if text := s.explain("--last", "2"); len(label.FindAllString(text, -1)) != 1 {
-		t.Errorf("explain --last:\n%s", text)
+		t.Errorf("explain --last 2: got\n%s\nwant the label prefill %s once", text, prefill)
 	}
 	if text := s.explain(s.url("/")); !strings.Contains(text, "out: decode-filter") ||
 		!strings.Contains(text, "out: prefill-filter") {
-		t.Errorf("explain:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant out: decode-filter, and out: prefill-filter", text)
 	}
 
 	// Without a prefill server, decode does all.
@@ -95,7 +95,8 @@ func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 				by, last := s.answered("/", body).by(), s.last("other")
 				if h := last.Headers; by != "other" || h.Get("x-prefiller-host-port") != "" ||
 					h.Get("x-dynamo-worker-instance-id") != "" || last.Body != body {
-					return fmt.Errorf("from %q, which got %v: %.100s", by, h, last.Body)
+					return fmt.Errorf(`got %q, which got %v: %.100s, want "other", and no header that names a server`,
+						by, h, last.Body)
 				}
 			}
 			return nil
@@ -170,6 +171,6 @@ func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
 		seen[s.last("pod").Headers.Get("x-data-parallel-host-port")]++
 	}
 	if len(seen) != 2 || seen[s.address("pod")] == 0 || seen[s.address("rank")] == 0 {
-		t.Errorf("ranks: %v", seen)
+		t.Errorf("requests by rank: got %v, want some at each of %s and %s", seen, s.address("pod"), s.address("rank"))
 	}
 }

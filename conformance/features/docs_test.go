@@ -224,7 +224,7 @@ func (s *shell) run(at, text, shown string) {
 		s.Fatalf("%s: the commands have not ended in %s; they printed:\n%s", at, pageLimit, output())
 	}
 	if shown != "" && !poll.Within(process.Limit, func() bool { return docs.Match(shown, output()) }) {
-		s.Fatalf("%s: printed:\n%s\nthe page shows:\n%s", at, output(), shown)
+		s.Fatalf("%s: printed:\n%s\nwant, as the page shows:\n%s", at, output(), shown)
 	}
 	s.Logf("%s printed:\n%s", at, output())
 }

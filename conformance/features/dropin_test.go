@@ -54,7 +54,7 @@ func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 	first := s.answered("/", prompt).by()
 	for range 8 {
 		if by := s.answered("/", prompt).by(); by != first {
-			t.Fatalf("the prompt went to %s, then to %s", first, by)
+			t.Fatalf("the prompt went to %s, then to %s, want the same server", first, by)
 		}
 	}
 

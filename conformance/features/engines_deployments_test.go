@@ -45,7 +45,7 @@ func TestEngines_LlamaCppIsDeployedAndOutlivesUp(t *testing.T) {
 	}
 	answer()
 	if text := s.status(); strings.Contains(text, "declares") || strings.Contains(text, "metrics") {
-		t.Errorf("status has findings about a deployment without mistakes:\n%s", text)
+		t.Errorf("status of a deployment without mistakes: got\n%s\nwant no findings", text)
 	}
 	before := s.engine1()
 	s.kill()
@@ -114,6 +114,6 @@ func TestEngines_LlamaCppSchemaIsTheParsersOwn(t *testing.T) {
 	}
 	const file = "../../discovery/engine/catalog/schemas/llama-cpp.json"
 	if want, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s %v differs from the output of %s", file, err, cmd)
+		t.Errorf("%s: got %v, and another text than the output of %s, want the same", file, err, cmd)
 	}
 }

@@ -45,7 +45,7 @@ func chat(s *site, url string, messages []message) (u usage, err error) {
 	}
 	got, err := s.post(url, fmt.Sprintf(`{"model":"tiny","max_tokens":4,"ignore_eos":true,"messages":%s}`, text))
 	if err != nil || got.status != http.StatusOK {
-		return u, fmt.Errorf("%d %s %w", got.status, got.body, err)
+		return u, fmt.Errorf("got %d %s %w, want 200", got.status, got.body, err)
 	}
 	u.prompt, _ = field(got.body, "usage", "prompt_tokens").(float64)
 	u.cached, _ = field(got.body, "usage", "prompt_tokens_details", "cached_tokens").(float64)
@@ -87,7 +87,7 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 	for i, e := range engines {
 		body := fmt.Sprintf(`{"model":"tiny","max_tokens":1,"prompt":%q}`, long(90+i))
 		if got, err := s.post(e.url("/v1/completions"), body); err != nil || got.status != http.StatusOK {
-			t.Fatal(got.status, got.body, err)
+			t.Fatalf("got %d %s %v, want 200", got.status, got.body, err)
 		}
 	}
 	states := func(state string) float64 {
@@ -124,8 +124,8 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 		hit, cached = hits()-hit, predicted()-cached
 		t.Logf("reusable %.0f tokens, cached %.0f by the engines and %.0f by the picker", reusable, hit, cached)
 		if hit < 0.9*reusable || cached < 0.9*hit || cached > 1.1*hit {
-			return fmt.Errorf("of %.0f tokens that can be reused %.0f are, and the picker predicted %.0f", reusable,
-				hit, cached)
+			return fmt.Errorf("of %.0f tokens that can be reused %.0f are, and the picker predicted %.0f, want at "+
+				"least 90 %%, and 10 %% around", reusable, hit, cached)
 		}
 		return nil
 	})
@@ -138,12 +138,13 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 			}
 			usage, err := chat(s, s.url("/"), []message{{"user", document + "another"}})
 			if err != nil || usage.cached < 0.8*usage.prompt {
-				return fmt.Errorf("prompt %d of %.0f tokens: %.0f were cached, %w", i, usage.prompt, usage.cached, err)
+				return fmt.Errorf("prompt %d of %.0f tokens: got %.0f cached, %w, want at least 80 %%", i, usage.prompt,
+					usage.cached, err)
 			}
 		}
 		return nil
 	})
 	if states("reported") != all {
-		t.Errorf("after traffic: %s", s.explain(s.url("/")))
+		t.Errorf("states of events after traffic: got\n%s\nwant all %.0f reported", s.explain(s.url("/")), all)
 	}
 }

@@ -144,7 +144,8 @@ func TestEngines_VLLMHung(t *testing.T) {
 			// Three abandoned requests are too few to show that a server is silent.
 			few := early-before+given <= 3
 			if given > 3 || !few && !strings.Contains(text, "since 20") {
-				t.Errorf("the stopped server got %d requests after the first three seconds\n%s", given, text)
+				t.Errorf("requests to the stopped server after the first three seconds: got %d, want at most 3, and "+
+					"explain to name it\n%s", given, text)
 			}
 			resume()
 			s.Eventually("it serves again", func() error {

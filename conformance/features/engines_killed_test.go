@@ -25,7 +25,7 @@ func (e *engine) busy(s *site) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none is there")
+		return fmt.Errorf("got no %s above 0, want one", series)
 	})
 }
 

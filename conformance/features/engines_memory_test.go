@@ -87,7 +87,7 @@ func (s *site) reserved(gguf string, args []string) (cache, weights float64) {
 	last := func(size *regexp.Regexp) float64 { // it estimates once before
 		all := size.FindAllSubmatch(text, -1)
 		if len(all) == 0 {
-			s.Fatalf("it prints no %v:\n%s", size, text)
+			s.Fatalf("got no %v, want one in\n%s", size, text)
 		}
 		n, err := strconv.ParseFloat(string(all[len(all)-1][1]), 64)
 		if err != nil {

@@ -34,7 +34,7 @@ func (e *engine) direct(s *site, first int) (rate float64, err error) {
 			return 0, err
 		}
 		if len(events) < 2 {
-			return 0, fmt.Errorf("no token in %v", events)
+			return 0, fmt.Errorf("got the events %v, want at least 2", events)
 		}
 		tokens, _ := field(events[len(events)-2].data, "usage", "prompt_tokens").(float64)
 		squares, products = squares+tokens*tokens, products+tokens*events[0].at.Seconds()
@@ -70,7 +70,7 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 			n, _ := field(got.body, "usage", "prompt_tokens").(float64)
 			found := promptLength.FindStringSubmatch(s.explain("--why", got.header.Get("x-request-id")))
 			if found == nil || n == 0 {
-				t.Fatalf("no length of the prompt: %s", got.body)
+				t.Fatalf("prompt: got no length from explain or 0 tokens, want both: %s", got.body)
 			}
 			own, _ := strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64)
 			counted, tokens = counted+own, tokens+n
@@ -79,7 +79,7 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 		s.Eventually("both rates are reported", func() error {
 			found := reads.FindAllStringSubmatch(s.status(), -1)
 			if sum = 0; len(found) != len(engines) {
-				return fmt.Errorf("rates: %v", found)
+				return fmt.Errorf("rates: got %v, want %d", found, len(engines))
 			}
 			for _, f := range found {
 				rate, _ := strconv.ParseFloat(f[1], 64)

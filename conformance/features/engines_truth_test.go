@@ -47,7 +47,7 @@ func (e *engine) generate(s *site, ids []int, output int, salt string) (headers,
 		return 0, 0, 0, err
 	}
 	if len(events) < 2 || events[len(events)-1].data != "[DONE]" {
-		return 0, 0, 0, fmt.Errorf("not a stream of tokens: %v", events)
+		return 0, 0, 0, fmt.Errorf("got %v, want a stream of tokens that ends in [DONE]", events)
 	}
 	return headers, events[0].at, events[len(events)-2].at, nil
 }

@@ -51,7 +51,7 @@ func TestEngines_VLLMIsDeployedAdoptedAndChanged(t *testing.T) {
 	s.deployFixture("deployments_vllm.yaml", swap("MODEL", model))
 	s.vllmAnswers()
 	if text := s.status(); strings.Contains(text, "declares") || strings.Contains(text, "metrics") {
-		t.Errorf("status has findings about a deployment without mistakes:\n%s", text)
+		t.Errorf("status of a deployment without mistakes: got\n%s\nwant no findings", text)
 	}
 	before := s.engine1()
 	s.kill()
@@ -99,7 +99,8 @@ func TestEngines_VLLMIsDeployedAdoptedAndChanged(t *testing.T) {
 	_, err = text.ReadFrom(stream.Body)
 	if got := text.String(); err != nil || !strings.Contains(got, `"finish_reason":"length"`) ||
 		!strings.HasSuffix(strings.TrimSpace(got), "[DONE]") {
-		t.Errorf("a stream during the stop: %v, its end is %q", err, got[max(0, len(got)-600):])
+		t.Errorf("a stream during the stop: got %v, its end is %q, want finish_reason length and [DONE]", err,
+			got[max(0, len(got)-600):])
 	}
 	if err := syscall.Kill(changed, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("after penstock down, process %d: %v, want none", changed, err)
@@ -127,7 +128,7 @@ func TestEngines_VLLMSchemaIsTheParsersOwn(t *testing.T) {
 	}
 	const file = "../../discovery/engine/catalog/schemas/vllm.json"
 	if want, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s %v differs from the output of %s", file, err, cmd)
+		t.Errorf("%s: got %v, and another text than the output of %s, want the same", file, err, cmd)
 	}
 }
 
@@ -163,7 +164,8 @@ func TestEngines_InstalledVLLMHasThePackagesThatTestsStart(t *testing.T) {
 	}
 	for line := range strings.Lines(string(tested)) {
 		if !has[strings.TrimSpace(line)] {
-			t.Errorf("%s is not installed by penstock engines install vllm --cpu", strings.TrimSpace(line))
+			t.Errorf("packages of penstock engines install vllm --cpu: got none that is %s, want it",
+				strings.TrimSpace(line))
 		}
 	}
 }

@@ -48,7 +48,7 @@ func timed(s *site, url, body string) (headers time.Duration, events []event, er
 	headers = time.Since(began)
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(resp.Body)
-		return headers, nil, fmt.Errorf("%d %s", resp.StatusCode, text)
+		return headers, nil, fmt.Errorf("got %d %s, want 200", resp.StatusCode, text)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
@@ -99,7 +99,7 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	t.Run("headers of a stream precede the prompt, and the first body byte does not", func(t *testing.T) {
 		headers, events, err := timed(s, e.url("/v1/chat/completions"), chat(long(1), true))
 		if err != nil || len(events) < 2 {
-			t.Fatal(err, events)
+			t.Fatalf("got %v, events %v, want at least 2", err, events)
 		}
 		if headers > events[0].at/2 {
 			t.Errorf("got headers after %s and the first event after %s, want at most %s",
@@ -112,7 +112,7 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	t.Run("an unstreamed answer has its headers at its end", func(t *testing.T) {
 		streamed, events, err := timed(s, e.url("/v1/chat/completions"), chat(long(2), true))
 		if err != nil || len(events) == 0 {
-			t.Fatal(err)
+			t.Fatalf("got %v, %d events, want at least 1", err, len(events))
 		}
 		headers, _, err := timed(s, e.url("/v1/chat/completions"), chat(long(3), false))
 		if err != nil || headers < 3*streamed {
@@ -124,7 +124,7 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 		body := fmt.Sprintf(`{"model":"tiny","max_output_tokens":4,"stream":true,"input":%q}`, long(4))
 		_, events, err := timed(s, e.url("/v1/responses"), body)
 		if err != nil || len(events) < 3 {
-			t.Fatal(err, events)
+			t.Fatalf("got %v, events %v, want at least 3", err, events)
 		}
 		if kind := field(events[0].data, "type"); kind != "response.created" {
 			t.Errorf(`got a first event of type %v, want "response.created"`, kind)
@@ -140,17 +140,17 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	t.Run("the list of models has an adapter as soon as it is loaded", func(t *testing.T) {
 		adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
 		if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != 200 {
-			t.Fatal(got.status, got.body, err)
+			t.Fatalf("load of an adapter: got %d %s, %v, want 200", got.status, got.body, err)
 		}
 		if ids, err := modelsOf(s, e); err != nil || !slices.Contains(ids, "late") {
 			t.Errorf(`got models %v, %v, want one of them to be "late"`, ids, err)
 		}
 		if got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`); err != nil ||
 			got.status != 200 {
-			t.Fatal(got.status, got.body, err)
+			t.Fatalf("unload of an adapter: got %d %s, %v, want 200", got.status, got.body, err)
 		}
 		if ids, err := modelsOf(s, e); err != nil || slices.Contains(ids, "late") {
-			t.Errorf("got models %v after it was unloaded, %v", ids, err)
+			t.Errorf(`models after it was unloaded: got %v, %v, want no "late"`, ids, err)
 		}
 	})
 }
@@ -189,7 +189,7 @@ func vllmMetrics(t *testing.T, s *site, e *engine) {
 		"vllm:request_prefill_kv_computed_tokens_sum{", "vllm:prompt_tokens_cached_total{",
 	} {
 		if !strings.Contains(got.body, "\n"+series) {
-			t.Errorf("the page has no %s", series)
+			t.Errorf("the page of metrics: got\n%s\nwant %s", got.body, series)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func vllmMetrics(t *testing.T, s *site, e *engine) {
 func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
 	if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != http.StatusOK {
-		t.Fatal(got.status, got.body, err)
+		t.Fatalf("load of an adapter: got %d %s, %v, want 200", got.status, got.body, err)
 	}
 	for n := range 40 {
 		got, err := s.post(s.base()+"/v1/completions", `{"model":"late","max_tokens":4,"prompt":"a"}`)
@@ -207,7 +207,7 @@ func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	}
 	got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`)
 	if err != nil || got.status != http.StatusOK {
-		t.Fatal(got.status, got.body, err)
+		t.Fatalf("unload of an adapter: got %d %s, %v, want 200", got.status, got.body, err)
 	}
 }
 
@@ -230,14 +230,14 @@ func vllmFails(t *testing.T, e *engine) {
 		}
 		resp, err := (&http.Client{Timeout: 3 * time.Second}).Do(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatal(resp, err)
+			t.Fatalf("a stream of a stopped engine: got %v, %v, want 200", resp, err)
 		}
 		defer func() { _ = resp.Body.Close() }()
 		if text, err := io.ReadAll(resp.Body); err == nil || len(text) > 0 {
 			t.Errorf("got %q, %v; want nothing until the time limit", text, err)
 		}
 		if got, err := s.get(e.url("/health")); err != nil || got.status != http.StatusOK {
-			t.Error(got.status, err)
+			t.Errorf("/health of a stopped engine: got %d, %v, want 200", got.status, err)
 		}
 	})
 	t.Run("engine core killed: open streams end with an error, cleanly", func(t *testing.T) {
@@ -260,11 +260,11 @@ func vllmFails(t *testing.T, e *engine) {
 		end := string(text[max(0, len(text)-400):])
 		if err != nil || !strings.Contains(end, `data: {"error"`) ||
 			!strings.HasSuffix(strings.TrimSpace(end), "data: [DONE]") {
-			t.Errorf("got the end %q, %v", end, err)
+			t.Errorf("got the end %q, %v, want an error event and [DONE]", end, err)
 		}
 		s.Eventually("nothing listens any more", func() error {
 			if got, err := s.get(e.url("/health")); err == nil {
-				return fmt.Errorf("/health answers %d", got.status)
+				return fmt.Errorf("/health answers %d, want no listener", got.status)
 			}
 			return nil
 		})
@@ -278,7 +278,7 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 			long(1))
 		headers, events, err := timed(s, e.url("/v1/chat/completions"), body)
 		if err != nil || len(events) < 2 {
-			t.Fatal(err, events)
+			t.Fatalf("got %v, events %v, want at least 2", err, events)
 		}
 		if headers > events[0].at/2 {
 			t.Errorf("got headers after %s and the first event after %s, want at most %s",
@@ -289,7 +289,7 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 		got, err := s.post(e.url("/v1/chat/completions"),
 			`{"model":"other","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`)
 		if err != nil || got.status != 200 {
-			t.Error(got.status, got.body, err)
+			t.Errorf("got %d %s, %v, want 200", got.status, got.body, err)
 		}
 	})
 	t.Run("metrics", func(t *testing.T) {
@@ -302,7 +302,7 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 			"llamacpp:prompt_seconds_total ", "llamacpp:tokens_predicted_total ",
 		} {
 			if !strings.Contains(got.body, "\n"+series) {
-				t.Errorf("the page has no %s:\n%s", series, got.body)
+				t.Errorf("the page of metrics: got\n%s\nwant %s", got.body, series)
 			}
 		}
 	})
@@ -407,7 +407,7 @@ func TestEngines_LlamaCpp(t *testing.T) {
 		e.Eventually("embeddings are served", func() error {
 			got, err := e.post(e.base()+"/v1/embeddings", `{"model":"tiny","input":"a text"}`)
 			if err == nil && !strings.Contains(got.body, `"embedding"`) {
-				err = fmt.Errorf("%d %s", got.status, got.body)
+				err = fmt.Errorf("got %d %s, want an embedding", got.status, got.body)
 			}
 			return err
 		})

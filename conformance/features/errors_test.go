@@ -48,7 +48,8 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 				got, err := do(client(), req)
 				if reason := got.header.Get("x-penstock-reason"); err != nil || got.status != tt.status ||
 					reason != tt.reason {
-					return fmt.Errorf("%d with reason %q: %s %w", got.status, reason, got.body, err)
+					return fmt.Errorf("got %d with reason %q: %s %w, want %d with reason %q", got.status, reason,
+						got.body, err, tt.status, tt.reason)
 				}
 				return checkError(api, got, tt.reason, tt.message)
 			})
@@ -62,7 +63,8 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 	req.Host = "plain.example"
 	if got, err := do(client(), req); err != nil || got.header.Get("x-penstock-reason") != "" ||
 		got.status != http.StatusNotFound {
-		t.Errorf("%d %v %s %v", got.status, got.header, got.body, err)
+		t.Errorf("the backend's own 404: got %d %v %s %v, want 404 without a reason", got.status, got.header, got.body,
+			err)
 	}
 }
 
@@ -87,7 +89,8 @@ func checkError(api string, got reply, reason, message string) error {
 	case api != "/v1/messages" && e.Type == "" && e.Error.Code == reason:
 		return nil
 	}
-	return fmt.Errorf("%s: %v %s", api, got.header, got.body)
+	return fmt.Errorf("%s: got %v %s, want an error in the form of this API, with reason %q", api, got.header, got.body,
+		reason)
 }
 
 // What Envoy rejects has the form of the API, too, if Envoy has read the path.
@@ -107,7 +110,7 @@ func TestErrors_OfRequestsThatEnvoyRejects(t *testing.T) {
 			got, err := s.raw("GET " + tt.target + " HTTP/1.1\r\n" + tt.header + "\r\n")
 			if err != nil || got.status != http.StatusBadRequest ||
 				got.header.Get("x-penstock-reason") != "bad_request" {
-				t.Errorf("%s: %d %v %v", name+api, got.status, got.header, err)
+				t.Errorf("%s: got %d %v %v, want 400 with reason bad_request", name+api, got.status, got.header, err)
 			}
 			form := api
 			if tt.message == "" {

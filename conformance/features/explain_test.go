@@ -17,7 +17,7 @@ func TestExplain_NeverDiffersFromEnvoy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range differences[:min(len(differences), 20)] {
-		t.Error(d)
+		t.Errorf("Envoy and explain differ, want them equal: %v", d)
 	}
 	if n := len(differences); n > 0 {
 		t.Errorf("%d of %d requests of seed %d differ, want 0", n, c.Forms, c.Seed)

@@ -32,7 +32,7 @@ func TestExport_AnnotationsWithoutEffectAreFindings(t *testing.T) {
 		t.Errorf("with a ClusterSet translate prints\n%s\nwant %q, and not %q", got, member, alone)
 	}
 	if got := s.status(); strings.Contains(got, alone) {
-		t.Errorf("with a ClusterSet status prints\n%s\nwithout %q", got, alone)
+		t.Errorf("with a ClusterSet status prints\n%s\nwant it without %q", got, alone)
 	}
 }
 

@@ -64,15 +64,16 @@ func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 				// " has four tokens in o200k_base, and one word.
 				if text := strings.ReplaceAll(got.body, " ", ""); got.header.Get("x-tokens-from") != b.from ||
 					!strings.Contains(text, `"prompt_tokens":4`) {
-					t.Errorf("from %s, token IDs from %q: %s", got.by(), got.header.Get("x-tokens-from"), got.body)
+					t.Errorf("from %s: got token IDs from %q: %s, want from %q, and 4 tokens of the prompt", got.by(),
+						got.header.Get("x-tokens-from"), got.body, b.from)
 				}
 			}
 			if b.routed != (len(served) == 1) || b.routed && !served["worker-2"] {
-				t.Errorf("served by %v", served)
+				t.Errorf("routed %t: served by %v, want worker-2 alone if routed, else several", b.routed, served)
 			}
 			for worker := range served {
 				if last := s.last(worker); strings.Contains(last.Body, `"route"`) {
-					t.Errorf("the worker gets %s", last.Body)
+					t.Errorf(`the worker gets %s, want no "route"`, last.Body)
 				}
 			}
 		})

@@ -139,7 +139,7 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	s.allServedBy("/", "pod-2", 10)
 	const report = "does not send them back"
 	if out := s.status(); !strings.Contains(out, report) {
-		t.Errorf("the status does not report it:\n%s", out)
+		t.Errorf("status: got\n%s\nwant that the pool %q", out, report)
 	}
 	stop() // A newer release replaces the picker.
 	serving(t, s.address("epp"), &referencePicker{pick: s.address("pod-1")})
@@ -260,7 +260,7 @@ func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	requests.flows(2 * few)
 	if out := s.status(); !strings.Contains(out, fmt.Sprintf("the endpoint picker at port %d fails: connection refused",
 		s.ports["epp"])) {
-		t.Errorf("no finding about the picker in\n%s", out)
+		t.Errorf("status: got\n%s\nwant that the picker at port %d fails", out, s.ports["epp"])
 	}
 	requests.end(few)
 	s.write("externalpicker.yaml", with("one", "selector"))
@@ -291,7 +291,7 @@ func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 		got := s.answers(path, http.StatusOK)
 		if at := got.header.Get("x-conformance-test-served-endpoint"); got.by() != "pod-2" || path != "/relayed" &&
 			at != s.address("pod-2") {
-			t.Errorf("%s: from %q, and the picker received that %q served", path, got.by(), at)
+			t.Errorf(`%s: from %q, and the picker received that %q served, want "pod-2" for both`, path, got.by(), at)
 		}
 	}
 	for _, path := range []string{"", "/relayed", "/declared"} {

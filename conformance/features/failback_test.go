@@ -31,7 +31,7 @@ func TestFailback_ClusterThatFlapsDoesNotMoveRequests(t *testing.T) {
 		s.reports(last)
 		for range 10 {
 			if by := s.served("/far"); by != "east" && comesLast() {
-				t.Errorf("%s serves, although west has only been ready for a moment", by)
+				t.Errorf(`%q serves while west has only been ready for a moment, want "east"`, by)
 			}
 		}
 	}
@@ -42,6 +42,6 @@ func TestFailback_ClusterThatFlapsDoesNotMoveRequests(t *testing.T) {
 	east.reset()
 	serves("west")
 	if comesLast() {
-		t.Errorf("west is first, and the status has %q", last)
+		t.Errorf("west is first, and the status has %q, want it without", last)
 	}
 }

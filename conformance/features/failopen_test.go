@@ -39,7 +39,7 @@ func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 	spare.pickers.Stop()
 	for i := range 5 { // when no cluster has a picker, any server may answer
 		if got := send("/both"); got != "200 open" && got != "200 spare" {
-			t.Errorf("request %d without any picker: %s", i, got)
+			t.Errorf(`request %d without any picker: got %s, want "200 open" or "200 spare"`, i, got)
 		}
 	}
 	id := s.answered("/open", question).header.Get("x-request-id")

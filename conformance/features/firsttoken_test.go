@@ -34,7 +34,7 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 				t.Fatalf("%d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 			}
 			if got.by() != "fast" {
-				return fmt.Errorf("number %d went to %s", i+1, got.by())
+				return fmt.Errorf(`request %d went to %q, want "fast"`, i+1, got.by())
 			}
 		}
 		return nil
@@ -65,7 +65,7 @@ func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 				text = s.explain("--why", got.header.Get("x-request-id"))
 				found := outcomes.FindStringSubmatch(text)
 				if found == nil {
-					return fmt.Errorf("%s", text)
+					return fmt.Errorf("explain --why: got\n%s\nwant the outcome's times", text)
 				}
 				for i := range times {
 					times[i], _ = strconv.ParseFloat(found[i+1], 64)
@@ -74,7 +74,8 @@ func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 			})
 			end, headers, first := times[0], times[1], times[2]
 			if first < read || end < first || stream == (headers >= read) {
-				return fmt.Errorf("%s", text) // another process may have used the CPU so long
+				return fmt.Errorf("explain --why: got\n%s\nwant the first token after %v, then the end", text,
+					read) // another process may have used the CPU so long
 			}
 			return nil
 		})

@@ -23,7 +23,7 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 		t.Helper()
 		s.Eventually("explain shows "+text, func() error {
 			if got := s.explain(s.url("/"), "-X", "POST"); !strings.Contains(got, text) {
-				return fmt.Errorf("%s", got)
+				return fmt.Errorf("got\n%s\nwant %s", got, text)
 			}
 			return nil
 		})

@@ -73,7 +73,7 @@ func twoFreezing(t *testing.T) (s *site, servers [2]*freezing) {
 	t.Cleanup(func() {
 		for _, f := range servers {
 			if f.limit != "" {
-				t.Errorf("server %s has seen %s", f.name, f.limit)
+				t.Errorf("server %s received the header %s, want it at Envoy alone", f.name, f.limit)
 			}
 		}
 	})
@@ -158,7 +158,7 @@ func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	case servers[0].got.Load() == before:
 		t.Error("the frozen server got no stream")
 	case slow > 10*time.Second: // the default limit is 20 s
-		t.Errorf("a stream has waited for %v", slow)
+		t.Errorf("a stream has waited for %v, want at most 10 s", slow)
 	}
 }
 
@@ -198,8 +198,8 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 			servers[1].slow(c.headers, c.reads)
 			_, copies := s.asked(servers, c.path, s.prompt(40, c.stream), c.client...)
 			if copies != c.copies {
-				return fmt.Errorf("%s, stream %t, headers after %v: %d servers were asked", c.path, c.stream, c.headers,
-					copies)
+				return fmt.Errorf("%s, stream %t, headers after %v: %d servers were asked, want %d", c.path, c.stream,
+					c.headers, copies, c.copies)
 			}
 			return nil
 		}
@@ -228,14 +228,14 @@ func TestFrozen_SlowPoolIsNotAskedTwice(t *testing.T) {
 				text := s.explain("--why", got.header.Get("x-request-id"))
 				switch {
 				case !strings.Contains(text, "ended after"):
-					return fmt.Errorf("%s", text)
+					return fmt.Errorf("explain --why: got\n%s\nwant that the request ended", text)
 				case !strings.Contains(text, at):
-					t.Errorf("it was %s: %s", at, text)
+					t.Errorf("explain --why: got\n%s\nwant %q", text, at)
 				}
 				return nil
 			})
 			if copies != 1 {
-				return fmt.Errorf("%d servers", copies)
+				return fmt.Errorf("%d servers were asked, want 1", copies)
 			}
 			return nil
 		})

@@ -42,7 +42,7 @@ func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 				seen[by]++
 			}
 			if selection == "Weighted" && (seen["calls"] == 0 || seen["parent"] == 0) {
-				t.Errorf("calls were served by %v", seen)
+				t.Errorf("calls were served by %v, want some by calls and some by parent", seen)
 			}
 			if asked, served := plain.counts(); asked > 0 || served > 0 {
 				t.Errorf("the cluster that speaks HTTP/1.1 was asked for %d picks, and served %d calls, want 0 and 0",

@@ -86,7 +86,7 @@ func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 				c.status, c.got, err, c.send)
 		}
 		if c.got == plain && got.header.Get("x-rule") != "host" {
-			t.Errorf("%s: a match of the header host does not hold", name)
+			t.Errorf(`%s: the rule is %q, want "host"`, name, got.header.Get("x-rule"))
 		}
 	}
 }

@@ -55,11 +55,12 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 			}
 			for _, c := range all {
 				if asked, served := c.counts(); asked > 40 || served > 40 {
-					t.Errorf("%s was asked for picks %d times and for answers %d times, for 40 requests", c.name, asked,
+					t.Errorf("%s was asked for picks %d times and for answers %d times, want at most 40", c.name, asked,
 						served)
 				}
 				if c.served > 0 && (c.host != "models.example.com" || c.size != len(body)) {
-					t.Errorf("%s got host %q and %d bytes, of %d", c.name, c.host, c.size, len(body))
+					t.Errorf("%s got host %q and %d bytes, want models.example.com and %d", c.name, c.host, c.size,
+						len(body))
 				}
 			}
 		})
@@ -78,9 +79,8 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 			other, _ := north.counts()
 			if asked != 1 || other != 1 || got.status != http.StatusTooManyRequests &&
 				got.status != http.StatusServiceUnavailable {
-				t.Fatalf("east's picker was asked %d times, north's %d times, for one request: %d %s", asked, other,
-					got.status,
-					got.body)
+				t.Fatalf("east's picker was asked %d times, north's %d times, want 1 each, and 429 or 503: %d %s",
+					asked, other, got.status, got.body)
 			}
 		}
 	})
@@ -110,7 +110,7 @@ func (s *site) statuses(t *testing.T, body string, requests int) map[string]int 
 		}
 		counts[fmt.Sprintf("%d %s", got.status, by)]++
 		if mark := got.header.Get("penstock-peer-refused"); mark != "" {
-			t.Errorf("the client sees penstock-peer-refused: %s", mark)
+			t.Errorf("the client sees penstock-peer-refused: %s, want none", mark)
 		}
 	}
 	return counts
@@ -133,7 +133,8 @@ func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 			for ctx.Err() == nil {
 				got, err := s.ask("/far", question)
 				if sent.Add(1); err != nil || got.status != http.StatusOK {
-					t.Errorf("change %d: %d %s %v %v", change.Load(), got.status, got.body, got.header, err)
+					t.Errorf("change %d: got %d %s %v %v, want 200", change.Load(), got.status, got.body, got.header,
+						err)
 					return
 				}
 			}

@@ -93,11 +93,11 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 		case http.StatusTooManyRequests:
 			full++
 		default:
-			t.Errorf("status %d", status)
+			t.Errorf("got status %d, want 200 or 429", status)
 		}
 	}
 	if served != 4 || full != 8 || server.Held() != 4 {
-		t.Errorf("%d served, %d times 429; the limit is 4", served, full)
+		t.Errorf("%d served, %d times 429, %d at the server, want 4, 8 and 4", served, full, server.Held())
 	}
 	// The other process counts the requests of a killed one: its Envoy reports them there.
 	other.kill()

@@ -156,7 +156,7 @@ func TestJWT_TokensOfTheIssuerPassAsTheirCaller(t *testing.T) {
 	req.Method = http.MethodGet
 	if got, err := do(client(), req); err != nil || !strings.Contains(got.body, "llama") ||
 		strings.Contains(got.body, "sql") {
-		t.Errorf("the list of models: %d %s %v", got.status, got.body, err)
+		t.Errorf("the list of models: got %d %s %v, want llama and no sql", got.status, got.body, err)
 	}
 	s.answered("/", question, bearer(alice)...)
 	headers := s.last("a").Headers
@@ -226,7 +226,7 @@ func (s *site) keysOfTheIssuerChange(r *realm, alice string) {
 		s.Errorf(`while the issuer is down: got %s, want "200"`, got)
 	}
 	if after := s.responses(); after != before {
-		s.Errorf("%d responses of xDS, then %d", before, after)
+		s.Errorf("responses of xDS: got %d, want %d as before", after, before)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestJWT_KeysAreFetchedFromAllowedHostsAlone(t *testing.T) {
 	defer r.mu.Unlock()
 	for _, got := range r.authorization {
 		if got != "Bearer fetch-token" {
-			t.Errorf("the issuer receives authorization %q", got)
+			t.Errorf(`the issuer receives authorization %q, want "Bearer fetch-token"`, got)
 		}
 	}
 	if len(r.authorization) == 0 {

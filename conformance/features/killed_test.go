@@ -132,7 +132,8 @@ func TestKilled_ErrorOfDeadServerIsServedByAnother(t *testing.T) {
 			before := a.served.Load()
 			die(a)
 			if got := s.outcomes("/", 10); got[http.StatusOK] != 10 || a.served.Load() == before {
-				t.Errorf("got %v, %d by the server that died", got, a.served.Load()-before)
+				t.Errorf("got %v, %d by the server that died, want 10 times 200, at least 1 tried there", got,
+					a.served.Load()-before)
 			}
 		})
 	}
@@ -151,7 +152,7 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	b.fail(internal)
 	b.health.Store(http.StatusServiceUnavailable)
 	if got := s.outcomes("/", 4); got[http.StatusOK] > 0 {
-		t.Errorf("got %v", got)
+		t.Errorf("statuses of servers that all fail: got %v, want no 200", got)
 	}
 	if n := a.served.Load() + b.served.Load() - before; n != 4 {
 		t.Errorf("4 requests have run %d times, want 4", n)
@@ -224,7 +225,8 @@ func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 			if got, err := s.ask("/", question); err != nil || got.status != 500 ||
 				!strings.Contains(got.body, "EngineCore") ||
 				got.header.Get("penstock-server-dead") != "" {
-				t.Error(got.status, got.header, got.body, err)
+				t.Errorf("got %d %v %s, %v, want the server's own 500 without penstock-server-dead", got.status,
+					got.header, got.body, err)
 			}
 		})
 	}
@@ -371,7 +373,8 @@ func TestKilled_ExternalPickersRequestsMoveOn(t *testing.T) {
 				before := first.served.Load()
 				die(first)
 				if got := s.outcomes(path, 4); got[http.StatusOK] != 4 || first.served.Load() == before {
-					t.Errorf("got %v, %d by the server that died", got, first.served.Load()-before)
+					t.Errorf("got %v, %d by the server that died, want 4 times 200, at least 1 tried there", got,
+						first.served.Load()-before)
 				}
 			})
 		}

@@ -34,10 +34,10 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 			if got, err := s.post("http://"+at(server, "pods")+"/v1/chat/completions",
 				body(beginning+"one")); err != nil ||
 				got.status != http.StatusOK {
-				return fmt.Errorf("%d: %s %w", got.status, got.body, err)
+				return fmt.Errorf("got %d: %s %w, want 200", got.status, got.body, err)
 			}
 			if by := s.answered("/", body(beginning+"another")).by(); by != server {
-				return fmt.Errorf("prompt %d is cached at %s, and was sent to %s", number, server, by)
+				return fmt.Errorf("prompt %d was sent to %s, want %s, which has it cached", number, by, server)
 			}
 		}
 		return nil

@@ -23,19 +23,19 @@ func TestLatency_RequestsGoToTheClusterThatAnswersFirst(t *testing.T) {
 			if !strings.Contains(text,
 				fmt.Sprintf(`penstock_selection_first_byte_seconds{cluster=%q,import="default/far"} `,
 					name)) {
-				return fmt.Errorf("%s has not answered", name)
+				return fmt.Errorf("%s has no time to the first byte, want one", name)
 			}
 		}
 		return nil
 	})
 	for range 15 {
 		if by := s.served("/far"); by != "west" {
-			t.Errorf("%s serves, which answers later:\n%s", by, s.explain("--last", "2"))
+			t.Errorf("%s serves, want west, which answers sooner:\n%s", by, s.explain("--last", "2"))
 		}
 	}
 	if text := s.explain("--last", "1"); !strings.Contains(text, "Latency") ||
 		!strings.Contains(text, "by its answers, round trip") || strings.Contains(text, "cached") {
-		t.Errorf("explain shows no choice by latency:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant a choice by latency", text)
 	}
 	west.set(slow(3 * time.Second))
 	east.reset()

@@ -35,7 +35,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 		served[first]++
 		for range 5 {
 			if again := send("topic ", i); again != first {
-				t.Errorf("a prompt that %s has read went to %s", first, again)
+				t.Errorf("a prompt that %s has read went to %s, want the same cluster", first, again)
 			}
 		}
 	}
@@ -45,14 +45,14 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	for name, c := range clusters {
 		c.mu.Lock()
 		if sent := c.sender; sent != "" {
-			t.Errorf("the model server of %s sees penstock-peer-sender: %s", name, sent)
+			t.Errorf("the model server of %s sees penstock-peer-sender: %s, want none", name, sent)
 		}
 		c.mu.Unlock()
 	}
 	out := s.explain("--last", "4")
 	if !strings.Contains(out, "LeastLoad") || !strings.Contains(out, "by own requests") ||
 		!regexp.MustCompile(`choice       cluster \w+ of import default/far, cluster`).MatchString(out) {
-		t.Errorf("explain shows no choice of a cluster:\n%s", out)
+		t.Errorf("explain: got\n%s\nwant LeastLoad's choice of a cluster by own requests", out)
 	}
 
 	// A declining cluster is replaced by another, and is not called again meanwhile.
@@ -119,7 +119,7 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 		here.Eventually(name+" counts a request", func() error {
 			before := exporter.arrived()
 			if by := send(here, fmt.Sprint("count ", sent)); by != name {
-				return fmt.Errorf("a request went to %q", by)
+				return fmt.Errorf("a request went to %q, want %q", by, name)
 			}
 			sent++
 			now := exporter.arrived()
@@ -133,14 +133,14 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 		before := here.knownBlocks(at)
 		prompt := strings.Repeat(fmt.Sprintf("question %d for %s. ", i, at), 300)
 		if by := send(exporters[at], prompt); by != at {
-			t.Fatalf("the gateway of %s has sent a prompt to %q", at, by)
+			t.Fatalf("a prompt at the gateway of %s went to %q, want its own pool", at, by)
 		}
 		here.Eventually("the other cluster reports the prompt", func() error {
 			now := here.knownBlocks(at)
 			return because(now > before, now, " blocks are known, as before")
 		})
 		if by := send(here, prompt); by != at {
-			t.Errorf("a prompt that %s has cached went to %q:\n%s", at, by, here.explain("--last", "2"))
+			t.Errorf("a prompt that %s has cached went to %q, want the same:\n%s", at, by, here.explain("--last", "2"))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (s *site) listsRequests() {
 			`to west: [1-9]`,
 		} {
 			if !regexp.MustCompile(line).MatchString(text) {
-				return fmt.Errorf("no line %s:\n%s", line, text)
+				return fmt.Errorf("got\n%s\nwant the line %s", text, line)
 			}
 		}
 		if s.series(`penstock_import_ended_requests_total{cluster="west",import="default/chat",outcome="served"}`) ==
@@ -181,7 +181,7 @@ func busyClusterGetsNone(t *testing.T, here, east *site, send func(at *site, con
 	here.Eventually("no request goes to the busy cluster", func() error {
 		for i := range 20 {
 			if by := send(here, fmt.Sprint("short ", i)); by != "west-1" {
-				return fmt.Errorf("request %d went to %q", i, by)
+				return fmt.Errorf(`request %d went to %q, want "west-1"`, i, by)
 			}
 		}
 		return nil

@@ -43,11 +43,11 @@ func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%+v", e)
+		return fmt.Errorf("explain: got %+v, want server busy with 40 queued", e)
 	})
 	for range 10 {
 		if got := s.answers("/", http.StatusOK); !strings.Contains(got.body, "repeat this") {
-			t.Errorf("not an echo: %s", got.body)
+			t.Errorf("got %s, want an echo", got.body)
 		}
 	}
 	events := 0
@@ -57,9 +57,9 @@ func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	// The busy server has at most the first request, from before its metrics were scraped.
 	got, err := s.get("http://" + s.address("idle") + "/metrics")
 	if err != nil || !strings.Contains(got.body, "vllm:") {
-		t.Fatalf("%v", err)
+		t.Fatalf("the metrics of idle: got %v\n%s\nwant vllm:", err, got.body)
 	}
 	if out := s.explain(s.url("/")); !strings.Contains(out, "now") || !strings.Contains(out, s.address("idle")) {
-		t.Errorf("explain:\n%s", out)
+		t.Errorf("explain: got\n%s\nwant a pick now, at %s", out, s.address("idle"))
 	}
 }

@@ -35,7 +35,7 @@ func TestLocality_NearClustersServeFirst(t *testing.T) {
 			sum := 0
 			for _, name := range names {
 				if by[name] == 0 {
-					return fmt.Errorf("%v; status:\n%s", by, s.status())
+					return fmt.Errorf("requests by server: got %v, want some at each; status:\n%s", by, s.status())
 				}
 				sum += by[name]
 			}

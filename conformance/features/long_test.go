@@ -45,6 +45,6 @@ func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	all.Wait()
 	s.answers("/", http.StatusOK)
 	if text, err := os.ReadFile(s.log); err != nil || strings.Contains(string(text), "Envoy died") {
-		t.Errorf("Envoy has died: %v", err)
+		t.Errorf("Penstock's log: got %v\n%s\nwant no death of Envoy", err, text)
 	}
 }

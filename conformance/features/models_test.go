@@ -23,7 +23,7 @@ func modelNames(text string) (names []string, err error) {
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil || list.Object != "list" {
-		return nil, fmt.Errorf("%w: %s", err, text)
+		return nil, fmt.Errorf(`got %w: %s, want a list`, err, text)
 	}
 	for _, m := range list.Data {
 		if m.OwnedBy == "" && m.Created == 0 { // no server lists the model
@@ -31,7 +31,7 @@ func modelNames(text string) (names []string, err error) {
 			continue
 		}
 		if m.Object != "model" || m.OwnedBy != "penstock" || m.Created == 0 {
-			err = errors.Join(err, fmt.Errorf("model %+v", m))
+			err = errors.Join(err, fmt.Errorf("got model %+v, want one of penstock with a time", m))
 		}
 		if m.Parent != "" {
 			m.ID += " of " + m.Parent
@@ -47,10 +47,10 @@ func (s *site) lists(path string, want ...string) {
 	list := func() error {
 		got, err := s.models(path)
 		if err != nil || got.status != http.StatusOK {
-			return fmt.Errorf("%d: %s %w", got.status, got.body, err)
+			return fmt.Errorf("got %d: %s %w, want 200", got.status, got.body, err)
 		}
 		if got.header.Get("content-type") != "application/json" || got.by() != "" {
-			s.Errorf("%s: %v", path, got.header)
+			s.Errorf("%s: got the header %v, want JSON of no server", path, got.header)
 		}
 		names, err := modelNames(got.body)
 		return because(err == nil && slices.Equal(names, want),
@@ -90,7 +90,7 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("content-type") != "application/json" {
-		t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
+		t.Errorf("HEAD: got %d %v, want 200 and JSON", resp.StatusCode, resp.Header)
 	}
 	if got, err := s.models("/silent"); err != nil || got.status != http.StatusNotFound ||
 		got.body != "no list here\n" {
@@ -132,7 +132,7 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	})
 	explained := s.explain("http://models.example:"+fmt.Sprint(s.ports["gateway"])+"/v1/models", "-o", "json")
 	if !strings.Contains(explained, `"served": true`) || !strings.Contains(explained, "200: the models of") {
-		t.Error(explained)
+		t.Errorf("explain: got\n%s\nwant that it is served, with 200: the models of a pool", explained)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 		got[a.status] = true
 	}
 	if len(got) != 2 || !got[http.StatusOK] || !got[http.StatusNotFound] {
-		t.Errorf("requests are answered %v", got)
+		t.Errorf("statuses: got %v, want both 200 and 404", got)
 	}
 }
 

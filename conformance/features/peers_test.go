@@ -28,7 +28,7 @@ func (c *conversations) ask(i int) (hit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || got.status != http.StatusOK {
-		c.lost = append(c.lost, fmt.Errorf("conversation %d: %d %s %w", i, got.status, got.body, err))
+		c.lost = append(c.lost, fmt.Errorf("conversation %d: got %d %s %w, want 200", i, got.status, got.body, err))
 		return false
 	}
 	hit = c.last[i] == got.by()
@@ -85,7 +85,7 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	s.logged("connected to a peer")
 	second := c.round(other.kill) + c.round(nothing) // earlier requests are known only by the snapshot
 	for _, err := range c.lost {
-		t.Error(err)
+		t.Errorf("a request was lost, want none: %v", err)
 	}
 	// On a busy machine, picks at the same moment move some conversations.
 	n := 2 * len(c.last)

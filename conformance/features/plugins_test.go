@@ -47,13 +47,13 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 		}
 	}
 	if kept != 1 || out != 1 {
-		t.Errorf("explained: %+v", s.explanation())
+		t.Errorf("got %+v, want 1 server out and 1 with score 2", s.explanation())
 	}
 	text := s.explain(s.url("/"))
 	for _, want := range []string{"strategy plugins",
 		"score 2.000 (prefix-cache-scorer 0.000 x 3, queue-scorer 1.000 x 2)", "out: zone"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("explain has no %q:\n%s", want, text)
+			t.Errorf("explain: got\n%s\nwant %q", text, want)
 		}
 	}
 }

@@ -48,15 +48,15 @@ func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
 				seen[by] = true
 				for _, stream := range []bool{false, true} {
 					if got := send("another", stream); got.by() != by {
-						t.Errorf("prompt %d is cached at %q, and a request that begins with it went to %q", i, by,
-							got.by())
+						t.Errorf("a request with the beginning of prompt %d: want it at %q, which has it cached, got "+
+							"%q", i, by, got.by())
 					} else if !stream && !cached.MatchString(got.body) {
-						t.Errorf("prompt %d: the server had not cached it: %s", i, got.body)
+						t.Errorf("prompt %d: got %s, want it cached at the server", i, got.body)
 					}
 				}
 			}
 			if len(seen) != 2 {
-				t.Errorf("16 prompts without a common beginning all went to %v", seen)
+				t.Errorf("servers of 16 prompts without a common beginning: got %v, want 2", seen)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func TestPriority_ServesInOrder(t *testing.T) {
 		})
 		for range 10 {
 			if by := s.served("/far"); by != want {
-				t.Errorf("%s serves, not %s", by, want)
+				t.Errorf("%s serves, want %s", by, want)
 			}
 		}
 		for _, c := range declining {
@@ -44,6 +44,6 @@ func TestPriority_ServesInOrder(t *testing.T) {
 	expect("east", north)
 	if text := s.status(); !strings.Contains(text,
 		`spec.selection.order[0]: cluster "nowhere" does not export InferencePoolImport default/far now`) {
-		t.Errorf("status: %s", text)
+		t.Errorf("status: got %s, want that nowhere does not export the import", text)
 	}
 }

@@ -77,7 +77,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	s.answers("/", http.StatusOK) // requests are answered without the Service, too
 	s.reports("spec.picker.processor: there is no Service default/processor")
 	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidProcessorRef") {
-		t.Errorf("status:\n%s", text)
+		t.Errorf("status: got\n%s\nwant InvalidProcessorRef", text)
 	}
 	s.write("processor.yaml", with("two", "answers", "processor"))
 	s.Eventually("the processor is asked", func() error {
@@ -110,15 +110,17 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 				"authorization",
 				"Bearer secret", "cookie", "c=1")
 			if served[by] = true; got != tt.body || key != tt.key || tt.by != "" && by != tt.by {
-				t.Errorf("%s: %s gets key %q: %s", tt.answer, by, key, got)
+				t.Errorf("%s: %q gets key %q: %s, want %q gets key %q: %s", tt.answer, by, key, got, tt.by, tt.key,
+					tt.body)
 			}
 		}
 		if len(served) == 1 != tt.stays {
-			t.Errorf("%s: served by %v", tt.answer, served)
+			t.Errorf("%s: served by %v, want one server alone: %t", tt.answer, served, tt.stays)
 		}
 		body, headers, _ := p.last()
 		if body != tt.sent || len(headers) != 2 || headers["x-tenant"] != "t1" || len(headers["x-request-id"]) < 16 {
-			t.Errorf("%s: the processor gets %s and %v", tt.answer, body, headers)
+			t.Errorf("%s: the processor gets %s and %v, want %s, x-tenant t1 and an x-request-id alone", tt.answer,
+				body, headers, tt.sent)
 		}
 	}
 	text := s.explain("--last", "40")
@@ -127,7 +129,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 		"the pool's strategy decides (no_answer)",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("explain --last has no %q:\n%s", want, text)
+			t.Errorf("explain --last: got\n%s\nwant %q", text, want)
 		}
 	}
 	s.ownSchedulingGoesOn(p)
@@ -139,7 +141,7 @@ func (s *site) ownSchedulingGoesOn(p *processor) {
 	explained := func(want string) {
 		s.Helper()
 		if text := s.explain(s.url("/")); !strings.Contains(text, want) {
-			s.Errorf("explain has no %q:\n%s", want, text)
+			s.Errorf("explain: got\n%s\nwant %q", text, want)
 		}
 	}
 	explained("processor.default.svc:8080 is asked first")
@@ -153,7 +155,7 @@ func (s *site) ownSchedulingGoesOn(p *processor) {
 	_, _, before := p.last()
 	s.answered("/", unrouted)
 	if _, _, after := p.last(); after != before {
-		s.Errorf("%d calls with the breaker open", after-before)
+		s.Errorf("calls with the breaker open: got %d, want 0", after-before)
 	}
 }
 
@@ -172,7 +174,8 @@ func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 		got := s.answered("/", unrouted, sent...).header.Get("x-request-id")
 		if _, headers, _ := p.last(); got == "" || headers["x-request-id"] != got ||
 			(got == "order-66") != (sent != nil) {
-			t.Errorf("of %q the client gets %q, and the processor %v", sent, got, headers)
+			t.Errorf("of %q the client gets %q, and the processor %v, want one ID, the client's if it has sent one",
+				sent, got, headers)
 		}
 	}
 }
@@ -190,7 +193,7 @@ func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	sent := withMember(unrouted, `"route":false`)
 	for range 5 {
 		if by, got, key := s.processed(sent); got != sent || key != "" || by != "second" {
-			t.Errorf("%s gets key %q: %s", by, key, got)
+			t.Errorf(`%q gets key %q: %s, want "second" without a key and the client's body`, by, key, got)
 		}
 	}
 	if _, _, calls := p.last(); calls == 0 {
@@ -217,7 +220,8 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 		s.Eventually("requests go to "+server, func() error {
 			for range 4 {
 				if by, got, key := s.processed(unrouted); by != server || key != tokens || got != unrouted {
-					return fmt.Errorf("%s gets key %q: %s", by, key, got)
+					return fmt.Errorf("%q gets key %q: %s, want %q, %q and the client's body", by, key, got, server,
+						tokens)
 				}
 			}
 			return nil
@@ -225,7 +229,7 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	}
 	becomes("b", "k1")
 	if body, _, _ := p.last(); body != withMember(unrouted, `"route":true`) {
-		t.Errorf("the processor gets %s", body)
+		t.Errorf(`the processor gets %s, want "route":true in it`, body)
 	}
 	s.write("processor.yaml", with("two", "processor", "plain"))
 	becomes("a", "k2")
@@ -267,6 +271,6 @@ func TestProcessor_GetsTheModelThatTheServerGets(t *testing.T) {
 		}
 	}
 	if !seen["v1"] || !seen["v2"] || len(seen) != 2 {
-		t.Errorf("models %v", seen)
+		t.Errorf("models: got %v, want v1 and v2", seen)
 	}
 }

@@ -26,7 +26,8 @@ func TestReason_PenstockAloneWritesIt(t *testing.T) {
 		s.Eventually(path+" is served without a reason", func() error {
 			got, err := s.ask(path, question)
 			if reason := got.header.Get("x-penstock-reason"); err != nil || got.by() != "forger" || reason != "" {
-				return fmt.Errorf("%d by %q with reason %q, %w", got.status, got.by(), reason, err)
+				return fmt.Errorf("got %d by %q with reason %q, %w, want forger and no reason", got.status, got.by(),
+					reason, err)
 			}
 			return nil
 		})
@@ -35,7 +36,7 @@ func TestReason_PenstockAloneWritesIt(t *testing.T) {
 		s.Eventually(path+" is answered with a reason", func() error {
 			got, err := s.ask(path, question)
 			if reason := got.header.Get("x-penstock-reason"); err != nil || reason != "no_endpoints" {
-				return fmt.Errorf("%d with reason %q, %w", got.status, reason, err)
+				return fmt.Errorf(`got %d with reason %q, %w, want "no_endpoints"`, got.status, reason, err)
 			}
 			return nil
 		})

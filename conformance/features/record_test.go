@@ -53,11 +53,13 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 		if len(l.HashIDs) != (l.InputLength+511)/512 || l.OutputLength != 1 || l.Status != 200 || l.Server == "" ||
 			l.Pool != "default/chat" ||
 			l.Model != "llama" || l.Bytes == 0 || l.Request == "" || l.TTFT != 0 || l.Headers <= 0 || l.Took <= 0 {
-			t.Errorf("%+v", l)
+			t.Errorf("got the line %+v, want one hash per 512 tokens, status 200, default/chat, llama, one token, "+
+				"and no TTFT", l)
 		}
 		first[l.HashIDs[0]]++
 		if n := first[l.HashIDs[0]]; (n == 2) != (l.Cached > 1000) {
-			t.Errorf("the %d. request of a conversation has %d tokens cached: %+v", n, l.Cached, l)
+			t.Errorf("the %d. request of a conversation has %d tokens cached, want over 1000 in the second alone: %+v",
+				n, l.Cached, l)
 		}
 	}
 	if len(first) != 3 {
@@ -66,6 +68,6 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), binary, "replay", trace, "--strategy", "load", "--pool",
 		"default/chat").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "7 requests") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("replay: got %v\n%s\nwant 7 requests", err, out)
 	}
 }

@@ -48,7 +48,7 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 		s.Write("policy.yaml", version+text)
 		becomes(name, "/team", "403 policy_invalid")
 		if got := s.outcome("/", bearer(key)...); got != "200" {
-			t.Errorf("%s: the other route: %s", name, got)
+			t.Errorf(`%s: the other route: got %s, want "200"`, name, got)
 		}
 		s.drop("policy.yaml")
 		becomes(name, "/team", "200")
@@ -60,7 +60,7 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	s.Write("policy.yaml", good)
 	becomes("corrected", "/team", "200")
 	if got := s.outcome("/team"); got != "401 invalid_api_key" {
-		t.Errorf("corrected: without a key: %s", got)
+		t.Errorf(`corrected: without a key: got %s, want "401 invalid_api_key"`, got)
 	}
 	s.Write("policy.yaml", strings.Replace(good, "apiKeys: {}", "apiKeys: {}, byModel: 7", 1)) // a rejected change
 	s.Eventually("the change is rejected", func() error {
@@ -69,7 +69,7 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	})
 	becomes("rejected change", "/team", "200")
 	if got := s.outcome("/team"); got != "401 invalid_api_key" {
-		t.Errorf("rejected change: without a key: %s", got)
+		t.Errorf(`rejected change: without a key: got %s, want "401 invalid_api_key"`, got)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 		t.Helper()
 		s.Eventually("the status reports "+text, func() error {
 			if got, err := s.ask("/far", question); err == nil && got.status == http.StatusOK {
-				return fmt.Errorf("served by %q", got.by())
+				return fmt.Errorf("served by %q, want an error", got.by())
 			}
 			out := s.status()
 			return because(strings.Contains(out, text), out)
@@ -113,7 +113,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 		"at port " + pod[len("127.0.0.1:"):])
 	s.logged("which is not sent to")
 	if out := s.status(); strings.Contains(out, "cannot be asked") {
-		t.Errorf("a resolved problem is still reported:\n%s", out)
+		t.Errorf("status: got\n%s\nwant no resolved problem", out)
 	}
 	s.Eventually("the pick is recorded", func() error { // only one of the picks within 20 ms is recorded
 		_, _ = s.ask("/far", question)
@@ -124,7 +124,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	s.write("relay.yaml", with("here", "far", "reported"), cleartext, swap("10.0.0.0/8", "127.0.0.0/8"))
 	s.Eventually("it serves, and nothing is reported", func() error {
 		if got, err := s.ask("/far", question); err != nil || got.status != http.StatusOK {
-			return fmt.Errorf("%d %s %w", got.status, got.body, err)
+			return fmt.Errorf("got %d %s %w, want 200", got.status, got.body, err)
 		}
 		out := s.status()
 		return because(!strings.Contains(out, "cannot be asked") && !strings.Contains(out, "which is not sent to"), out)

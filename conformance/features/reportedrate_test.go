@@ -24,7 +24,7 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	check := func(text string) error {
 		found := reads.FindStringSubmatch(text)
 		if found == nil {
-			return fmt.Errorf("no rate in\n%s", text)
+			return fmt.Errorf("got\n%s\nwant a rate", text)
 		}
 		if rate, _ := strconv.ParseFloat(found[1], 64); rate < least || rate > most {
 			return fmt.Errorf("%.0f tokens/s, want %.0f to %.0f", rate, least, most)
@@ -76,7 +76,7 @@ func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testi
 				}
 			}
 			if slow > 1 {
-				t.Errorf("%d of 20 prompts went to the slow server:\n%s", slow, s.status())
+				t.Errorf("prompts at the slow server: got %d of 20, want at most 1:\n%s", slow, s.status())
 			}
 		})
 	}

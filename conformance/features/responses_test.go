@@ -27,14 +27,15 @@ func TestResponseAffinity_FollowUpFindsItsResponse(t *testing.T) {
 			next, again, err := s.respond(id, stream)
 			if err != nil || again != by {
 				why := s.explain("--last", "1")
-				t.Fatalf("turn %d, stream %t: %s, then %s: %v\n%s", turn, stream, by, again, err, why)
+				t.Fatalf("turn %d, stream %t: %s, then %s: %v, want the same server\n%s", turn, stream, by, again, err,
+					why)
 			}
 			id = next
 		}
 		for _, path := range []string{"", "/cancel", "/input_items?limit=1"} {
 			got, err := s.get(s.base() + "/v1/responses/" + id + path)
 			if err != nil || got.status != http.StatusOK || got.by() != by {
-				t.Errorf("%s of %s at %s: %d from %s, %v", path, id, by, got.status, got.by(), err)
+				t.Errorf("%s of %s: got %d from %s, %v, want 200 from %s", path, id, got.status, got.by(), err, by)
 			}
 		}
 	}
@@ -43,10 +44,10 @@ func TestResponseAffinity_FollowUpFindsItsResponse(t *testing.T) {
 	}
 	if text := s.explain("--last", "1"); !strings.Contains(text,
 		"it names a response, and goes to the server that keeps it") {
-		t.Errorf("explain does not show why:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant that the response's server was chosen", text)
 	}
 	if id, _, err := s.respond("resp_unknown", false); err == nil || !strings.HasPrefix(err.Error(), "404") {
-		t.Errorf("an unknown response: %s %v", id, err)
+		t.Errorf("an unknown response: got %q %v, want 404", id, err)
 	}
 	s.write("responses.yaml", with("plain"))
 	s.Eventually("without the field, a follow-up goes to either server", func() error {
@@ -77,7 +78,7 @@ func TestResponseAffinity_EveryProcessFindsTheResponse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, again, err := s.respond(id, false); err != nil || again != by {
-			t.Errorf("request %d: %s, then %s: %v", i, by, again, err)
+			t.Errorf("request %d: %s, then %s: %v, want the same server", i, by, again, err)
 		}
 	}
 	for _, at := range []*site{s, other} {
@@ -104,7 +105,8 @@ func TestResponseAffinity_FollowUpFindsItsCluster(t *testing.T) {
 		}
 		seen[by] = true
 		if _, again, err := s.respond(id, stream); err != nil || again != by {
-			t.Fatalf("request %d: %s, then %s: %v\n%s", i, by, again, err, s.explain("--last", "1"))
+			t.Fatalf("request %d: %s, then %s: %v, want the same server\n%s", i, by, again, err,
+				s.explain("--last", "1"))
 		}
 	}
 	if len(seen) != 2 {

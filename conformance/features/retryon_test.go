@@ -83,7 +83,7 @@ func TestRetryOn_LostGatewayMovesRequestsOn(t *testing.T) {
 	}
 	if got := lost(t, here, east); got.status != http.StatusServiceUnavailable ||
 		got.header.Get("penstock-peer-lost") != "" {
-		t.Errorf("without retryOn: %d %s %v", got.status, got.body, got.header)
+		t.Errorf("without retryOn: got %d %s %v, want 503 without penstock-peer-lost", got.status, got.body, got.header)
 	}
 	here.write("retryon.yaml", with("here"), swap("  selection:", "  retryOn: [LostGateway]\n  selection:"))
 	here.Eventually("with retryOn the other cluster answers", func() error {
@@ -111,7 +111,8 @@ func lost(t *testing.T, here, east *site) reply {
 		select {
 		case got := <-done:
 			asking = false
-			return fmt.Errorf("it was answered %d by %s; status:\n%s", got.status, got.by(), here.status())
+			return fmt.Errorf("it was answered %d by %s, want it in flight; status:\n%s", got.status, got.by(),
+				here.status())
 		default:
 		}
 		if !asking {

@@ -40,7 +40,8 @@ func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 				last := s.receives("/to-"+server+api, body, server)
 				if header := last.Headers.Get("x-gateway-model-name"); last.Body != withModel(body, model) ||
 					header != "public" {
-					t.Errorf("%s gets model header %q: %s", server, header, last.Body)
+					t.Errorf(`%s gets model header %q: %s, want "public", and the body with model %q`, server, header,
+						last.Body, model)
 				}
 			}
 		}
@@ -120,7 +121,7 @@ func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	}
 	pool, picker, found := strings.Cut(seed("2"), "  extensionRef:")
 	if !found || strings.Count(picker, ":") != 1 {
-		t.Fatalf("the seed's pool is another one:\n%s", seed("2"))
+		t.Fatalf("the seed's pool: got\n%s\nwant one picker with one port", seed("2"))
 	}
 	s := newSite(t)
 	s.server("pod", "--lora", "vllm-llama2-7b-2024-11-20,vllm-llama2-7b-2025-03-24")
@@ -140,10 +141,10 @@ func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	}
 	text := s.explain(s.base()+api, "--model", "llama2")
 	if !strings.Contains(text, "replaced by vllm-llama2-7b-2024-11-20 (75%), vllm-llama2-7b-2025-03-24 (25%)") {
-		t.Errorf("explain:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant 75%% and 25%% for the two models", text)
 	}
 	// Five standard deviations.
 	if n := got["vllm-llama2-7b-2024-11-20"]; n+got["vllm-llama2-7b-2025-03-24"] != 400 || n < 255 || n > 345 {
-		t.Errorf("of 400 requests: %v", got)
+		t.Errorf("models of 400 requests: got %v, want 255 to 345 for the first, the rest for the second", got)
 	}
 }

@@ -227,7 +227,7 @@ func (s *site) join(other *site) {
 		args := []string{"clusters", "join", path, "--allow-namespaces", "default", "-f", at.Files, "--state", at.state}
 		out, err := exec.CommandContext(s.Context(), binary, args...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "is a member now") {
-			s.Fatalf("join: %v %s", err, out)
+			s.Fatalf("join: got %v %s, want that it is a member now", err, out)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (s *site) answers(path string, status int) (got reply) {
 	s.Helper()
 	s.Eventually(fmt.Sprintf("%s answers %d", path, status), func() (err error) {
 		if got, err = s.ask(path, question); err == nil && got.status != status {
-			err = fmt.Errorf("%d %s", got.status, got.body)
+			err = fmt.Errorf("got %d %s, want %d", got.status, got.body, status)
 		}
 		return err
 	})
@@ -122,7 +122,7 @@ func (s *site) goes(path, by string, times int) {
 	s.Eventually(path+" is served by "+by, func() error {
 		for range times {
 			if got, err := s.ask(path, question); err != nil || got.status != http.StatusOK || got.by() != by {
-				return fmt.Errorf("%d from %q: %s %w", got.status, got.by(), got.body, err)
+				return fmt.Errorf("got %d from %q: %s %w, want 200 from %q", got.status, got.by(), got.body, err, by)
 			}
 		}
 		return nil
@@ -160,7 +160,7 @@ func (s *site) stream(ctx context.Context, path, prompt string, see func(event s
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
+		return fmt.Errorf("got status %d, want 200", resp.StatusCode)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
@@ -194,7 +194,7 @@ func (s *site) occupy(path string) (by string, end func(), err error) {
 	}
 	s.Cleanup(func() { end(); _ = resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
-		return "", end, fmt.Errorf("status %d", resp.StatusCode)
+		return "", end, fmt.Errorf("got status %d, want 200", resp.StatusCode)
 	}
 	return resp.Header.Get("x-served-by"), end, nil
 }
@@ -236,7 +236,7 @@ func (tr *traffic) flows(requests int) {
 	want := count() + requests
 	tr.s.Eventually("requests are answered", func() error {
 		if n := count(); n < want {
-			return fmt.Errorf("%d of %d", n, want)
+			return fmt.Errorf("%d requests are answered, want %d", n, want)
 		}
 		return nil
 	})

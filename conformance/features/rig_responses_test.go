@@ -106,11 +106,11 @@ func (s *site) created(body map[string]any, previous string) (id, by string, err
 		return "", "", err
 	}
 	if got.status != http.StatusOK {
-		return "", got.by(), fmt.Errorf("%d %s", got.status, got.body)
+		return "", got.by(), fmt.Errorf("%d %s, want 200", got.status, got.body)
 	}
 	at := strings.Index(got.body, `"id":"resp_`+got.by())
 	if at < 0 {
-		return "", "", fmt.Errorf("no ID in %s", got.body)
+		return "", "", fmt.Errorf("got %s, want an ID of the server %q", got.body, got.by())
 	}
 	id, _, _ = strings.Cut(got.body[at+len(`"id":"`):], `"`)
 	return id, got.by(), nil

@@ -206,7 +206,7 @@ func (s *site) logged(text string) {
 	s.Helper()
 	s.Eventually("penstock prints "+text, func() error {
 		if got := s.output(); !strings.Contains(got, text) {
-			return errors.Join(fmt.Errorf("it has printed:\n%s", got), s.penstock.Running())
+			return errors.Join(fmt.Errorf("it has printed:\n%s\nwant %q", got, text), s.penstock.Running())
 		}
 		return nil
 	})

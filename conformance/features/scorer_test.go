@@ -34,7 +34,7 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	s.answers("/", http.StatusOK) // requests are answered without the scorer, too
 	s.reports("external-scorer: there is no Service default/scorer")
 	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidScorerRef") {
-		t.Errorf("status:\n%s", text)
+		t.Errorf("status: got\n%s\nwant InvalidScorerRef", text)
 	}
 	s.write("scorer.yaml", with("scorer"))
 	s.goes("/", "pod-2", 10)
@@ -47,7 +47,7 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 			"are from the pick at 20",
 		} {
 			if !strings.Contains(text, want) {
-				return fmt.Errorf("no %q in\n%s", want, text)
+				return fmt.Errorf("got\n%s\nwant %q", text, want)
 			}
 		}
 		return nil

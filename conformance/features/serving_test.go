@@ -73,7 +73,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 			a.Signal(signal)
 			s.counts(1)
 			if n := s.lines(unserved); n > 0 {
-				t.Errorf("one server serves:\n%s", s.output())
+				t.Errorf("one server serves: got\n%s\nwant no Warning that none does", s.output())
 			}
 			b.Signal(signal)
 			s.logged("InferencePool default/chat spec.selector: " + unserved)
@@ -82,7 +82,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				if text := s.status(); signal == syscall.SIGKILL &&
 					!strings.Contains(text, s.address(name)+" (connection refused)") {
-					t.Errorf("the Warning lacks server %s:\n%s", name, text)
+					t.Errorf("status: got\n%s\nwant connection refused for server %s", text, name)
 				}
 			}
 			if signal == syscall.SIGKILL {
@@ -95,7 +95,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 			s.answers("/", http.StatusOK)
 			s.logged("all errors and warnings are resolved")
 			if n := s.lines(unserved); n != 1 {
-				t.Errorf("the Warning is printed %d times:\n%s", n, s.output())
+				t.Errorf("the Warning is printed %d times, want once:\n%s", n, s.output())
 			}
 		})
 	}
@@ -116,13 +116,13 @@ func TestServing_EachServerThatStopsIsALine(t *testing.T) {
 	s.counts(1)
 	cause := s.address("a") + " of pool default/chat does not serve: connection refused since 20"
 	if text := s.status(); !strings.Contains(text, cause) || strings.Contains(text, "is suspect") {
-		t.Errorf("no %q alone in\n%s", cause, text)
+		t.Errorf("status: got\n%s\nwant %q, and no suspect", text, cause)
 	}
 	s.sim("a", "--listen", s.address("a"))
 	again := "pool default/chat: " + s.address("a") + " serves again; 2 of 2 servers serve\n"
 	s.logged(again)
 	if s.lines(stops) != 1 || s.lines(again) != 1 || s.lines(unserved) != 0 {
-		t.Errorf("it printed\n%s", s.output())
+		t.Errorf("it printed\n%s\nwant %q and %q once each, and not that no server serves", s.output(), stops, again)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestServing_SpillOfADeadPoolServes(t *testing.T) {
 	s.up("serving.yaml", with("spill"))
 	s.logged("InferencePool default/chat spec.selector: " + unserved)
 	if text := s.explain(s.url("/"), "-X", "POST", "-o", "json"); !strings.Contains(text, `"served": true`) {
-		t.Error(text)
+		t.Errorf(`explain: got %s, want "served": true`, text)
 	}
 }
 

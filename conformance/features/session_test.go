@@ -21,7 +21,7 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 		id := fmt.Sprint("user-", len(at))
 		at[id] = s.served("/", "x-session-id", id)
 		if seen[at[id]] = true; len(seen) < 2 {
-			return fmt.Errorf("sessions at %v", seen)
+			return fmt.Errorf("sessions at %v, want at least 2 servers", seen)
 		}
 		return nil
 	})
@@ -37,7 +37,8 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 			{"x-session-token", token, "x-session-id", "another"},
 		} {
 			if again := s.served("/", headers...); again != by {
-				t.Errorf("session %s moved from %s to %s:\n%s", id, by, again, s.explain("--last", "1"))
+				t.Errorf("session %s went from %s to %s, want the same server:\n%s", id, by, again,
+					s.explain("--last", "1"))
 			}
 		}
 	}
@@ -48,7 +49,7 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	token := first.header.Get("x-session-token")
 	for range 5 {
 		if again := s.served("/", "x-session-token", token); again != first.by() {
-			t.Errorf("the token's session moved from %s to %s", first.by(), again)
+			t.Errorf("the token's session went to %s, want %s", again, first.by())
 		}
 	}
 	gone := at["user-0"]
@@ -56,16 +57,16 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	var next string
 	s.Eventually("the session leaves a server that has left the pool", func() error {
 		if next = s.served("/", "x-session-id", "user-0"); next == gone {
-			return fmt.Errorf("%s serves", next)
+			return fmt.Errorf("%s serves, want another server", next)
 		}
 		return nil
 	})
 	for range 5 {
 		if again := s.served("/", "x-session-id", "user-0"); again != next {
-			t.Errorf("the session moved on from %s to %s", next, again)
+			t.Errorf("the session went on from %s to %s, want the same server", next, again)
 		}
 	}
 	if text := s.explain("--last", "1"); !strings.Contains(text, "kept at its endpoint, by header x-session-id") {
-		t.Errorf("explain does not show that the session decided:\n%s", text)
+		t.Errorf("explain: got\n%s\nwant that the session decided", text)
 	}
 }

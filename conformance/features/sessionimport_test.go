@@ -78,7 +78,7 @@ func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 				before := one.at
 				if one.at = one.ask(); strings.HasPrefix(one.at, "east") && mode == "ParentMode" ||
 					strings.HasPrefix(before, "west") && one.at != before {
-					t.Errorf("a session moved from %s to %s", before, one.at)
+					t.Errorf("a session moved from %s to %s, want it to leave east alone", before, one.at)
 				}
 				one.stays(20)
 			}
@@ -162,7 +162,7 @@ func (s *site) sessions(path string) (list []*session) {
 		in[one.at[:4]] = true
 	}
 	if path == "/weighted" && len(in) != 2 {
-		s.Errorf("all sessions of %s began in one cluster: %v", path, in)
+		s.Errorf("clusters of the sessions of %s: got %v, want 2", path, in)
 	}
 	return list
 }
@@ -205,7 +205,7 @@ func (s *site) plainServer(name string) {
 	s.backend(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for header := range r.Header {
 			if strings.HasPrefix(header, "Penstock-") {
-				s.Errorf("a model server gets %s", header)
+				s.Errorf("a model server gets %s, want no header of Penstock", header)
 			}
 		}
 		w.Header().Set("x-served-by", name)

@@ -20,13 +20,13 @@ func TestSLO_GatewayShedsWhatComesTooLate(t *testing.T) {
 		}
 		got, err := s.ask("/", question, "x-llm-d-slo-ttft-ms", "100")
 		if err != nil || got.status != http.StatusTooManyRequests || got.header.Get("x-penstock-reason") != "shed" {
-			return fmt.Errorf("asked for 100 ms: %d %s %w", got.status, got.body, err)
+			return fmt.Errorf("asked for 100 ms: got %d %s %w, want 429 with reason shed", got.status, got.body, err)
 		}
 		return nil
 	})
 	s.served("/", "x-llm-d-slo-ttft-ms", "30000")
 	if got := s.explain(s.url("/")); !strings.Contains(got, "predicted TTFT") {
-		t.Errorf("explained without a prediction:\n%s", got)
+		t.Errorf("explain: got\n%s\nwant a predicted TTFT", got)
 	}
 	s.write("slo.yaml", swap("criticality: Sheddable", "criticality: Sheddable, shedAfter: 100ms"))
 	s.answers("/", http.StatusTooManyRequests)

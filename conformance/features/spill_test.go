@@ -17,7 +17,7 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	s.up("spill.yaml")
 	s.Eventually("an idle pool serves its own requests", func() error {
 		if by := s.served("/"); by != "fast-1" {
-			return fmt.Errorf("%s has answered", by)
+			return fmt.Errorf(`got an answer of %q, want "fast-1"`, by)
 		}
 		return nil
 	})
@@ -34,29 +34,31 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	s.Eventually("one server is busy", occupy)
 	s.Eventually("the other is busy", occupy)
 	if !busy["fast-1"] || !busy["spare-1"] {
-		t.Errorf("two requests went to %v", busy)
+		t.Errorf("two requests went to %v, want fast-1 and spare-1", busy)
 	}
 	var full reply
 	s.Eventually("a third request is answered 429", func() (err error) {
 		if full, err = s.ask("/", question); err == nil && full.status != http.StatusTooManyRequests {
-			err = fmt.Errorf("%d %s", full.status, full.body)
+			err = fmt.Errorf("got %d %s, want 429", full.status, full.body)
 		}
 		return err
 	})
 	if full.by() != "" || full.header.Get("retry-after") == "" {
-		t.Errorf("429 came from %q, with retry-after %q", full.by(), full.header.Get("retry-after"))
+		t.Errorf("429 came from %q, with retry-after %q, want from no server, with one", full.by(),
+			full.header.Get("retry-after"))
 	}
 	text := s.explain("--why", full.header.Get("x-request-id"))
 	if !strings.Contains(text, "429 pool_full") ||
 		!strings.Contains(text, "picker.full.inFlight 1: 1 at one endpoint") {
-		t.Errorf("explain --why of a request that is answered 429:\n%s", text)
+		t.Errorf("explain --why of a request that is answered 429: got\n%s\nwant pool_full and picker.full.inFlight 1",
+			text)
 	}
 	for _, end := range ends {
 		end()
 	}
 	s.Eventually("the pool serves again", func() error {
 		if got, err := s.ask("/", question); err != nil || got.status != http.StatusOK {
-			return fmt.Errorf("%d %s %w", got.status, got.body, err)
+			return fmt.Errorf("got %d %s %w, want 200", got.status, got.body, err)
 		}
 		return nil
 	})

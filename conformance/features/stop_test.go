@@ -129,11 +129,11 @@ func TestStop_ATimeoutOrASecondSignalEndsIt(t *testing.T) {
 			t.Errorf("%s: exit status %d, want %d", timeout, code, want)
 		}
 		if signals == 1 && !regexp.MustCompile(`did not drain.*"in flight"=1`).MatchString(s.output()) {
-			t.Errorf("no warning about the request that is cut:\n%s", s.output())
+			t.Errorf("it printed\n%s\nwant a warning about 1 request in flight that is cut", s.output())
 		}
 		pid := regexp.MustCompile(`Envoy started.* pid=(\d+)`).FindStringSubmatch(s.output())
 		if _, err := os.Stat("/proc/" + pid[1]); err == nil {
-			t.Errorf("%s: Envoy %s is left", timeout, pid[1])
+			t.Errorf("%s: Envoy %s runs, want it ended", timeout, pid[1])
 		}
 		end()
 	}

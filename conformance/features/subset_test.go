@@ -39,11 +39,11 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 				served[s.answers("/both", http.StatusOK).by()]++
 			}
 			if served["pod-east"] == 0 || served["pod-west"] == 0 { // by chance this happens once in 500 billion runs
-				t.Errorf("50:50 went to %v", served)
+				t.Errorf("50:50 went to %v, want some to each of pod-east and pod-west", served)
 			}
 			got := s.answers("/north", http.StatusServiceUnavailable)
 			if reason := got.header.Get("x-penstock-reason"); reason != "subset_empty" {
-				t.Errorf("a subset without endpoints: %q %s", reason, got.body)
+				t.Errorf(`a subset without endpoints: got reason %q %s, want "subset_empty"`, reason, got.body)
 			}
 			s.write("subset.yaml", with(append(parts, "east", "moved")...), policy)
 			s.goes("/north", "pod-west", 1)
@@ -60,7 +60,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 				return
 			}
 			if out := s.explain(s.url("/east")); !strings.Contains(out, "zone in (east,south),zone=east") {
-				t.Errorf("explain:\n%s", out)
+				t.Errorf("explain: got\n%s\nwant zone in (east,south),zone=east", out)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	s.up("subset.yaml", with("own", "west", "spare", "spill"))
 	for range 5 {
 		if by := s.answers("/east", http.StatusOK).by(); by != "spare-1" {
-			t.Errorf("zone east has no endpoint: from %q", by)
+			t.Errorf(`zone east has no endpoint: got an answer of %q, want "spare-1"`, by)
 		}
 		if by := s.answers("/", http.StatusOK).by(); by != "pod-west" {
 			t.Errorf(`without a subset: from %q, want "pod-west"`, by)
@@ -100,7 +100,7 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	s.answers("/east", http.StatusServiceUnavailable)
 	for range 5 {
 		if by := s.answers("/", http.StatusOK).by(); !strings.HasPrefix(by, "pod-") {
-			t.Errorf("without a subset and without a picker: from %q", by)
+			t.Errorf("without a subset and without a picker: got an answer of %q, want one of a pod", by)
 		}
 	}
 	s.answers("/east", http.StatusServiceUnavailable)
@@ -113,7 +113,7 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 		out := s.status()
 		for _, want := range []string{"PoolPolicy default/unknown does not exist", "InvalidSubset"} {
 			if !strings.Contains(out, want) {
-				return fmt.Errorf("no %q in\n%s", want, out)
+				return fmt.Errorf("got\n%s\nwant %q", out, want)
 			}
 		}
 		return nil

@@ -20,13 +20,13 @@ func (s *site) names(server, kind, reason string, meanwhile func()) {
 		begin := fmt.Sprintf("Server %s of pool default/chat ", s.address(server))
 		switch line := begin + verb + ": " + reason; {
 		case !strings.Contains(status, line):
-			return fmt.Errorf("no %q in status\n%s", line, status)
+			return fmt.Errorf("status: got\n%s\nwant %q", status, line)
 		case strings.Count(status, begin) != 1:
-			return fmt.Errorf("it is there twice\n%s", status)
+			return fmt.Errorf("status: got\n%s\nwant %q once", status, begin)
 		case !strings.Contains(explained, "suspect: "):
-			return fmt.Errorf("%s", explained)
+			return fmt.Errorf("explain: got\n%s\nwant suspect: and a reason", explained)
 		case s.series(series) != 1:
-			return fmt.Errorf("%s is %g", series, s.series(series))
+			return fmt.Errorf("%s: got %g, want 1", series, s.series(series))
 		}
 		return nil
 	})
@@ -46,7 +46,7 @@ func TestSuspect_ReasonIsShown(t *testing.T) {
 		s.answers("/", http.StatusOK)
 		s.names("hangs", "failing", "its requests fail, the last one at ", func() { _, _ = s.ask("/", question) })
 		if text := s.status(); !strings.Contains(text, "(status 502)") {
-			t.Errorf("the failure is not named:\n%s", text)
+			t.Errorf("status: got\n%s\nwant (status 502)", text)
 		}
 	})
 	t.Run("stale", func(t *testing.T) {

@@ -50,14 +50,14 @@ func TestTraffic_EnvoysMetricsHaveTheRequestsOfEachCluster(t *testing.T) {
 					"envoy_cluster_upstream_rq_xx{envoy_response_code_class=%q,envoy_cluster_name=%q} %d\n",
 					class, names[cluster], n)
 				if !strings.Contains(page, line) {
-					return fmt.Errorf("no %s", line)
+					return fmt.Errorf("got\n%s\nwant the line %s", page, line)
 				}
 			}
 			for _, name := range names {
 				for _, line := range []string{"envoy_cluster_upstream_rq_time_sum{",
 					"envoy_cluster_upstream_cx_rx_bytes_total{"} {
 					if !strings.Contains(page, line+fmt.Sprintf("envoy_cluster_name=%q} ", name)) {
-						return fmt.Errorf("no %s of %s", line, name)
+						return fmt.Errorf("got\n%s\nwant %s of %s", page, line, name)
 					}
 				}
 			}
@@ -67,7 +67,7 @@ func TestTraffic_EnvoysMetricsHaveTheRequestsOfEachCluster(t *testing.T) {
 	send(12)
 	counted("by weight")
 	if want["east 2"] == 0 || want["west 2"] == 0 {
-		t.Errorf("one cluster had no request: %v", want)
+		t.Errorf("requests: got %v, want some for each cluster", want)
 	}
 	east.set(full)
 	send(4)
@@ -76,6 +76,6 @@ func TestTraffic_EnvoysMetricsHaveTheRequestsOfEachCluster(t *testing.T) {
 	send(2)
 	counted("what west fails")
 	if want["west 5"] != 2 {
-		t.Errorf("%v", want)
+		t.Errorf("requests: got %v, want 2 that west answers with 5xx", want)
 	}
 }

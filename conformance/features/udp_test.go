@@ -77,7 +77,7 @@ func (f flow) ask(text string, within time.Duration) (server string, err error) 
 	}
 	server, got, _ := strings.Cut(string(buffer[:n]), " ")
 	if got != text {
-		err = fmt.Errorf("%s answers %d bytes to %d", server, len(got), len(text))
+		err = fmt.Errorf("%s answers %d bytes to %d, want the same", server, len(got), len(text))
 	}
 	return server, err
 }
@@ -162,7 +162,7 @@ func (f *steadyFlows) moved(s *site, to ...string) {
 		begun = false
 		for server := range f.servers {
 			if !strings.Contains(strings.Join(to, " ")+" ", server+" ") {
-				return fmt.Errorf("answers of %v", f.servers)
+				return fmt.Errorf("got answers of %v, want only %v", f.servers, to)
 			}
 		}
 		return errors.Join(f.lost...)
@@ -179,7 +179,7 @@ func (s *site) listenerChanges() string {
 		}
 	}
 	if len(out) != 2 {
-		s.Fatalf("statistics of listeners: %q", out)
+		s.Fatalf("statistics of listeners: got %q, want 2", out)
 	}
 	return strings.Join(out, "; ")
 }
@@ -193,14 +193,15 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	s.reaches("")
 	counts := s.shares(400) // round robin is exact, up to the state of Envoy's workers
 	if b := counts["b-1"]; b < 80 || b > 120 || counts["a-1"] < 110 || counts["a-2"] < 110 {
-		t.Errorf("divided 3:1 among two endpoints and one: %v", counts)
+		t.Errorf("datagrams by endpoint: got %v, want 80 to 120 of 400 for b-1, at least 110 each for a-1 and a-2",
+			counts)
 	}
 	if got, err := s.flow().ask(strings.Repeat("x", 60_000), process.Limit); err != nil {
 		t.Errorf("a datagram of 60,000 bytes: %s %v", got, err)
 	}
 	if out := s.explain("udp://" + s.address("gateway")); !strings.Contains(out, "UDPRoute default/echo") ||
 		!strings.Contains(out, "75.0%") {
-		t.Errorf("explain:\n%s", out)
+		t.Errorf("explain: got\n%s\nwant UDPRoute default/echo with 75.0%%", out)
 	}
 	before := s.listenerChanges()
 
@@ -222,10 +223,11 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	flows.stop()
 	flows.all.Wait()
 	if len(flows.lost) > 0 || flows.sent.Load() == 0 {
-		t.Errorf("of %d datagrams %d were lost: %v", flows.sent.Load(), len(flows.lost), errors.Join(flows.lost...))
+		t.Errorf("of %d datagrams %d were lost, want some sent and none lost: %v", flows.sent.Load(), len(flows.lost),
+			errors.Join(flows.lost...))
 	}
 	if after := s.listenerChanges(); after != before {
-		t.Errorf("listeners have changed: %s before, %s after", before, after)
+		t.Errorf("changes of listeners: got %s, want %s as before", after, before)
 	}
 }
 
@@ -258,7 +260,7 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	s.Eventually("half of the flows are answered",
 		func() error { n := collect(); return because(n >= 40, n, " of 100") })
 	if n := collect(); n > 60 {
-		t.Errorf("of 100 flows %d are answered: half of the route's backends do not exist", n)
+		t.Errorf("answered flows of 100: got %d, want at most 60, as half of the route's backends do not exist", n)
 	}
 	if got, err := s.get(s.url("/")); err != nil || got.status != 404 {
 		t.Errorf("the HTTP listener on the same port: %d %v, want 404", got.status, err)
@@ -282,7 +284,7 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	})
 	if out := s.explain("udp://" + s.address("gateway")); !strings.Contains(out,
 		"dropped: no route takes these datagrams") {
-		t.Errorf("explain:\n%s", out)
+		t.Errorf("explain: got\n%s\nwant that datagrams are dropped", out)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestUpgrade_PolicyDeniesConnectionsThatDrain(t *testing.T) {
 	for _, c := range connections {
 		switch got := ask(c); {
 		case got == http.StatusOK:
-			t.Errorf("a request without a key passes; its connection is an earlier one: %t", c.reused)
+			t.Errorf("a request without a key: got 200, want it denied; its connection is an earlier one: %t", c.reused)
 		case c.reused:
 			drain++
 		}

@@ -29,7 +29,7 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 		return nil
 	})
 	if text := s.output(); strings.Contains(text, "level=WARN") || !strings.Contains(text, "work-in-progress") {
-		t.Errorf("Envoy's messages about fields that Penstock chooses are printed, or none is logged:\n%s", text)
+		t.Errorf("log: got\n%s\nwant Envoy's messages about fields that Penstock chooses, and none as a warning", text)
 	}
 	for _, more := range []string{"", `"stream": true, "stream_options": {"include_usage": true}, `} {
 		before := s.series(tokens)
@@ -38,7 +38,7 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 		}
 		s.Eventually("7 more tokens, with "+more, func() error {
 			if n := s.series(tokens); n != before+7 {
-				return fmt.Errorf("%g after %g", n, before)
+				return fmt.Errorf("tokens: got %g, want 7 more than %g", n, before)
 			}
 			return nil
 		})
@@ -55,7 +55,7 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 			return nil
 		})
 		if after := s.series(tokens); after != before {
-			return fmt.Errorf("%g after %g", after, before)
+			return fmt.Errorf("tokens: got %g, want %g as before", after, before)
 		}
 		return nil
 	})
@@ -87,7 +87,7 @@ func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 		code.Store(c.code)
 		before, against := total("failed"), s.series(byServer)
 		if got := s.answers("/", http.StatusOK); !strings.Contains(got.body, "it died") {
-			t.Fatal(got.body)
+			t.Fatalf(`got %s, want a text with "it died"`, got.body)
 		}
 		s.Eventually("it is counted as failed", func() error {
 			counts := s.series(byServer) - against

@@ -39,7 +39,7 @@ func (s *site) used(owner string, args ...string) (row usedRow, err error) {
 			return r, errors.Join(err, because(answer.Problem == "", answer.Problem))
 		}
 	}
-	return row, errors.Join(err, fmt.Errorf("no row of %q in %s", owner, out))
+	return row, errors.Join(err, fmt.Errorf("got %s, want a row of %q", out, owner))
 }
 
 // uses waits for an owner's row.
@@ -100,7 +100,7 @@ func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
 	s.uses("default/alice", want)
 	s.uses("", usedRow{Denied: 2})
 	if row, err := s.used("default/alice"); err != nil || row.GPUSeconds <= 0 || row.Cached <= 0 {
-		t.Errorf("GPU seconds and cached tokens: %+v %v", row, err)
+		t.Errorf("GPU seconds and cached tokens: got %+v %v, want both above 0", row, err)
 	}
 	row := func(requests float64) usedRow {
 		return usedRow{Owner: "default/alice", Requests: requests, Input: input, Output: output}
@@ -118,7 +118,7 @@ func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
 	s.uses("default/alice", row(12), "--by", "owner")
 	if text := s.print("usage", "--by", "owner"); !strings.Contains(text, "default/Bob") ||
 		!strings.Contains(text, "counted since") {
-		t.Error(text)
+		t.Errorf("penstock usage: got\n%s\nwant default/Bob, and since when it counts", text)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
 		return because(got == "200", got)
 	})
 	if text := s.answered("/", body, bearer(alice)...).body; strings.Contains(text, "completion_tokens") {
-		t.Fatal(text)
+		t.Fatalf("got %s, want no usage that the client has not asked for", text)
 	}
 	s.Eventually("it is estimated", func() error {
 		got, err := s.used("default/alice", "--by", "owner")
@@ -372,7 +372,7 @@ func TestUsage_CommandIncludesRequestsThatHaveJustEnded(t *testing.T) {
 		t.Errorf("%+v %v, want 10 requests at once", got, err)
 	}
 	if text := s.print("usage"); !strings.Contains(text, "complete until 20") {
-		t.Error(text)
+		t.Errorf("penstock usage: got\n%s\nwant that it is complete until a time", text)
 	}
 }
 
@@ -399,7 +399,7 @@ func TestUsage_StreamThatTheStopTimeoutCutsCounts(t *testing.T) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status)
+		t.Fatalf("got %s, want 200", resp.Status)
 	}
 	s.stop()
 	if _, err := io.ReadAll(resp.Body); err == nil {

@@ -48,7 +48,8 @@ func TestVia_NamesGatewaysToOthersAlone(t *testing.T) {
 			headers = []string{"via", sent}
 		}
 		if got := s.answered("/", question, headers...); got.body != want || got.header.Get("via") != "" {
-			t.Errorf("after %q the gateway gets %q, and the client %q", sent, got.body, got.header.Get("via"))
+			t.Errorf("after %q the gateway gets %q, and the client %q, want %q and no via", sent, got.body,
+				got.header.Get("via"), want)
 		}
 	}
 	for range 20 { // half of the requests would go to the other cluster

@@ -27,7 +27,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	var text string
 	s.Eventually("the request's end is known", func() error {
 		if text = s.explain("--why", got.header.Get("x-request-id")); !strings.Contains(text, "served by "+address) {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("explain --why: got\n%s\nwant served by %s", text, address)
 		}
 		return nil
 	})
@@ -40,7 +40,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 		`answer +\d+\.\d{3} ms  ` + regexp.QuoteMeta(address),
 	} {
 		if !regexp.MustCompile(want).MatchString(text) {
-			t.Errorf("no %s in\n%s", want, text)
+			t.Errorf("got\n%s\nwant %s", text, want)
 		}
 	}
 }
@@ -62,11 +62,11 @@ func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 			text := at.explain("--why", id)
 			for _, want := range []string{"served by 127.0.0.1:", "request " + id, " rank ", " 2 candidates"} {
 				if !strings.Contains(text, want) {
-					t.Errorf("explain --why has no %q:\n%s", want, text)
+					t.Errorf("explain --why: got\n%s\nwant %q", text, want)
 				}
 			}
 			if n := strings.Count(text, "127.0.0.1:"); n < 4 {
-				t.Errorf("explain --why names %d addresses:\n%s", n, text)
+				t.Errorf("explain --why names %d addresses, want at least 4:\n%s", n, text)
 			}
 		}
 	}
@@ -82,10 +82,10 @@ func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 		t.Errorf("a pool that does not exist: %v, want %q", mistake, want)
 	}
 	if text := s.explain(s.base() + "/v1/models"); !strings.Contains(text, "headers only") {
-		t.Errorf("a request without a body:\n%s", text)
+		t.Errorf("explain of a request without a body: got\n%s\nwant headers only", text)
 	}
 	if text := s.explain(s.url("/"), "-X", "POST"); !strings.Contains(text, "headers and body") {
-		t.Errorf("a request with a prompt:\n%s", text)
+		t.Errorf("explain of a request with a prompt: got\n%s\nwant headers and body", text)
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *site) explained(id string) (r picker.Record) {
 		found := s.picks("--why", id)
 		if len(found.Picks) != 1 || found.Silent != 0 || found.Picks[0].Outcome == nil ||
 			!found.Picks[0].Outcome.Ended {
-			return fmt.Errorf("%+v", found)
+			return fmt.Errorf("picks of the request: got %+v, want 1 with its outcome", found)
 		}
 		r = found.Picks[0]
 		return nil
@@ -118,7 +118,8 @@ func (s *site) explained(id string) (r picker.Record) {
 	first, _, _ := strings.Cut(r.Endpoints, ",")
 	if o := r.Outcome; r.Request != id || o.Status != http.StatusOK || o.Served != first || r.Candidates != 2 ||
 		r.Pool != "default/chat" || o.Took < o.Begun {
-		s.Errorf("%+v %+v", r, r.Outcome)
+		s.Errorf("got %+v %+v, want request %s served at %s with 200, of 2 candidates of default/chat", r, r.Outcome,
+			id, first)
 	}
 	return r
 }

@@ -25,7 +25,7 @@ func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 	}
 	for range 10 {
 		if got := s.answers("/all", http.StatusServiceUnavailable); got.by() != "" {
-			t.Fatalf("a request left: %s", got.body)
+			t.Fatalf("a request left the set: got %s, want 503 of no server", got.body)
 		}
 	}
 	within := func(cluster string) { s.write("within.yaml", swap("clusters: [west]", "clusters: ["+cluster+"]")) }

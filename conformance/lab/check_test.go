@@ -20,10 +20,10 @@ func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
 	// In a network namespace of its own, where no other lab starts or ends.
 	out, err := exec.Command("unshare", "--net", "sh", "-c", program+" check && cat /proc/net/dev").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "Inter-") {
-		t.Errorf("lab check: %v: %s", err, out)
+		t.Errorf("lab check: got %v: %s, want no error and no output", err, out)
 	}
 	if strings.Contains(string(out), "lab") {
-		t.Errorf("a network interface is left:\n%s", out)
+		t.Errorf("got\n%s\nwant no network interface of a lab", out)
 	}
 }
 
@@ -31,7 +31,7 @@ func TestLab_CheckNamesMissingPrerequisites(t *testing.T) {
 	// A user that is not mapped into the namespace may not create any.
 	out, err := exec.Command("unshare", "--user", program, "check").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "kernel.unprivileged_userns_clone") {
-		t.Errorf("lab check: %v: %s", err, out)
+		t.Errorf("lab check: got %v: %s, want kernel.unprivileged_userns_clone", err, out)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	out, err := cmd.CombinedOutput()
 	if made := err == nil && len(out) == 0; !made && !strings.Contains(string(out), "user.max_user_namespaces") {
-		t.Errorf("lab check: %v: %s", err, out)
+		t.Errorf("lab check: got %v: %s, want no output, or user.max_user_namespaces", err, out)
 	}
 }
 
@@ -85,22 +85,22 @@ func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	}
 	in := exec.Command(program, "exec", "--dir", dir, "--", "sh", "-c", `grep -c server: "$KUBECONFIG"`)
 	if out, err := in.CombinedOutput(); err != nil || string(out) != "1\n" {
-		t.Errorf("lab exec: %v: %s", err, out)
+		t.Errorf("lab exec: got %v: %s, want 1", err, out)
 	}
 	if out, err := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin").
 		CombinedOutput(); err == nil || !strings.Contains(string(out), "lab down --dir") {
-		t.Errorf("a second lab in the folder of the first: %v: %s", err, out)
+		t.Errorf("a second lab in the folder of the first: got %v: %s, want lab down --dir", err, out)
 	}
 	if out, err := exec.Command(program, "down", "--dir", dir).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("lab down: %v: %s", err, out)
+		t.Errorf("lab down: got %v: %s, want no output", err, out)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the lab's folder is left: %v", err)
+		t.Errorf("the lab's folder: got %v, want it removed", err)
 	}
 	if left := processes(dir); len(left) > 0 {
-		t.Errorf("processes are left: %q", left)
+		t.Errorf("processes after lab down: got %q, want none", left)
 	}
 	if left := there(links); len(left) > 0 {
-		t.Errorf("network interfaces are left: %q", left)
+		t.Errorf("network interfaces after lab down: got %q, want none", left)
 	}
 }

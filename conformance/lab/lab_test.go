@@ -41,13 +41,13 @@ func TestMain(m *testing.M) {
 
 func remains(dir string, links []string) error {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		return fmt.Errorf("the lab's folder is left: %v", err)
+		return fmt.Errorf("the lab's folder: got %v, want it removed", err)
 	}
 	if left := there(links); len(left) > 0 {
-		return fmt.Errorf("network interfaces are left: %q", left)
+		return fmt.Errorf("network interfaces: got %q, want none", left)
 	}
 	if left := processes(dir); len(left) > 0 {
-		return fmt.Errorf("processes are left: %q", left)
+		return fmt.Errorf("processes: got %q, want none", left)
 	}
 	return nil
 }
@@ -74,7 +74,8 @@ func linksOf(kubeconfig string) (names []string, err error) {
 		}
 	}
 	if len(names) != len(config.Clusters) {
-		return nil, fmt.Errorf("%d clusters have the network interfaces %q", len(config.Clusters), names)
+		return nil, fmt.Errorf("network interfaces: got %[2]q, want one of each of %[1]d clusters",
+			len(config.Clusters), names)
 	}
 	return names, nil
 }
@@ -133,7 +134,7 @@ func (p place) logged(pod, container string, texts ...string) {
 		}
 		for _, text := range texts {
 			if !strings.Contains(log, text) {
-				return fmt.Errorf("%q is not in %q", text, log)
+				return fmt.Errorf("the log: got %q, want %q", log, text)
 			}
 		}
 		return nil
@@ -149,7 +150,7 @@ func (p place) status(name, what string, wanted func(corev1.PodStatus) bool) {
 		}
 		if !wanted(pod.Status) {
 			raw, _ := yaml.Marshal(pod.Status)
-			return fmt.Errorf("status of pod %s:\n%s", name, raw)
+			return fmt.Errorf("pod %s: want %s, got\n%s", name, what, raw)
 		}
 		return nil
 	})

@@ -58,11 +58,11 @@ func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T)
 			}
 			lines := strings.Split(strings.TrimSpace(log), "\n")
 			if len(lines) < seen+4 {
-				return fmt.Errorf("%d lines after %d", len(lines), seen)
+				return fmt.Errorf("%d lines after %d, want 4 more", len(lines), seen)
 			}
 			for _, line := range lines[len(lines)-3:] {
 				if !strings.Contains(line+" ", exit) {
-					return fmt.Errorf("the last attempts: %q", lines[len(lines)-3:])
+					return fmt.Errorf("the last attempts: got %q, want %s in each", lines[len(lines)-3:], exit)
 				}
 			}
 			return nil
@@ -102,7 +102,7 @@ func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T)
 	if err := running.Link(t.Context(),
 		lab.Link{From: "lab1", To: "lab9", Fault: network.Fault{Effect: network.Cut}}); err == nil ||
 		!strings.Contains(err.Error(), `"lab9"`) {
-		t.Errorf("a cluster that does not exist: %v", err)
+		t.Errorf(`a cluster that does not exist: got %v, want "lab9"`, err)
 	}
 }
 

@@ -66,7 +66,7 @@ func (p place) serve() string {
 			return err
 		}
 		if len(s.Status.LoadBalancer.Ingress) == 0 {
-			return fmt.Errorf("the Service has no address")
+			return fmt.Errorf("the Service has no address, want one")
 		}
 		addr = s.Status.LoadBalancer.Ingress[0].IP + ":8080"
 		return nil

@@ -70,7 +70,7 @@ func tokenRotates(p place) {
 	p.swap(dir, p.token("second", "penstock.dev"))
 	// The token is another account's: it shows which token Envoy sends when it reconnects.
 	if now := p.attached(node, p.Namespace+"/gw", func() {}); now.Connected != before.Connected {
-		p.Errorf("the stream was cut: connected at %s, before at %s", now.Connected, before.Connected)
+		p.Errorf("the stream was cut: connected at %s, want %s as before", now.Connected, before.Connected)
 	}
 	p.attached(node, p.Namespace+"/second", to.cut)
 	p.programmed("second")
@@ -159,7 +159,7 @@ func (p place) attached(node, gateway string, elsewhere func()) (found proxy) {
 				elsewhere()
 			}
 		}
-		return fmt.Errorf("not among %v", list)
+		return fmt.Errorf("proxies: got %v, want %s", list, node)
 	})
 	return found
 }

@@ -45,7 +45,8 @@ func (p place) growsBy(pid int, most int64, attack func()) {
 	peak := process.Peak(p.Context(), pid)
 	attack()
 	if got := peak(); got > before+most {
-		p.Errorf("it had %d MiB before, and %d MiB at the peak", before/mebibyte, got/mebibyte)
+		p.Errorf("it had %d MiB before, and %d MiB at the peak, want at most %d more", before/mebibyte, got/mebibyte,
+			most/mebibyte)
 	}
 }
 
@@ -57,7 +58,7 @@ func unauthorizedStreams(p place) {
 		ends, err := attacks.Flood(p.Context(), victim.Status.PodIP+":18000", transport(p.authorities(), nil), 100,
 			64*mebibyte)
 		if err != nil || ends["<nil>"] > 0 {
-			p.Errorf("streams ended so: %v, %v", ends, err)
+			p.Errorf("streams ended so: %v, %v, want all with an error", ends, err)
 		}
 	})
 	p.end(t)
@@ -84,7 +85,7 @@ func idleConnections(p place) {
 	}
 	p.Until("most are closed", func(context.Context) error {
 		if n := attacks.Open(conns); n > 64*len(processes) {
-			return fmt.Errorf("%d are open", n)
+			return fmt.Errorf("%d are open, want at most %d", n, 64*len(processes))
 		}
 		return nil
 	})
@@ -121,7 +122,7 @@ func stolenKey(p place) {
 	p.answers("http://" + address + "/v1/models")
 	servers, err := p.pods(p.Context(), p.Namespace, "app=chat")
 	if err != nil || len(servers) == 0 {
-		p.Fatalf("model servers: %v", err)
+		p.Fatalf("model servers: got %v, %d, want at least 1", err, len(servers))
 	}
 	thief := p.tenant()
 	thief.apply(attached + bait)
@@ -260,7 +261,7 @@ func (p place) findsAddresses(pod, peer string) {
 			"named is of type ExternalName, which is not allowed here",
 		} {
 			if !strings.Contains(string(all), want) {
-				return fmt.Errorf("no finding %q", want)
+				return fmt.Errorf("no finding %q in %s, want it", want, all)
 			}
 		}
 		return nil
@@ -280,7 +281,7 @@ func tenantAddresses(p place) {
 		p.RolledOut(where.Namespace, "chat")
 		list, err := where.pods(p.Context(), where.Namespace, "app=chat")
 		if err != nil || len(list) != 2 {
-			p.Fatalf("%s: %v", podNames(list), err)
+			p.Fatalf("servers: got %s, %v, want 2", podNames(list), err)
 		}
 		return list
 	}
@@ -318,7 +319,7 @@ func tenantAddresses(p place) {
 	}
 	p.Until("the tenant's own pod is served", func(context.Context) error {
 		if code, err := get("/own"); err != nil || code != http.StatusOK {
-			return fmt.Errorf("status %d: %w", code, err)
+			return fmt.Errorf("status %d: %w, want 200", code, err)
 		}
 		return nil
 	})
@@ -327,7 +328,7 @@ func tenantAddresses(p place) {
 		for range 5 {
 			if code, err := get(path); err != nil ||
 				code != http.StatusServiceUnavailable && code != http.StatusInternalServerError {
-				p.Errorf("%s: status %d, %v", path, code, err)
+				p.Errorf("%s: got status %d, %v, want 503 or 500", path, code, err)
 			}
 		}
 	}
@@ -342,7 +343,7 @@ func largestRoute(p place) {
 	t := p.load(address)
 	proxies, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
 	if err != nil || len(proxies) != 1 {
-		p.Fatalf("proxies: %s %v", podNames(proxies), err)
+		p.Fatalf("proxies: got %s %v, want 1", podNames(proxies), err)
 	}
 	attacker := p.tenant()
 	p.growsBy(p.Process(proxies[0], "/etc/penstock/bootstrap.yaml"), 64*mebibyte, func() {
@@ -354,7 +355,7 @@ func largestRoute(p place) {
 				return err
 			}
 			if text := fmt.Sprint(route.Status.Parents); !strings.Contains(text, "TooManyRegularExpressions") {
-				return fmt.Errorf("it has %.2000s", text)
+				return fmt.Errorf("it has %.2000s, want TooManyRegularExpressions", text)
 			}
 			return nil
 		})
@@ -382,7 +383,7 @@ func stalledUploads(p place) {
 	t := p.load(address)
 	proxies, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
 	if err != nil || len(proxies) != 1 {
-		p.Fatalf("proxies: %s %v", podNames(proxies), err)
+		p.Fatalf("proxies: got %s %v, want 1", podNames(proxies), err)
 	}
 	uploads, err := attacks.Stall(p.Context(), net.JoinHostPort(address, "80"), "/v1/chat/completions", 200,
 		32*mebibyte)
@@ -391,12 +392,12 @@ func stalledUploads(p place) {
 	}
 	p.Cleanup(uploads.Close)
 	if stalled := 200 - uploads.Answered(); stalled == 0 || stalled > 30 {
-		p.Errorf("%d uploads of 32 MiB are held", stalled)
+		p.Errorf("%d uploads of 32 MiB are held, want 1 to 30", stalled)
 	}
 	before := t.sent.Load()
 	p.Until("requests go on beside them", func(context.Context) error {
 		if n := t.sent.Load() - before; n < 200 {
-			return fmt.Errorf("%d were sent", n)
+			return fmt.Errorf("%d were sent, want 200", n)
 		}
 		return nil
 	})
@@ -407,7 +408,7 @@ func stalledUploads(p place) {
 	}
 	for _, c := range proxy.Status.ContainerStatuses {
 		if c.RestartCount > 0 {
-			p.Errorf("container %s was started again: %+v", c.Name, c.LastTerminationState)
+			p.Errorf("container %s was started again, want never: %+v", c.Name, c.LastTerminationState)
 		}
 	}
 }

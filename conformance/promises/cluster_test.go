@@ -129,7 +129,7 @@ func holds(conditions []metav1.Condition, typ string, status metav1.ConditionSta
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not %s for generation %d: %+v", typ, status, generation, conditions)
+	return fmt.Errorf("%s: got %+v, want %s for generation %d", typ, conditions, status, generation)
 }
 
 // pods returns the pods of a selector that are not being deleted.

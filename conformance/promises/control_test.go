@@ -62,10 +62,10 @@ func rolloutAndCertificates(p place) {
 		"another CA":      newClient(p, nil, "edge.example.com", time.Hour),
 	} {
 		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
-			p.Errorf("%s received an answer: %v", who, answer)
+			p.Errorf("%s received an answer, want none: %v", who, answer)
 		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			// Unavailable comes from TLS
-			p.Errorf("%s: %v", who, err)
+			p.Errorf("%s: got %v, want PermissionDenied or Unavailable", who, err)
 		}
 	}
 }

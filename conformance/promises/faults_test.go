@@ -127,7 +127,7 @@ func startSite(p place) *site {
 	p.end(t)
 	proxies, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
 	if err != nil || len(proxies) != 1 {
-		p.Fatalf("proxies: %s %v", podNames(proxies), err)
+		p.Fatalf("proxies: got %s %v, want 1", podNames(proxies), err)
 	}
 	s.proxy = proxies[0]
 	return s
@@ -159,7 +159,7 @@ spec:
 	s.within("the change takes effect, and the former route is gone", func() error {
 		for path, want := range map[int]string{s.changes: "302 " + to, s.changes - 1: "404 "} {
 			if got, err := s.answer("marker.example", path); err != nil || got != want {
-				return fmt.Errorf("/%d answers %q: %w", path, got, err)
+				return fmt.Errorf("/%d answers %q: %w, want %q", path, got, err, want)
 			}
 		}
 		return nil
@@ -305,7 +305,7 @@ func clocksOff(s *site) {
 			}
 			for _, p := range processes {
 				if !checked[p.Status.PodIP] {
-					return fmt.Errorf("%s has not", p.Name)
+					return fmt.Errorf("%s did not check the CA's Secret, want it to", p.Name)
 				}
 			}
 			return nil
@@ -379,7 +379,7 @@ func apiServerAway(s *site) {
 		for _, p := range processes {
 			s.within(fmt.Sprintf("%s is accepted by %s: %t", what, p.Name, want), func() error {
 				if _, err := s.asFar(p, who); (err == nil) != want {
-					return fmt.Errorf("the answer: %v", err)
+					return fmt.Errorf("got the answer %v, want it accepted: %t", err, want)
 				}
 				return nil
 			})
@@ -456,7 +456,7 @@ spec:
 `)
 	s.within("the route answers 500", func() error {
 		if got, err := s.answer("faulty.example", 0); err != nil || got != "500 " {
-			return fmt.Errorf("it answers %q: %w", got, err)
+			return fmt.Errorf(`it answers %q: %w, want "500 "`, got, err)
 		}
 		return nil
 	})

@@ -69,25 +69,25 @@ spec:
 		}
 		if l := there.GetLabels(); l["team"] != "blue" || l["gateway.networking.k8s.io/gateway-name"] != "gw" ||
 			l["gateway.networking.k8s.io/gateway-class-name"] != "penstock" {
-			p.Errorf("%s has labels %v", o.resource, l)
+			p.Errorf("%s has labels %v, want team blue, and the Gateway and its class", o.resource, l)
 		}
 		if there.GetAnnotations()["example.com/owner"] != "jane" {
-			p.Errorf("%s has annotations %v", o.resource, there.GetAnnotations())
+			p.Errorf("%s has annotations %v, want example.com/owner jane", o.resource, there.GetAnnotations())
 		}
 		if !metav1.IsControlledBy(there, gw) {
-			p.Errorf("%s belongs to %v", o.resource, there.GetOwnerReferences())
+			p.Errorf("%s belongs to %v, want the Gateway", o.resource, there.GetOwnerReferences())
 		}
 	}
 	p.RolledOut(p.Namespace, fleet)
 	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",team=blue")
 	if err != nil || len(pods) != 2 || pods[0].Annotations["example.com/owner"] != "jane" ||
 		pods[0].Spec.ServiceAccountName != fleet {
-		p.Errorf("proxies: %s %v", podNames(pods), err)
+		p.Errorf("proxies: got %s %v, want 2 with the owner jane and the account %s", podNames(pods), err, fleet)
 	}
 	p.Until("the budget counts the proxies", func(ctx context.Context) error {
 		b, err := p.PolicyV1().PodDisruptionBudgets(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err == nil && (b.Status.ExpectedPods != 2 || b.Status.DisruptionsAllowed != 1) {
-			err = fmt.Errorf("%+v", b.Status)
+			err = fmt.Errorf("got %+v, want 2 pods expected and 1 disruption allowed", b.Status)
 		}
 		return err
 	})
@@ -107,7 +107,7 @@ spec:
 		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(),
 			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
 		if (err == nil) != want {
-			p.Errorf("eviction of proxy %d: %v", i+1, err)
+			p.Errorf("eviction of proxy %d: got %v, want it allowed: %t", i+1, err, want)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func deletionDrains(p place) {
 		p.Helper()
 		for range n {
 			if !words.Scan() {
-				p.Fatalf("the stream ended: %v", words.Err())
+				p.Fatalf("the stream ended, want it to go on: %v", words.Err())
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func deletionDrains(p place) {
 			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).
 				List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
 			if err != nil || len(list.Items) > 0 {
-				return fmt.Errorf("%d %s: %w", len(list.Items), o.resource, err)
+				return fmt.Errorf("%d %s: %w, want 0", len(list.Items), o.resource, err)
 			}
 		}
 		return nil
@@ -205,7 +205,7 @@ func staticAddresses(p place) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%+v", gw.Status.Conditions)
+		return fmt.Errorf("got %+v, want Programmed False with AddressNotUsable", gw.Status.Conditions)
 	})
 	// The load balancer assigns addresses in order, so this one is still free.
 	wanted := given[:strings.LastIndex(given, ".")+1] + "200"
@@ -290,22 +290,22 @@ spec:
 	envoy := d.Spec.Template.Spec.Containers[0]
 	if *d.Spec.Replicas != 2 || envoy.Resources.Requests.Cpu().String() != "20m" ||
 		envoy.Resources.Limits.Memory().String() != "500Mi" {
-		p.Errorf("%d replicas with resources %v", *d.Spec.Replicas, envoy.Resources)
+		p.Errorf("%d replicas with resources %v, want 2 with 20m and 500Mi", *d.Spec.Replicas, envoy.Resources)
 	}
 	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",tier=edge")
 	if err != nil || len(pods) != 2 {
-		p.Fatalf("proxies: %s %v", podNames(pods), err)
+		p.Fatalf("proxies: got %s %v, want 2", podNames(pods), err)
 	}
 	for _, pod := range pods {
 		if pod.Name == before[0].Name {
-			p.Errorf("proxy %s was not replaced by the rollout", pod.Name)
+			p.Errorf("proxy %s is still there, want it replaced by the rollout", pod.Name)
 		}
 		text := p.metricsOf(pod.Status.PodIP)
 		if !strings.Contains(text, "envoy_server_concurrency{} 3\n") {
-			p.Errorf("proxy %s does not run three threads", pod.Name)
+			p.Errorf("metrics of proxy %s: got\n%s\nwant three threads", pod.Name, text)
 		}
 		if !strings.Contains(text, "envoy_overload_") {
-			p.Errorf("proxy %s does not watch its memory", pod.Name)
+			p.Errorf("metrics of proxy %s: got\n%s\nwant envoy_overload_", pod.Name, text)
 		}
 	}
 	p.answers("http://" + address + "/health")
@@ -353,7 +353,7 @@ func scalingAndExternal(p place) {
 		}
 		if hpa.Spec.ScaleTargetRef.Name != fleet || *hpa.Spec.MinReplicas != 1 || hpa.Spec.MaxReplicas != 3 ||
 			*hpa.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 {
-			return fmt.Errorf("autoscaler %+v", hpa.Spec)
+			return fmt.Errorf("autoscaler: got %+v, want %s at 70 %%, 1 to 3", hpa.Spec, fleet)
 		}
 		return nil
 	})
@@ -374,7 +374,7 @@ func scalingAndExternal(p place) {
 		for _, o := range owned {
 			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).
 				Get(ctx, fleet, metav1.GetOptions{}); err == nil {
-				return fmt.Errorf("%s still exist", o.resource)
+				return fmt.Errorf("%s still exist, want them gone", o.resource)
 			}
 		}
 		return nil

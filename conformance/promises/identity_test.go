@@ -39,7 +39,7 @@ func (p place) processes() (pods []corev1.Pod) {
 			return err
 		}
 		if len(pods) != 2 || !labtest.Ready(pods[0].Status) || !labtest.Ready(pods[1].Status) {
-			return fmt.Errorf("pods: %s", podNames(pods))
+			return fmt.Errorf("pods: got %s, want 2 that are ready", podNames(pods))
 		}
 		lease, err := p.lease(ctx)
 		if err != nil {
@@ -52,7 +52,7 @@ func (p place) processes() (pods []corev1.Pod) {
 			}
 			return 0
 		}); !leads(pods[0]) {
-			return fmt.Errorf("%s leads", *lease.Spec.HolderIdentity)
+			return fmt.Errorf("%s leads, want one of the two", *lease.Spec.HolderIdentity)
 		}
 		return nil
 	})
@@ -176,7 +176,7 @@ func tokenLimitsProxy(p place) {
 			curious.Wait("a listener", func() bool { return len(curious.Names(resource.Listener)) > 0 })
 			for _, name := range curious.Names(resource.Cluster) {
 				if strings.Contains(name, map[string]string{"gw": "/hidden", "other": "/chat"}[gateway]) {
-					p.Errorf("a proxy of Gateway %s received %s", gateway, name)
+					p.Errorf("a proxy of Gateway %s received %s, want its own clusters alone", gateway, name)
 				}
 			}
 			curious.Disconnect()
@@ -188,16 +188,16 @@ func tokenLimitsProxy(p place) {
 			"a service account of no fleet": p.token("default", "penstock.dev"),
 		} {
 			if _, err := p.ask(ads, token, resource.Cluster); status.Code(err) != codes.PermissionDenied {
-				p.Errorf("%s received an answer: %v", who, err)
+				p.Errorf("%s: got %v, want PermissionDenied", who, err)
 			}
 		}
 		if _, err := p.pick(process.Status.PodIP+":9002",
 			p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
-			p.Errorf("the picker answers a client without its key: %v", err)
+			p.Errorf("a pick without its key: got %v, want Unauthenticated", err)
 		}
 		if err := p.follow(process.Status.PodIP + ":18001"); err == nil ||
 			!strings.Contains(err.Error(), "certificate required") {
-			p.Errorf("the port for other processes accepts a client without a certificate: %v", err)
+			p.Errorf("the port for other processes, without a certificate: got %v, want certificate required", err)
 		}
 	}
 }

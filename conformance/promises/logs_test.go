@@ -47,6 +47,6 @@ func (p place) logged(processes []corev1.Pod, texts ...string) {
 			}
 			all = append(all, log)
 		}
-		return fmt.Errorf("no such line in:\n%s", strings.Join(all, "\n"))
+		return fmt.Errorf("got\n%s\nwant a line with %q", strings.Join(all, "\n"), texts)
 	})
 }

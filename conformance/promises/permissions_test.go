@@ -91,12 +91,13 @@ func onlyLeaderWrites(p place) {
 		default:
 			writes++
 			if who != leader {
-				p.Errorf("%s wrote while %s was the leader: %s %s", who, leader, r.Verb, r.RequestURI)
+				p.Errorf("%s wrote while %s was the leader, want writes of the leader alone: %s %s", who, leader,
+					r.Verb, r.RequestURI)
 			}
 		}
 	}
 	if writes == 0 || len(leaders) < 2 {
-		p.Errorf("%d writes by the leaders %v are too few to prove anything", writes, leaders)
+		p.Errorf("got %d writes by the leaders %v, want some, of at least 2", writes, leaders)
 	}
 }
 
@@ -108,10 +109,11 @@ func permissionsSuffice(p place) {
 		// A terminating namespace accepts no new objects, whatever the permissions.
 		if terminating := strings.Contains(r.ResponseStatus.Message,
 			"being terminated"); r.ResponseStatus.Code == 401 || r.ResponseStatus.Code == 403 && !terminating {
-			p.Errorf("forbidden: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
+			p.Errorf("forbidden, want it allowed: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
 		}
 		if strings.Contains(r.ResponseStatus.Message, "ValidatingAdmissionPolicy") {
-			p.Errorf("denied by the admission policy: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
+			p.Errorf("denied by the admission policy, want it allowed: %s %s: %s", r.Verb, r.RequestURI,
+				r.ResponseStatus.Message)
 		}
 		if r.ObjectRef.Resource != "secrets" {
 			continue
@@ -123,11 +125,11 @@ func permissionsSuffice(p place) {
 		}
 		own := r.ObjectRef.Namespace == system && (r.ObjectRef.Name == "penstock-ca" || r.Verb == "create")
 		if !own && !strings.HasPrefix(u.Query().Get("fieldSelector"), "metadata.name=") {
-			p.Errorf("Secrets were read that no Gateway names: %s %s", r.Verb, r.RequestURI)
+			p.Errorf("Secrets were read, want only those that Gateways name: %s %s", r.Verb, r.RequestURI)
 		}
 	}
 	if len(requests) == 0 || secrets == 0 {
-		p.Errorf("the audit log has %d requests, %d of them for Secrets", len(requests), secrets)
+		p.Errorf("the audit log has %d requests, %d of them for Secrets, want some of both", len(requests), secrets)
 	}
 	for _, pod := range p.processes() {
 		log, err := p.PodLog(context.WithoutCancel(p.Context()), system, pod.Name, "", false)
@@ -136,7 +138,7 @@ func permissionsSuffice(p place) {
 		}
 		for line := range strings.Lines(log) {
 			if strings.Contains(line, "forbidden") {
-				p.Errorf("%s: %s", pod.Name, line)
+				p.Errorf("%s logged %s, want nothing forbidden", pod.Name, line)
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func certificatesRenewed(p place) {
 	})
 	proxy, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
 	if err != nil || len(proxy) != 1 {
-		p.Fatalf("proxies: %s %v", podNames(proxy), err)
+		p.Fatalf("proxies: got %s %v, want 1", podNames(proxy), err)
 	}
 	bundle := fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", p.Process(proxy[0], "/etc/penstock/bootstrap.yaml"))
 	p.Until("the proxy trusts the new CA", func(context.Context) error {
@@ -161,7 +161,7 @@ func certificatesRenewed(p place) {
 	for _, pod := range now {
 		if n := pod.Status.ContainerStatuses[0].RestartCount; n > 0 ||
 			pod.Name != processes[0].Name && pod.Name != processes[1].Name {
-			p.Errorf("process %s was started %d times", pod.Name, n+1)
+			p.Errorf("process %s was started %d times, want once, and the same two processes", pod.Name, n+1)
 		}
 	}
 	// A new Gateway is programmed too: the processes exchange ACKs with certificates of the new CA.

@@ -54,7 +54,8 @@ func servicesOfEveryKind(p place) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%+v", gw.Status.Conditions)
+		return fmt.Errorf("got %+v, want a message to delete the Service, for its loadBalancerClass",
+			gw.Status.Conditions)
 	})
 	if err := p.CoreV1().Services(p.Namespace).Delete(p.Context(), fleet, metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
@@ -66,7 +67,7 @@ func servicesOfEveryKind(p place) {
 		if err == nil &&
 			(len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value,
 				balanced[:strings.LastIndex(balanced, ".")])) {
-			err = fmt.Errorf("addresses %v", gw.Status.Addresses)
+			err = fmt.Errorf("addresses: got %v, want one of %s", gw.Status.Addresses, balanced)
 		}
 		return err
 	})
@@ -77,7 +78,7 @@ func (p place) service(what string, wanted func(*corev1.Service) bool) (s *corev
 	p.Helper()
 	p.Until("Service "+what, func(ctx context.Context) (err error) {
 		if s, err = p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil && !wanted(s) {
-			err = fmt.Errorf("%+v", s.Spec)
+			err = fmt.Errorf("got %+v, want %s", s.Spec, what)
 		}
 		return err
 	})

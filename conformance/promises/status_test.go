@@ -129,7 +129,7 @@ func unacknowledged(conditions []metav1.Condition) error {
 		if c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "acknowledged") {
 			return nil
 		}
-		return fmt.Errorf("%+v", c)
+		return fmt.Errorf("got %+v, want False and not acknowledged", c)
 	}
 	return errors.New("there is no condition Programmed")
 }
@@ -180,7 +180,8 @@ spec:
 				}
 			}
 			if rejected != (status == metav1.ConditionFalse) {
-				return fmt.Errorf("%+v", route.Status.Parents[0].Conditions)
+				return fmt.Errorf("got %+v, want Programmed False with %q: %t", route.Status.Parents[0].Conditions,
+					words, !rejected)
 			}
 			return holds(route.Status.Parents[0].Conditions, "Accepted", metav1.ConditionTrue, route.Generation)
 		})
@@ -221,7 +222,7 @@ func nackReachesLeader(p place) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%+v", gw.Status.Conditions)
+		return fmt.Errorf("got %+v, want Programmed False, as this proxy cannot listen", gw.Status.Conditions)
 	})
 	rejecting.Disconnect()
 	xdstest.StartFake(p,

@@ -87,7 +87,7 @@ func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 		return fmt.Errorf("after %d bytes: %w", len(answer), err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(answer))
+		return fmt.Errorf("got %s: %s, want 200", resp.Status, bytes.TrimSpace(answer))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func TestBodies_SharePrefixesAsBlocksDo(t *testing.T) {
 		}
 		err := json.Unmarshal(r.body(), &body)
 		if err != nil || !body.Stream || body.MaxTokens != r.output || body.Model != model {
-			t.Fatalf("%+v, %v", body, err)
+			t.Fatalf("got %+v, %v, want a stream of %d tokens by %s", body, err, r.output, model)
 		}
 		return body.Messages[0].Content
 	}
@@ -101,7 +101,8 @@ func TestBodies_EachIsBuiltOnceAndDropped(t *testing.T) {
 	c := bodyCache{requests: []request{{input: 1, blocks: []uint64{1}}, {input: 1, blocks: []uint64{2}}}, uses: 2}
 	first, other, again := c.take(0), c.take(1), c.take(0)
 	if &first[0] != &again[0] || string(first) == string(other) || len(c.bodies) != 1 {
-		t.Errorf("%s, %s, %s, %d kept", first, other, again, len(c.bodies))
+		t.Errorf("got %s, %s, %s, %d kept, want the first again as the third, another second, 1 kept", first, other,
+			again, len(c.bodies))
 	}
 }
 
@@ -122,14 +123,14 @@ func TestWorkloads_ArriveAtTheirRate(t *testing.T) {
 		for _, r := range requests {
 			prefixes[r.blocks[0]] = true
 			if r.input < 1 || r.output < 1 || len(r.blocks) != (r.input+511)/512 {
-				t.Fatalf("%s: %+v", w.name, r)
+				t.Fatalf("%s: got %+v, want tokens in and out, and one block per 512 of input", w.name, r)
 			}
 		}
 		if w.name == "documents" && len(prefixes) != 47 {
 			t.Errorf("%d documents, want a quarter of 188", len(prefixes))
 		}
 		if w.about == "" {
-			t.Errorf("%s has no description", w.name)
+			t.Errorf("%s has no description, want one", w.name)
 		}
 	}
 }
@@ -167,7 +168,7 @@ func TestStream_TimesAreThoseOfContent(t *testing.T) {
 			_, _ = io.WriteString(w, answer.text)
 		}))
 		if s := complete(t.Context(), server.Client(), server.URL, nil, 2); s.err == nil {
-			t.Errorf("%s: %+v has not failed", name, s)
+			t.Errorf("%s: got %+v, want an error", name, s)
 		}
 		server.Close()
 	}
@@ -198,7 +199,7 @@ func TestStatistics_IntervalHoldsTheRatioAndNoiseDecides(t *testing.T) {
 func TestStatistics_WarmUpDoesNotCount(t *testing.T) {
 	early, rest := split([]request{{at: 1}, {at: 2, input: 5}, {at: 7}}, 2)
 	if len(early) != 1 || len(rest) != 2 || rest[0].at != 0 || rest[1].at != 5 {
-		t.Errorf("early %v, rest %v", early, rest)
+		t.Errorf("early %v, rest %v, want 1, and 2 at 0 and 5", early, rest)
 	}
 	for at, want := range map[time.Duration]int{0: -1, 9: -1, 10: 0, 55: 16, 99: 31, 120: 31} {
 		if got := sliceOf(at*time.Second, 100*time.Second); got != want {

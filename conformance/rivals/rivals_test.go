@@ -58,7 +58,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 		}
 		for _, s := range o.samples {
 			if s.ttft <= 0 || s.end < s.ttft || s.input != 600 || s.server == "" {
-				t.Fatalf("%s: %+v", o.name, s)
+				t.Fatalf("%s: got %+v, want a TTFT before the end, 600 tokens of input, and a server", o.name, s)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	c.print(&table)
 	for _, text := range []string{secondName, "noise", "TTFT p90"} {
 		if !strings.Contains(table.String(), text) {
-			t.Errorf("the table lacks %q:\n%s", text, table.String())
+			t.Errorf("the table: got\n%s\nwant %q", table.String(), text)
 		}
 	}
 	err = emit(&lines, figures([]comparison{c}, usual))
@@ -111,7 +111,7 @@ func TestRivals_UsersRivalGetsItsPortAndServers(t *testing.T) {
 		"mine", "=x {port} {workers}", "mine=", "mine=x {port}", "mine=x {workers}", "Penstock=x {port} {workers}",
 	} {
 		if _, _, err := contenders(t.TempDir(), defaults, []string{bad}); err == nil {
-			t.Errorf("RIVAL %q is accepted", bad)
+			t.Errorf("RIVAL %q is accepted, want an error", bad)
 		}
 	}
 }
@@ -129,12 +129,12 @@ func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 	}
 	all, missing, err := contenders(dir, defaults, nil)
 	if err != nil || len(missing) != 0 || len(all) != 4 {
-		t.Fatalf("%v, missing %q, %v", all, missing, err)
+		t.Fatalf("got %v, missing %q, %v, want 4, none missing", all, missing, err)
 	}
 	for _, c := range all[2:] {
 		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8, ""))
 		if strings.Contains(args, "policy") || !strings.Contains(args, "--worker-urls http://a") {
-			t.Errorf("%s is started with %s", c.name, args)
+			t.Errorf("%s is started with %s, want --worker-urls http://a, and no policy", c.name, args)
 		}
 	}
 	all, _, err = contenders(dir, best, nil)
@@ -182,13 +182,13 @@ func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
 	}
 	for _, name := range []string{"rivals_p90.rag", "rivals_p90_mean.bad"} {
 		if _, ok := values[name]; ok {
-			t.Errorf("%s is a figure", name)
+			t.Errorf("%s is a figure, want none", name)
 		}
 	}
 	c := comparisonOf("chat", maxLate+1, 0)
 	var table bytes.Buffer
 	if c.print(&table); !strings.Contains(table.String(), "VOID") || len(c.ratios) != 0 {
-		t.Errorf("a void run is shown as\n%s", table.String())
+		t.Errorf("a void run: got\n%s\nwant VOID, and no ratios", table.String())
 	}
 }
 
@@ -203,11 +203,11 @@ func TestFigures_LinesHaveBenchsForm(t *testing.T) {
 		var object map[string]any
 		err := json.Unmarshal([]byte(line), &object)
 		if err != nil || object["name"] == nil || object["unit"] != "ratio" {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: got %v, want a name, and the unit ratio", line, err)
 		}
 	}
 	if !strings.Contains(lines.String(), `"limit":1.1`) || !strings.Contains(lines.String(), `"limit":null`) {
-		t.Error(lines.String())
+		t.Errorf("got %s, want one limit 1.1, and one null", lines.String())
 	}
 }
 

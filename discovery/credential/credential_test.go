@@ -83,7 +83,7 @@ func TestCredential_IsNoPartOfAText(t *testing.T) {
 		"docker://envoy@sha256:0123456789abcdef",
 	} {
 		if got := credential.Text(text); got != text {
-			t.Errorf("%q is shown as %q", text, got)
+			t.Errorf("%q is shown as %q, want it unchanged", text, got)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func FuzzCredential_NoTextShowsAParameter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		const secret = "canary0123456789"
 		if got := credential.Text(text + " https://x/?api_key=" + secret); strings.Contains(got, secret) {
-			t.Errorf("%q is shown as %q", text, got)
+			t.Errorf("%q is shown as %q, want it without the key", text, got)
 		}
 	})
 }

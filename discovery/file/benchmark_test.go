@@ -94,7 +94,7 @@ func benchmarkLoad(b *testing.B, dir string, c *catalog) {
 			b.Fatal(err)
 		}
 		if n := len(store.HTTPRoutes.All(s.View())); n != 1000 {
-			b.Fatalf("%d routes", n)
+			b.Fatalf("%d routes, want 1000", n)
 		}
 	}
 }

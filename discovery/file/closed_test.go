@@ -28,7 +28,7 @@ func (f *folder) closed() (out []string) {
 			continue
 		}
 		if p.Spec.APIKeys != nil || p.Spec.JWT != nil || len(p.Spec.Except) > 0 {
-			f.t.Errorf("%s lets something in: %+v", store.ID(p), p.Spec)
+			f.t.Errorf("%s lets something in: got %+v, want no keys, tokens or exceptions", store.ID(p), p.Spec)
 		}
 		name, _, _ := strings.Cut(store.ID(p), "unnamed#")
 		if name != store.ID(p) {
@@ -107,7 +107,7 @@ func TestAccessPolicy_RejectedNewOneClosesItsTargets(t *testing.T) {
 		f.remove("x.yaml")
 		f.load()
 		if n := len(store.AccessPolicies.All(f.store.View())); n > 0 {
-			t.Errorf("%s: %d policies stay", name, n)
+			t.Errorf("%s: %d policies stay, want none", name, n)
 		}
 	}
 }
@@ -129,14 +129,14 @@ func TestAccessPolicy_RejectedChangeClosesNothing(t *testing.T) {
 			f.expectClosed(name)
 			p, ok := store.AccessPolicies.Get(f.store.View(), "default/p")
 			if !ok || p.Spec.TargetRefs[0].Name != "chat" || p.Spec.APIKeys == nil {
-				t.Errorf("%s: the last good version is not in use: %+v", name, p)
+				t.Errorf("%s: got %+v, want the last good version in use", name, p)
 			}
 			f.restart()
 		}
 		f.write("x.yaml", text+"---\n"+policyHead+"spec: {\n") // one document more than policies
 		f.load()
 		if got := f.closed(); name[:2] == "no" && name != "no targets" && len(got) == 0 {
-			t.Errorf("%s: a second unreadable document closes nothing", name)
+			t.Errorf("%s: a second unreadable document closes nothing, want some targets closed", name)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestFolder_WhatNeverEndsIsNotRead(t *testing.T) {
 	}
 	for _, text := range want {
 		if !strings.Contains(strings.ReplaceAll(found, ": cannot be read", " cannot be read"), text) {
-			t.Errorf("no finding has %q:\n%s", text, found)
+			t.Errorf("want a finding with %q, got:\n%s", text, found)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
 	r := newReading(t, dir)
 	r.disk.most = 20
 	if gateways, found := r.load(t); gateways != "a kept z" || found != "" {
-		t.Fatalf("%q, %s", gateways, found)
+		t.Fatalf("got Gateways %q, findings %s; want a, kept and z, and none", gateways, found)
 	}
 	for i := range 30 {
 		if err := os.WriteFile(filepath.Join(dir, "many", fmt.Sprint("f", i)), nil, 0o600); err != nil {
@@ -168,7 +168,8 @@ func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 		began := time.Now()
 		gateways, found := r.load(t)
 		if gateways != "a z" || !strings.Contains(found, "its file system does not answer") {
-			t.Errorf("Gateways %q; reported:\n%s", gateways, found)
+			t.Errorf("got Gateways %q, want a and z, and that the file system does not answer; reported:\n%s",
+				gateways, found)
 		}
 		if took := time.Since(began); took != filesystem.Timeout {
 			t.Errorf("it took %v, want %v once", took, filesystem.Timeout)
@@ -180,7 +181,7 @@ func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 		close(answers)
 		synctest.Wait()
 		if gateways, found = r.load(t); gateways != "a hung z" || found != "" {
-			t.Errorf("once it answers: Gateways %q; reported:\n%s", gateways, found)
+			t.Errorf("once it answers: got Gateways %q, want a, hung and z, and no report:\n%s", gateways, found)
 		}
 	})
 }
@@ -222,7 +223,7 @@ func TestFolder_StuckReadIsNoticed(t *testing.T) {
 		}
 		close(goOn)
 		if err := <-done; err != nil || r.Stuck() {
-			t.Errorf("%v; stuck after its end: %v", err, r.Stuck())
+			t.Errorf("got %v, stuck after its end: %v; want no error, false", err, r.Stuck())
 		}
 	})
 }

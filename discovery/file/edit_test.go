@@ -58,7 +58,7 @@ func BenchmarkOneEditAmong1000Routes(b *testing.B) {
 				}
 			}
 			if got := store.HTTPRoutes.All(s.View()); len(got) != 1000 || s.View().Revision() < 2 {
-				b.Fatalf("%d routes", len(got))
+				b.Fatalf("%d routes at revision %d, want 1000 at a later one than 1", len(got), s.View().Revision())
 			}
 		})
 	}

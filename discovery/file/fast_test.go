@@ -34,14 +34,14 @@ func examples(t *testing.T) (out []example) {
 		for _, doc := range split(string(raw)) {
 			node, m := parseNode(doc.text)
 			if m != nil {
-				t.Fatalf("%s: %v", f, m)
+				t.Fatalf("%s: got %v, want YAML", f, m)
 			}
 			var p parser
 			obj := p.value(node, "", 0).(map[string]any)
 			o := &object{}
 			k, convert, m := o.identify(c, obj)
 			if k == nil || m != nil {
-				t.Fatalf("%s: %v", f, m)
+				t.Fatalf("%s: got %v, want an object of a known kind", f, m)
 			}
 			if convert != nil {
 				convert(&draft{obj: obj})
@@ -88,7 +88,8 @@ func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 		unknown, errs := libraryErrors(t, e.schema, obj)
 		invalid := len(unknown)+len(errs) > 0
 		if accepted && invalid {
-			t.Fatalf("%s after %s takes the fast path; apiextensions reports %v %v", e.name, done, unknown, errs)
+			t.Fatalf("%s after %s takes the fast path; apiextensions reports %v %v, want none",
+				e.name, done, unknown, errs)
 		}
 		if accepted {
 			fast++
@@ -98,7 +99,7 @@ func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 		}
 	}
 	if fast*2 < valid {
-		t.Errorf("%d of %d valid objects took the fast path", fast, valid)
+		t.Errorf("%d of %d valid objects took the fast path, want at least half", fast, valid)
 	}
 }
 

@@ -78,7 +78,7 @@ func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 				t.Errorf("%s is in memory before it is used", ref)
 			}
 			if got := k.ref(); got != ref {
-				t.Errorf("%s stands for %s", got, ref)
+				t.Errorf("%s stands for %s, want itself", got, ref)
 			}
 		}
 	})

@@ -42,12 +42,13 @@ func FuzzDocument_YieldsObjectOrFinding(f *testing.F) {
 			}
 			if len(doc.objects)+len(doc.mistakes) == 0 {
 				if node, m := parseNode(doc.text); m == nil && node.ShortTag() != "!!null" {
-					t.Errorf("no object and no finding for %q", doc.text)
+					t.Errorf("no object and no finding for %q, want one of them", doc.text)
 				}
 			}
 			for _, o := range doc.objects {
 				if (o.good == nil) == (o.kind != nil && !hasError(o.mistakes)) {
-					t.Errorf("%s is %v with %v", o.ref, o.good, o.mistakes)
+					t.Errorf("%s is %v with %v, want an object if and only if it has a kind and no error",
+						o.ref, o.good, o.mistakes)
 				}
 			}
 		}

@@ -23,7 +23,7 @@ func valid[T store.Object](t *testing.T, table *store.Table[T], text string) T {
 	t.Helper()
 	objects, findings := read(t, table, text)
 	if len(objects) != 1 || len(findings) > 0 {
-		t.Fatalf("%d objects, findings %q", len(objects), findings)
+		t.Fatalf("%d objects, findings %q; want 1, and none", len(objects), findings)
 	}
 	return objects[0]
 }
@@ -46,7 +46,7 @@ func TestGatewayClass_V1Beta1IsRead(t *testing.T) {
 		object("gateway.networking.k8s.io/v1beta1", "GatewayClass",
 			"spec: {controllerName: penstock.dev/gateway-controller}\n"))
 	if c.APIVersion != "gateway.networking.k8s.io/v1" || c.Namespace != "" {
-		t.Errorf("class %s in namespace %q", c.APIVersion, c.Namespace)
+		t.Errorf("class %s in namespace %q, want gateway.networking.k8s.io/v1 in none", c.APIVersion, c.Namespace)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestGRPCRoute_V1Alpha2IsReadWithDefaults(t *testing.T) {
 		object("gateway.networking.k8s.io/v1alpha2", "GRPCRoute",
 			"spec:\n  rules: [{matches: [{method: {service: a.B}}], backendRefs: [{name: s, port: 80}]}]\n"))
 	if m := r.Spec.Rules[0].Matches[0].Method.Type; m == nil || *m != gatewayv1.GRPCMethodMatchExact {
-		t.Errorf("match type %v", m)
+		t.Errorf("match type %v, want %s", m, gatewayv1.GRPCMethodMatchExact)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestReferenceGrant_EveryVersionIsRead(t *testing.T) {
 			"spec:\n  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}]\n  to: [{group: '', "+
 				"kind: Service}]\n"))
 		if len(g.Spec.From) != 1 || len(g.Spec.To) != 1 {
-			t.Errorf("%s: %+v", version, g.Spec)
+			t.Errorf("%s: got %+v, want one from and one to", version, g.Spec)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestInferencePool_V1Alpha2IsConverted(t *testing.T) {
 		"spec: {targetPortNumber: 8000, selector: {app: x}, extensionRef: {name: epp}}\n"))
 	if p.Spec.TargetPorts[0].Number != 8000 || p.Spec.Selector.MatchLabels["app"] != "x" ||
 		p.Spec.EndpointPickerRef.Port.Number != 9002 {
-		t.Errorf("converted to %+v", p.Spec)
+		t.Errorf("converted to %+v, want port 8000, app x and picker port 9002", p.Spec)
 	}
 }
 
@@ -176,14 +176,14 @@ func TestInferenceModelRewrite_BothGroupsAreReadAndInvalidWeightsReported(t *tes
 		if rw := valid(t, store.InferenceModelRewrites,
 			rewrite("1")); rw.Spec.Rules[0].Matches[0].Model.Type != "Exact" ||
 			rw.Spec.PoolRef.Kind != "InferencePool" {
-			t.Errorf("%s: defaults are missing: %+v", group, rw.Spec)
+			t.Errorf("%s: got %+v, want the defaults Exact and InferencePool", group, rw.Spec)
 		}
 		invalid(t, store.InferenceModelRewrites, rewrite("0"),
 			"spec.rules[0].targets[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
 		if o := valid(t, store.InferenceObjectives,
 			object(group+"/v1alpha2", "InferenceObjective",
 				"spec: {priority: -1, poolRef: {name: llama}}\n")); *o.Spec.Priority != -1 {
-			t.Errorf("%s: %+v", group, o.Spec)
+			t.Errorf("%s: got %+v, want priority -1", group, o.Spec)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestConfigMap_ValueMustBeString(t *testing.T) {
 func TestNamespace_LabelsAreKept(t *testing.T) {
 	n := valid(t, store.Namespaces, "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {team: a}}\n")
 	if n.Labels["team"] != "a" {
-		t.Errorf("labels %v", n.Labels)
+		t.Errorf("labels %v, want team a", n.Labels)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestModelDeployment_MistakesAreReported(t *testing.T) {
 	}
 	d := valid(t, store.ModelDeployments, deployment("{name: qwen}"))
 	if *d.Spec.Replicas != 1 || d.Spec.Model.Task != "text-generation" {
-		t.Errorf("defaults: %v", d.Spec)
+		t.Errorf("defaults: got %v, want 1 replica of task text-generation", d.Spec)
 	}
 	invalid(t, store.ModelDeployments, deployment("{name: qwen, file: qwen.gguf}"), "spec.model.file")
 	invalid(t, store.ModelDeployments, deployment("{name: qwen, version: main}"), "spec.model.version")

@@ -43,7 +43,7 @@ func TestLastGood_InvalidObjectKeepsItAndDelaysNoOther(t *testing.T) {
 	f.load()
 	f.expectHosts(map[string]string{"a": "a.example.com", "b": "b2.example.com", "c": "c.example.com"})
 	if all := strings.Join(f.findings(), "\n"); !strings.Contains(all, stays) {
-		t.Errorf("no finding states that the last good version is in use:\n%s", all)
+		t.Errorf("want a finding that the last good version is in use, got:\n%s", all)
 	}
 	// Over a restart too, and over another one.
 	for range 2 {
@@ -89,7 +89,7 @@ func TestLastGood_MistypedKindOrNameRemovesNothing(t *testing.T) {
 		f.load()
 		f.expectHosts(map[string]string{"a": "a.example.com"})
 		if len(f.findings()) == 0 {
-			t.Errorf("%q for %q: no finding", c[1], c[0])
+			t.Errorf("%q for %q: no finding, want one", c[1], c[0])
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestFile_ObjectMovesBetweenFilesInOneRevision(t *testing.T) {
 	f.load()
 	f.expectHosts(map[string]string{"x": "x.example.com"})
 	if now := f.store.View().Revision(); now != before {
-		t.Errorf("the move made revision %d of %d", now, before)
+		t.Errorf("the move made revision %d of %d, want no revision", now, before)
 	}
 	f.write("b.yaml", wrongRoute("x"))
 	f.load()
@@ -252,7 +252,7 @@ func TestLastGood_SecretsAreReadableByOwnerOnly(t *testing.T) {
 	f.load()
 	s, ok := store.Secrets.Get(f.store.View(), "default/s")
 	if !ok || string(s.Data["key"]) != "hunter2" {
-		t.Fatalf("secret: %+v", s)
+		t.Fatalf("secret: got %+v, want key hunter2", s)
 	}
 	files := 0
 	err := filepath.WalkDir(f.state, func(path string, d fs.DirEntry, err error) error {
@@ -262,12 +262,12 @@ func TestLastGood_SecretsAreReadableByOwnerOnly(t *testing.T) {
 		files++
 		info, err := d.Info()
 		if err == nil && info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", path, info.Mode())
+			t.Errorf("%s has mode %v, want 0600", path, info.Mode())
 		}
 		return err
 	})
 	if err != nil || files == 0 {
-		t.Errorf("%d files of state, %v", files, err)
+		t.Errorf("%d files of state, %v; want some", files, err)
 	}
 }
 

@@ -135,14 +135,14 @@ func (m *moments) sync(changed ...string) {
 	}
 	m.whole()
 	if v := m.View(); !has(v, fmt.Sprintf("svc-%d", m.n)) || len(store.Services.All(v)) != 1 {
-		m.t.Errorf("the last version that was written is not the last one that was read")
+		m.t.Errorf("the last version that was read is not the last one that was written, want svc-%d alone", m.n)
 	}
 }
 
 func (m *moments) whole() {
 	m.t.Helper()
 	if len(m.torn) > 0 {
-		m.t.Errorf("half of a change was applied:\n%s", strings.Join(m.torn, "\n"))
+		m.t.Errorf("half of a change was applied, want all or nothing:\n%s", strings.Join(m.torn, "\n"))
 	}
 }
 

@@ -11,6 +11,6 @@ func TestPanic_OfOneDocumentIsItsOwnMistake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !doc.unidentified || len(doc.mistakes) != 1 || len(doc.objects) != 0 || at != "a.yaml:3" {
-		t.Errorf("at %q: %+v", at, doc)
+		t.Errorf("at %q: got %+v, want a.yaml:3, one mistake, and no object", at, doc)
 	}
 }

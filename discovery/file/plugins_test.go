@@ -27,7 +27,7 @@ func TestEndpointPickerConfig_InvalidDocumentKeepsLastGood(t *testing.T) {
 		f.load()
 		doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers")
 		if !ok || string(doc.Plugins[0].Parameters.Raw) != `{"threshold":10}` {
-			t.Errorf("the last good version is not in use: %+v", doc)
+			t.Errorf("got %+v, want the last good version in use", doc)
 		}
 		found := strings.Join(f.findings(), "\n")
 		for _, want := range []string{
@@ -59,7 +59,7 @@ func TestEndpointPickerConfig_DocumentThatContainsItselfKeepsLastGood(t *testing
 	}
 	if doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers"); !ok ||
 		string(doc.Plugins[0].Parameters.Raw) != `{"threshold":10}` {
-		t.Errorf("the last good version is not in use: %+v", doc)
+		t.Errorf("got %+v, want the last good version in use", doc)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestEndpointPickerConfig_UnknownFieldIsReportedWithItsLine(t *testing.T) {
 	f.load()
 	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found,
 		"error: scorers.yaml:9: EndpointPickerConfig default/scorers scorer: ") {
-		t.Errorf("findings: %s", found)
+		t.Errorf("findings: got %s, want one of scorer at line 9", found)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestGateway_ClassMayBeOmitted(t *testing.T) {
 	f.load()
 	f.expectFindings()
 	if g, ok := store.Gateways.Get(f.store.View(), "default/g"); !ok || g.Spec.GatewayClassName != "penstock" {
-		t.Errorf("gateway: %+v", g)
+		t.Errorf("gateway: got %+v, want class penstock", g)
 	}
 }
 
@@ -250,6 +250,6 @@ func TestFile_FieldsOfAPIServerAreDropped(t *testing.T) {
 	r, ok := store.HTTPRoutes.Get(f.store.View(), "default/a")
 	if !ok || r.UID != "" || r.ResourceVersion != "" || len(r.ManagedFields) != 0 || len(r.Annotations) != 0 ||
 		len(r.Status.Parents) != 0 {
-		t.Errorf("kept: %+v", r)
+		t.Errorf("kept: got %+v, want no server's metadata, no annotation and no status", r)
 	}
 }

@@ -69,13 +69,13 @@ func TestFile_PublishedExamplesAreValid(t *testing.T) {
 	imp, ok := store.InferencePoolImports.Get(view, "example/llm-pool")
 	if !ok || len(imp.Status.Clusters) != 1 ||
 		imp.Status.Clusters[0].EndpointPicker.Service[0].Addresses[0] != "1.2.3.4" {
-		t.Errorf("import: %+v", imp)
+		t.Errorf("import: got %+v, want one cluster with its picker at 1.2.3.4", imp)
 	}
 	if r, ok := store.HTTPRoutes.Get(view, "example/llm-route"); !ok ||
 		string(r.Spec.Rules[0].BackendRefs[0].Name) != "llm-pool-cluster-a" {
-		t.Errorf("v1beta1 route: %+v", r)
+		t.Errorf("v1beta1 route: got %+v, want the backend llm-pool-cluster-a", r)
 	}
 	if r, ok := store.HTTPRoutes.Get(view, "default/llm-route"); !ok || *r.Spec.Rules[0].BackendRefs[0].Weight != 1 {
-		t.Errorf("a default is missing: %+v", r)
+		t.Errorf("route: got %+v, want the default weight 1", r)
 	}
 }

@@ -40,7 +40,7 @@ func TestFolder_FileSystemsOfTheKernelAreNotEntered(t *testing.T) {
 	}
 	for _, link := range want {
 		if !strings.Contains(found, filepath.Join(dir, link)) {
-			t.Errorf("no finding names %s:\n%s", link, found)
+			t.Errorf("want a finding that names %s, got:\n%s", link, found)
 		}
 	}
 	if n := strings.Count(found, "a file system of the kernel"); n != len(want) || strings.Count(found, "\n") != n {

@@ -106,7 +106,7 @@ func TestFile_MountedConfigMapIsFollowed(t *testing.T) {
 				f.hostOf("b"), fmt.Sprintf("b%d.example.com", n))
 		}
 		if now := f.store.View().Revision(); now != before+1 {
-			t.Errorf("the swap made %d revisions", now-before)
+			t.Errorf("the swap made %d revisions, want 1", now-before)
 		}
 	}
 	f.expectFindings()

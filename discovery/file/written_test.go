@@ -36,7 +36,7 @@ kind:    Service
 	}
 	found, err := file.FindWritten([]string{filepath.Dir(path)}, "penstock.dev", "ClusterSet")
 	if err != nil || len(found) != 1 || found[0].Name != "gpus" || found[0].Line != 7 {
-		t.Fatalf("%+v %v", found, err)
+		t.Fatalf("got %+v, %v; want gpus at line 7", found, err)
 	}
 	spec := file.Field(found[0].Node, "spec")
 	file.SetField(spec, "draining", &yaml.Node{Kind: yaml.ScalarNode, Value: "true"})
@@ -52,10 +52,10 @@ kind:    Service
 		t.Errorf("after the edit:\n%s\nwant:\n%s", after, want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("mode %v %v", info.Mode(), err)
+		t.Errorf("mode %v, %v; want 0640", info.Mode(), err)
 	}
 	if err := found[0].Save(); err == nil || !strings.Contains(err.Error(), "has changed meanwhile") {
-		t.Errorf("a file that has changed since it was read: %v", err)
+		t.Errorf(`a file that has changed since it was read: got %v, want "has changed meanwhile"`, err)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
 	find := func() ([]*file.Written, error) { return file.FindWritten([]string{dir}, "penstock.dev", "ClusterSet") }
 	write("a.yaml", "kind: InferencePool\nmetadata:\n  annotations: {export: ClusterSet\n")
 	if found, err := find(); err != nil || len(found) != 0 {
-		t.Errorf("an object of another kind is not YAML: %+v %v", found, err)
+		t.Errorf("an object of another kind is not YAML: got %+v, %v; want none", found, err)
 	}
 	write("b.yaml",
 		"# The set.\n---\napiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  "+
@@ -101,7 +101,7 @@ func TestWritten_FindsItemsOfAListAndJSON(t *testing.T) {
 	}
 	found, err := file.FindWritten([]string{dir, filepath.Join(dir, "a.json")}, "penstock.dev", "ClusterSet")
 	if err != nil || len(found) != 2 || found[0].Name != "a" || found[1].Name != "z" {
-		t.Fatalf("%+v %v", found, err)
+		t.Fatalf("got %+v, %v; want a and z", found, err)
 	}
 	file.SetField(file.Field(found[1].Node, "spec"), "draining", &yaml.Node{Kind: yaml.ScalarNode, Value: "true"})
 	file.SetField(found[0].Node, "spec", &yaml.Node{Kind: yaml.MappingNode})

@@ -33,17 +33,17 @@ func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	} {
 		raw, err := d.Read(path)
 		if !errors.Is(err, want) || raw != nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %d bytes, %v", path, len(raw), err)
+			t.Errorf("%s: got %d bytes, %v; want %v, with the path", path, len(raw), err, want)
 		}
 	}
 	if f, err := d.Create(fifo); err == nil || f != nil {
-		t.Errorf("a FIFO without a reader is opened: %v", err)
+		t.Errorf("a FIFO without a reader is opened: got %v, want an error", err)
 	}
 	if _, err := d.KeyPair(fifo, large); !errors.Is(err, filesystem.ErrIrregular) {
 		t.Error(err)
 	}
 	if path := d.Stuck(); path != "" {
-		t.Errorf("%s hangs", path)
+		t.Errorf("%s hangs, want nothing stuck", path)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 			t.Errorf("%d operations in %v, want %v and 1", ran.Load(), took, filesystem.Timeout)
 		}
 		if path := d.Stuck(); path != "" {
-			t.Errorf("%s is reported after %v", path, filesystem.Timeout)
+			t.Errorf("%s is reported after %v, want nothing yet", path, filesystem.Timeout)
 		}
 		time.Sleep(filesystem.StuckAfter)
 		if path := d.Stuck(); path != "/mount" {
@@ -79,7 +79,7 @@ func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 		close(answers)
 		synctest.Wait()
 		if path := d.Stuck(); path != "" {
-			t.Errorf("%s is reported after it has answered", path)
+			t.Errorf("%s is reported after it has answered, want nothing", path)
 		}
 		if err := try("/mount"); err != nil {
 			t.Error(err)

@@ -39,7 +39,7 @@ func FuzzState_OnlyAddressesAreRestored(f *testing.F) {
 		}
 		for name := range got {
 			if _, ok := want[name]; !ok {
-				t.Errorf("%q is restored", name)
+				t.Errorf("%q is restored, want no name but those saved", name)
 			}
 		}
 	})

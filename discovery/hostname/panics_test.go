@@ -41,14 +41,14 @@ func TestPanic_OfALookupLeavesOtherNamesTheirs(t *testing.T) {
 		want(t, r, []string{"bug.example", "good.example"}, nil)
 		time.Sleep(1500 * time.Millisecond) // of the bubble: failures are stored each second
 		if h := host(s, "good.example"); h == nil || len(h.Addresses) != 1 {
-			t.Errorf("the other name is %+v", h)
+			t.Errorf("the other name is %+v, want one address", h)
 		}
 		if h := host(s, "bug.example"); h == nil || h.Error == "" || len(h.Addresses) != 0 {
-			t.Errorf("the name whose lookup panicked is %+v", h)
+			t.Errorf("the name whose lookup panicked is %+v, want an error and no address", h)
 		}
 		time.Sleep(time.Minute)
 		if h := host(s, "bug.example"); h == nil || h.Error != "" || len(h.Addresses) != 1 || reported.Load() != 3 {
-			t.Errorf("after %d panics the name is %+v", reported.Load(), h)
+			t.Errorf("after %d panics the name is %+v, want one address after 3", reported.Load(), h)
 		}
 	})
 }

@@ -101,10 +101,10 @@ func TestHostname_FailedLookupKeepsAddresses(t *testing.T) {
 	}
 	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1", "192.0.2.2"}) ||
 		h.Error != "no such host" {
-		t.Errorf("gpu: %+v", h)
+		t.Errorf("gpu: got %+v, want 192.0.2.1 and 192.0.2.2, and no such host", h)
 	}
 	if h := host(s, "nowhere"); h == nil || len(h.Addresses) != 0 || h.Error != "no such host" {
-		t.Errorf("nowhere: %+v", h)
+		t.Errorf("nowhere: got %+v, want no address, and no such host", h)
 	}
 }
 
@@ -169,10 +169,10 @@ func TestHostname_RestoredAddressesPrecedeTheFirstAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
-		t.Errorf("gpu: %+v", h)
+		t.Errorf("gpu: got %+v, want 192.0.2.1", h)
 	}
 	if h := host(s, "unused"); h != nil {
-		t.Errorf("a name that nothing uses has a Host: %+v", h)
+		t.Errorf("a name that nothing uses has a Host, want none: %+v", h)
 	}
 }
 
@@ -221,11 +221,11 @@ func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 		t.Helper()
 		want(t, r, []string{"gpu"}, nil)
 		if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
-			t.Errorf("gpu: %+v", h)
+			t.Errorf("gpu: got %+v, want 192.0.2.1", h)
 		}
 		want(t, r, nil, []string{"gpu"})
 		if h := host(s, "gpu"); h != nil {
-			t.Errorf("a name that nothing uses has a Host: %+v", h)
+			t.Errorf("a name that nothing uses has a Host, want none: %+v", h)
 		}
 	}
 	t.Run("without", func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 			t.Errorf("a name waited %s for others, want at most %s", took, 100*time.Millisecond)
 		}
 		if h := host(s, "dead7"); h == nil || h.Error != "the DNS server did not answer in time" {
-			t.Errorf("a dead name: %+v", h)
+			t.Errorf("a dead name: got %+v, want that the DNS server did not answer in time", h)
 		}
 	})
 }
@@ -358,7 +358,7 @@ func TestHostname_LocalhostIsOneServer(t *testing.T) {
 	resolve(t, r, "localhost")
 	h := host(s, "localhost")
 	if h == nil || len(h.Addresses) != 1 || !netip.MustParseAddr(h.Addresses[0]).IsLoopback() {
-		t.Errorf("localhost: %+v", h)
+		t.Errorf("localhost: got %+v, want one loopback address", h)
 	}
 }
 

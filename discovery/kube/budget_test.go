@@ -87,11 +87,11 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 	}
 	n := len(store.Services.All(s.View()))
 	if n == 0 || n > 256 { // a quarter of the budget, at more than 1 KiB each
-		t.Errorf("%d Services are kept", n)
+		t.Errorf("%d Services are kept, want 1 to 256", n)
 	}
 	left := share.LeftOut()
 	if len(left) != 1 || left[0].Name != "services" || left[0].Left == 0 || !left[0].More || left[0].Kept != n {
-		t.Errorf("left out: %v, kept: %d", left, n)
+		t.Errorf("left out: %v, kept: %d; want services alone, with more of them", left, n)
 	}
 	other := budget.Share()
 	honest := kubetest.New(t)
@@ -159,7 +159,7 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 	share := budget.Share() // a kind of it has 100 KiB
 	events, out := bounded(t, share, large("a", 60), large("b", 60))
 	if left := share.LeftOut(); len(left) != 1 || left[0].String() != "1 of 2 services" {
-		t.Fatalf("left out: %v", left)
+		t.Fatalf("left out: got %v, want 1 of 2 services", left)
 	}
 	next := func() watch.Event {
 		t.Helper()
@@ -185,8 +185,8 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 		}
 	}
 	if left := share.LeftOut(); len(left) != 1 || left[0].Left != 2 || share.Roomy() {
-		t.Errorf("left out: %v; there is room: %t, where the smallest of them takes more than half", left,
-			share.Roomy())
+		t.Errorf("left out: %v; there is room: %t; want 2 services, false: the smallest of them takes more than half",
+			left, share.Roomy())
 	}
 	share.Close()
 	events2, out2 := bounded(t, budget.Share())
@@ -207,7 +207,8 @@ func TestBudget_AnyNumberOfSharesLeavesRoomForAnother(t *testing.T) {
 		bounded(t, share, listed...)
 		kept := share.LeftOut()[0].Kept
 		if total += kept; kept < 10 || total*2<<10 > 4<<20 {
-			t.Errorf("API server %d keeps %d objects of 2 KiB, and all keep %d", i, kept, total)
+			t.Errorf("API server %d keeps %d objects of 2 KiB, and all keep %d; want at least 10, and 4 MiB at most",
+				i, kept, total)
 		}
 	}
 }
@@ -225,7 +226,8 @@ func TestBudget_EmptyPagesWithoutEndAreAnError(t *testing.T) {
 	}, func(obj runtime.Object) runtime.Object { return obj })
 	list, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
 	if err == nil || !strings.Contains(err.Error(), "pages without an object") || asked > 1000 {
-		t.Errorf("after %d pages: %v, %v", asked, list, err)
+		t.Errorf("after %d pages: got %v, %v; want an error about pages without an object, after at most 1000",
+			asked, list, err)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestStatusPatch_IsNotRateLimitedByTheClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if limit := r.GetRateLimiter(); limit != nil && limit.QPS() > 0 {
-			t.Errorf("%s: %v requests a second", k.resource, limit.QPS())
+			t.Errorf("%s: %v requests a second, want no limit", k.resource, limit.QPS())
 		}
 	}
 }

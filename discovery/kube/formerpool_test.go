@@ -29,7 +29,7 @@ func TestInferencePool_FormerGroupIsRead(t *testing.T) {
 	ref := pool.Spec.EndpointPickerRef
 	if pool.Spec.Selector.MatchLabels["app"] != "chat" || pool.Spec.TargetPorts[0].Number != 8000 || ref == nil ||
 		ref.Name != "epp" || ref.Port.Number != 9002 || ref.FailureMode != inferencev1.EndpointPickerFailOpen {
-		t.Errorf("spec: %+v", pool.Spec)
+		t.Errorf("spec: got %+v, want app chat at 8000, and picker epp at 9002 that fails open", pool.Spec)
 	}
 }
 

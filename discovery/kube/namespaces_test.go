@@ -72,7 +72,7 @@ func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 		case path == "/api/v1/namespaces" &&
 			(strings.Contains(query, "metadata.name%3Da") || strings.Contains(query, "metadata.name%3Db")):
 		default:
-			t.Errorf("request outside of the watched namespaces: %s", request)
+			t.Errorf("request outside of the watched namespaces a and b: got %s, want none", request)
 		}
 	}
 }

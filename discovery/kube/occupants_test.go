@@ -62,7 +62,7 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 	r.Source.Want(nil, want("10.0.0.1", "10.96.0.7", "10.0.0.9"))
 	r.flush()
 	if n := len(store.Occupants.All(r.Store.View())); n != 0 {
-		t.Errorf("%d addresses are left that translation does not read", n)
+		t.Errorf("%d addresses are left that translation does not read, want none", n)
 	}
 }
 
@@ -109,6 +109,6 @@ func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
 	r.Source.Want(nil, []kube.Demand{list(short), list(long)})
 	r.flush()
 	if n := len(store.Occupants.All(r.Store.View())); n != 0 {
-		t.Errorf("%d addresses are left that translation does not read", n)
+		t.Errorf("%d addresses are left that translation does not read, want none", n)
 	}
 }

@@ -66,7 +66,7 @@ func startWatches(t *testing.T) *watches {
 				return
 			}
 			if len(revisions) != 1 {
-				t.Errorf("%d revisions at once: some were not checked", len(revisions))
+				t.Errorf("%d revisions at once, want 1: some were not checked", len(revisions))
 			}
 			w.mu.Lock()
 			w.states = append(w.states, state(view))
@@ -144,7 +144,7 @@ func (w *watches) neverDangled(now string) {
 func (w *watches) hasService(name string, want bool) {
 	w.t.Helper()
 	if _, ok := store.Services.Get(w.store.View(), "default/"+name); ok != want {
-		w.t.Errorf("Service %s is in the store: %t", name, ok)
+		w.t.Errorf("Service %s is in the store: %t, want %t", name, ok, want)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("needed (-), granted (+):\n%s", diff)
+		t.Errorf("(-want +granted):\n%s", diff)
 	}
 }
 

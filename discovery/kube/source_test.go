@@ -67,7 +67,7 @@ func lean(t *testing.T, view *store.View, name string) {
 	t.Helper()
 	a, _ := store.HTTPRoutes.Get(view, "default/"+name)
 	if len(a.ManagedFields) > 0 || a.ResourceVersion != "" || len(a.Annotations) != 1 || a.Annotations["mine"] != "1" {
-		t.Errorf("metadata: %+v", a.ObjectMeta)
+		t.Errorf("metadata: got %+v, want the annotation mine alone, no managed fields and no version", a.ObjectMeta)
 	}
 	if a.APIVersion != "gateway.networking.k8s.io/v1" || a.Kind != "HTTPRoute" || a.Generation != 1 {
 		t.Errorf(`%s %s generation %d, want "gateway.networking.k8s.io/v1", "HTTPRoute", 1`,
@@ -112,7 +112,7 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 	for _, rev := range revisions {
 		for _, c := range rev.Changes {
 			if c.Deleted {
-				t.Errorf("%s %s was gone during the upgrade", c.Table, c.ID)
+				t.Errorf("%s %s was gone during the upgrade, want it to stay", c.Table, c.ID)
 			}
 		}
 	}
@@ -135,14 +135,14 @@ func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 		return ""
 	})
 	if now := r.Store.View().Revision(); now != before {
-		t.Errorf("revision %d became %d while nothing could be read", before, now)
+		t.Errorf("revision %d became %d while nothing could be read, want no change", before, now)
 	}
 	r.API.Delete("httproutes", kubetest.Parse(t, kubetest.Route("goes")))
 	r.API.Fail(nil)
 	r.Has(store.HTTPRoutes, "default/goes", false)
 	r.Has(store.HTTPRoutes, "default/stays", true)
 	if now := r.Store.View().Revision(); now != before+1 {
-		t.Errorf("%d revisions for one object that is gone", now-before)
+		t.Errorf("%d revisions for one object that is gone, want 1", now-before)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 		return ""
 	})
 	if text := r.Reports(); strings.Contains(text, "cannot be read") {
-		t.Errorf("the end of a watch is reported: %s", text)
+		t.Errorf("the end of a watch is reported, want no report: %s", text)
 	}
 	release()
 	r.Eventually(func() string {
@@ -190,7 +190,7 @@ func TestReflector_WrittenStatusDoesNotChangeStore(t *testing.T) {
 		for _, c := range rev.Changes {
 			if c.ID != "default/b" {
 				got, _ := store.HTTPRoutes.Get(r.Store.View(), c.ID)
-				t.Errorf("revision %d changed %s %s: it is %+v", rev.N, c.Table, c.ID, got)
+				t.Errorf("revision %d changed %s %s, want default/b alone: it is %+v", rev.N, c.Table, c.ID, got)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	got, ok := store.EndpointSlices.Get(r.Store.View(), "default/web-1")
 	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil ||
 		*got.Ports[0].Name != "http" {
-		t.Fatalf("right after Want the slice is %+v", got)
+		t.Fatalf("right after Want the slice is %+v, want 10.0.0.1 at http, without its node", got)
 	}
 	r.API.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
 	r.API.Apply(t, "endpointslices", text("web-2", "10.0.0.3"))
@@ -234,7 +234,7 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	r.want(web)
 	if got, _ := store.EndpointSlices.Get(r.Store.View(), "default/web-1"); got == nil ||
 		got.Endpoints[0].Addresses[0] != "10.0.0.2" {
-		t.Errorf("the slice is %+v", got)
+		t.Errorf("the slice is %+v, want 10.0.0.2", got)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestEndpointSlice_EndpointsWithEqualConditionsAreMerged(t *testing.T) {
 	}
 	if c := got.Endpoints[1].Conditions; *c.Ready || !*c.Serving || !*c.Terminating ||
 		got.Endpoints[0].Conditions.Ready != nil {
-		t.Errorf("their states are %+v", got.Endpoints)
+		t.Errorf("endpoints %+v: want the second serving while it terminates, and no state of the first", got.Endpoints)
 	}
 }
 
@@ -313,19 +313,19 @@ func TestSecret_OnlyNamedSecretsAreRead(t *testing.T) {
 		}
 	}).synced()
 	if asked := r.API.Asked("/secrets"); len(asked) > 0 {
-		t.Errorf("asked without need: %q", asked)
+		t.Errorf("asked without need: got %q, want no request", asked)
 	}
 	want := []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"},
 		{Table: "Secret", Index: store.ByID, Key: "default/none"}}
 	r.want(want)
 	all := store.Secrets.All(r.Store.View())
 	if len(all) != 1 || all[0].Name != "cert" || string(all[0].Data["k"]) != "v" {
-		t.Errorf("in the store: %+v", all)
+		t.Errorf("in the store: got %+v, want cert alone", all)
 	}
 	for _, asked := range r.API.Asked("/secrets") {
 		if !strings.Contains(asked, "/namespaces/default/secrets") ||
 			!strings.Contains(asked, "fieldSelector=metadata.name%3D") {
-			t.Errorf("asked for more than it needs: %s", asked)
+			t.Errorf("asked for %s, want one Secret by its name", asked)
 		}
 	}
 	r.API.Apply(t, "secrets",
@@ -346,7 +346,7 @@ func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 	r.want([]kube.Demand{{Table: "Pod", Index: store.ByLabel, Key: store.LabelKey("default", "app", "chat")}})
 	all := store.Pods.All(r.Store.View())
 	if len(all) != 1 || all[0].Name != "mine" || all[0].Spec.NodeName != "" || all[0].Status.PodIP != "10.0.0.1" {
-		t.Errorf("in the store: %+v", all)
+		t.Errorf("in the store: got %+v, want mine alone, with its address and without its node", all)
 	}
 	for _, asked := range r.API.Asked("/pods") {
 		if !strings.Contains(asked, "/namespaces/default/pods") {
@@ -423,7 +423,7 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 			imp.Status.Clusters[0].EndpointPicker.Service, imp.Status.Clusters[1].Parents[0].Service,
 		} {
 			if len(s) != 1 || s[0].Addresses[0] != "192.0.2.1" || s[0].Ports[0].Number != 9002 {
-				t.Errorf("%s: %+v", name, s)
+				t.Errorf("%s: got %+v, want 192.0.2.1 at 9002", name, s)
 			}
 		}
 	}
@@ -448,6 +448,6 @@ func TestReflector_ChangedCRDIsListedAgain(t *testing.T) {
 	})
 	r.Has(store.HTTPRoutes, "default/a", true)
 	if n := r.Store.View().Revision(); n != 1 {
-		t.Errorf("%d revisions although no object changed", n)
+		t.Errorf("%d revisions, want 1: no object changed", n)
 	}
 }

@@ -43,7 +43,7 @@ func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 		})
 		r.Has(store.HTTPRoutes, "default/"+name, true)
 		if o, _ := store.HTTPRoutes.Get(r.Store.View(), "default/"+name); len(o.Spec.ParentRefs) > 0 {
-			t.Errorf("%s has more than metadata: %v", name, o)
+			t.Errorf("%s: got %v, want metadata alone", name, o)
 		}
 	}
 	r.API.Apply(t, "httproutes", wide("a"))

@@ -21,18 +21,18 @@ var (
 
 func TestPool_TextNamesOnePool(t *testing.T) {
 	if got, ok := objectid.ParsePool("default/chat"); !ok || got != chat || got.String() != "default/chat" {
-		t.Errorf("read as %#v, %t", got, ok)
+		t.Errorf("read as %#v, %t; want %#v", got, ok, chat)
 	}
 	for _, text := range []string{"", "/", "chat", "default/", "/chat", "default/chat/", "default//chat",
 		"default/chat/x"} {
 		if got, ok := objectid.ParsePool(text); ok || !got.IsZero() {
-			t.Errorf("%q reads as %#v, %t", text, got, ok)
+			t.Errorf("%q reads as %#v, %t; want no pool", text, got, ok)
 		}
 	}
 	for text, valid := range map[string]bool{"default/chat": true, "default/chat.v1": true, "def.ault/chat": false,
 		"default/Chat": false, "default/chat@west": false} {
 		if p, ok := objectid.ParsePool(text); !ok || p.IsValid() != valid {
-			t.Errorf("%q: valid %t", text, p.IsValid())
+			t.Errorf("%q: valid %t, want %t", text, p.IsValid(), valid)
 		}
 	}
 }
@@ -68,11 +68,11 @@ func TestPool_IsValidIfKubernetesAcceptsBothNames(t *testing.T) {
 func TestMember_TextNamesMemberAndPool(t *testing.T) {
 	want := objectid.Member{Member: "west", Pool: chat}
 	if got, ok := objectid.ParseMember("west/default/chat"); !ok || got != want || got.String() != "west/default/chat" {
-		t.Errorf("read as %#v, %t", got, ok)
+		t.Errorf("read as %#v, %t; want %#v", got, ok, want)
 	}
 	for _, text := range []string{"", "default/chat", "/default/chat", "west/default/chat/x", "west//chat"} {
 		if got, ok := objectid.ParseMember(text); ok {
-			t.Errorf("%q reads as %#v", text, got)
+			t.Errorf("%q reads as %#v, want no member", text, got)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
 		"":                  {},
 	} {
 		if got, ok := objectid.ParseTarget(text); ok == want.IsZero() || got != want || got.String() != text {
-			t.Errorf("%q reads as %#v, %t, whose text is %q", text, got, ok, got)
+			t.Errorf("%q reads as %#v, %t, whose text is %q; want %#v, with the same text", text, got, ok, got, want)
 		}
 		if got, err := want.AppendText([]byte("pool ")); err != nil || string(got) != "pool "+text ||
 			want.Len() != len(text) {
@@ -99,7 +99,7 @@ func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
 	}
 	var got objectid.Target
 	if err := got.UnmarshalText([]byte("chat")); err == nil {
-		t.Errorf("%#v has no namespace", got)
+		t.Errorf("got %#v, want an error: it has no namespace", got)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestTarget_OrderIsThatOfItsFields(t *testing.T) {
 	for i, a := range ordered {
 		for j, b := range ordered {
 			if got := a.Compare(b); got < 0 != (i < j) || got == 0 != (i == j) {
-				t.Errorf("%s and %s compare %d", a, b, got)
+				t.Errorf("%s and %s compare %d, want the order of places %d and %d", a, b, got, i, j)
 			}
 		}
 	}
@@ -125,13 +125,13 @@ func FuzzObjectID_IsWhatItWasReadFrom(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if p, ok := objectid.ParsePool(text); ok && p.String() != text {
-			t.Errorf("%q reads as %#v, whose text is %q", text, p, p)
+			t.Errorf("%q reads as %#v, whose text is %q; want the same", text, p, p)
 		}
 		if m, ok := objectid.ParseMember(text); ok && m.String() != text {
-			t.Errorf("%q reads as %#v, whose text is %q", text, m, m)
+			t.Errorf("%q reads as %#v, whose text is %q; want the same", text, m, m)
 		}
 		if p, ok := objectid.ParseTarget(text); ok && p.String() != text {
-			t.Errorf("%q reads as %#v, whose text is %q", text, p, p)
+			t.Errorf("%q reads as %#v, whose text is %q; want the same", text, p, p)
 		}
 	})
 }

@@ -200,7 +200,8 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 			left := m.lost(path)
 			for _, text := range left {
 				if text != old && text != "new" {
-					t.Errorf("first write: %v, power cut after %d operations: the file may be %q", first, stop, text)
+					t.Errorf("first write: %v, power cut after %d operations: the file may be %q, want old or new",
+						first, stop, text)
 				}
 			}
 			if done {
@@ -230,7 +231,7 @@ func TestStateFile_MissingSyncsAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := m.lost(path); slices.Equal(left, []string{"new"}) {
-			t.Errorf("%s: nothing is lost", what)
+			t.Errorf("%s: nothing is lost, want the model to lose something", what)
 		}
 	}
 }

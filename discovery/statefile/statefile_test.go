@@ -20,11 +20,11 @@ func TestStateFile_IsWholeOrAsBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if raw, err := os.ReadFile(path); err != nil || string(raw) != text {
-			t.Errorf("%q, %v", raw, err)
+			t.Errorf("got %q, %v; want %q", raw, err, text)
 		}
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
 	}
 	limit := syscall.Rlimit{}
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
@@ -43,7 +43,7 @@ func TestStateFile_IsWholeOrAsBefore(t *testing.T) {
 		t.Errorf("the write beyond the limit: %v, want %v", err, syscall.EFBIG)
 	}
 	if raw, err := os.ReadFile(path); err != nil || string(raw) != "two" {
-		t.Errorf("after a failed write: %.20q, %v", raw, err)
+		t.Errorf(`after a failed write: got %.20q, %v; want "two"`, raw, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
 		t.Errorf("left over: %v, want none", left)
@@ -60,10 +60,10 @@ func TestStateFile_FailureIsLoggedOnce(t *testing.T) {
 	}
 	text := log.String()
 	if n := strings.Count(text, "no space left"); n != 2 {
-		t.Errorf("%d lines of the failure:\n%s", n, text)
+		t.Errorf("%d lines of the failure, want 2:\n%s", n, text)
 	}
 	if n := strings.Count(text, "written again"); n != 1 {
-		t.Errorf("%d lines of the success:\n%s", n, text)
+		t.Errorf("%d lines of the success, want 1:\n%s", n, text)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
 	}
 	raw, _ := os.ReadFile(file)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 || string(raw) != "again" {
-		t.Errorf("%v, %v, %q", info.Mode(), err, raw)
+		t.Errorf(`got mode %v, %v, %q; want 0640 and "again"`, info.Mode(), err, raw)
 	}
 	if _, err := os.Stat(unfinished); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left: %v, want %v", unfinished, err, os.ErrNotExist)

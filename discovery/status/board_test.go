@@ -34,7 +34,7 @@ func TestSources_TheLaterOneWins(t *testing.T) {
 			}
 			r, _ := b.Get(gw)
 			if got, want := r.Conditions[0].Message, ranked[max(i, j)]; got != want || len(r.Conditions) != 1 {
-				t.Errorf("of %q and %q, %q wins", ranked[i], ranked[j], got)
+				t.Errorf("of %q and %q, %q wins; want %q, in one condition", ranked[i], ranked[j], got, want)
 			}
 			if listed := b.List(nil)[0].Conditions[0].Message; listed != ranked[max(i, j)] {
 				t.Errorf("List: of %q and %q, %q wins, want %q", ranked[i], ranked[j], listed, ranked[max(i, j)])
@@ -54,12 +54,12 @@ func TestNACK_StandsOverWhatTranslationReports(t *testing.T) {
 		})
 	r, _ := b.Get(admin)
 	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Reason != "Invalid" {
-		t.Errorf("conditions %+v", r.Parents[0].Conditions)
+		t.Errorf("conditions %+v, want Accepted with reason Invalid", r.Parents[0].Conditions)
 	}
 	b.Replace(proxy)
 	r, _ = b.Get(admin)
 	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Message != "again" {
-		t.Errorf("after the NACK is resolved: %+v", r.Parents[0].Conditions)
+		t.Errorf("after the NACK is resolved: got %+v, want Accepted with message again", r.Parents[0].Conditions)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestBoard_ListIsSortedByObject(t *testing.T) {
 		refs = append(refs, r.Owner)
 	}
 	if !slices.IsSortedFunc(refs, report.Ref.Compare) || refs[0] != (report.Ref{}) || len(refs) != 6 {
-		t.Errorf("listed: %v", refs)
+		t.Errorf("listed: got %v, want 6 sorted, the first without an object", refs)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestFeed_MissesNoLastReport(t *testing.T) {
 		for !complete() {
 			refs, err := f.Next(t.Context())
 			if err != nil {
-				t.Errorf("the last report was missed; seen %v", seen)
+				t.Errorf("the last report was missed; seen %v, want every report", seen)
 				return
 			}
 			for _, ref := range refs {
@@ -263,11 +263,11 @@ func TestStream_ShowsWhatSettledAndEveryChange(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := len(docs); n != 0 {
-			t.Errorf("%d documents without a change", n)
+			t.Errorf("%d documents without a change, want none", n)
 		}
 		cancel()
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "canceled") {
-			t.Errorf("ended with %v", err)
+			t.Errorf("ended with %v, want canceled", err)
 		}
 	})
 }

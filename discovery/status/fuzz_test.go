@@ -46,13 +46,13 @@ func FuzzDocument_DamagedFileIsReplaced(f *testing.F) {
 		doc, err := Read(path)
 		if err != nil || len(doc.Objects) != 1 || doc.Objects[0].Ref != owner ||
 			len(doc.Objects[0].Status.Conditions) != 1 {
-			t.Fatalf("%v: %+v", err, doc)
+			t.Fatalf("got %v: %+v, want one object with one condition", err, doc)
 		}
 		c := doc.Objects[0].Status.Conditions[0]
 		if at := c.LastTransitionTime; !at.Time.Equal(now) &&
 			(!json.Valid(raw) || !bytes.Contains(raw, []byte("lastTransitionTime")) &&
 				!bytes.Contains(bytes.ToLower(raw), []byte(`\u`))) {
-			t.Errorf("since %v", at)
+			t.Errorf("since %v, want %v", at, now)
 		}
 	})
 }

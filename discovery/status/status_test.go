@@ -135,7 +135,7 @@ func TestStatus_PoliciesHaveAncestors(t *testing.T) {
 			Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""))}}
 		doc := status.NewDocument([]report.Report{policy}, "c", nil, start)
 		if s := doc.Objects[0].Status; len(s.Ancestors) != 1 || len(s.Parents) > 0 {
-			t.Errorf("%s: %+v", kind, s)
+			t.Errorf("%s: got %+v, want one ancestor and no parents", kind, s)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestStatus_PoliciesHaveAncestors(t *testing.T) {
 func TestStatus_TextOfAnEmptyDocument(t *testing.T) {
 	var text bytes.Buffer
 	if err := status.Text(&text, status.NewDocument(nil, "c", nil, start), nil); err != nil || text.Len() == 0 {
-		t.Errorf("%q, %v", text.String(), err)
+		t.Errorf("got %q, %v; want a text", text.String(), err)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestStatusFile_TransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 		})
 	accepted, resolved := times(write())
 	if !accepted.Equal(start) || !resolved.Equal(now) {
-		t.Errorf("Accepted since %v, ResolvedRefs since %v", accepted, resolved)
+		t.Errorf("Accepted since %v, ResolvedRefs since %v; want %v and %v", accepted, resolved, start, now)
 	}
 }
 

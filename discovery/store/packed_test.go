@@ -51,7 +51,7 @@ func TestPacked_ObjectsComeBackAsTheyWere(t *testing.T) {
 	}
 	for i, k := range keys {
 		if diff := cmp.Diff(k, store.APIKeys.Unpack(store.APIKeys.Pack(k))); diff != "" {
-			t.Errorf("key %d: %s", i, diff)
+			t.Errorf("key %d: (-want +got):\n%s", i, diff)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestPacked_TypicalKeysAreCompact(t *testing.T) {
 		k.Spec.Owner, k.Spec.Groups, k.Spec.Models = "alice@example.com", []string{"staff"}, []string{"llama*"}
 	})
 	if packed := fmt.Sprint(store.APIKeys.Pack(k)); len(packed) > 250 {
-		t.Errorf("its compact form has %d bytes: %q", len(packed), packed)
+		t.Errorf("its compact form has %d bytes, want at most 250: %q", len(packed), packed)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestStore_EmptyListInPlaceOfNoneIsAChange(t *testing.T) {
 		store.AccessPolicies.Put(policy(nil)), store.AccessPolicies.Put(policy([]string{})),
 	} {
 		if rev, err := s.Apply(op); err != nil || rev.N != uint64(i+1) {
-			t.Errorf("operation %d: revision %d, error %v", i, rev.N, err)
+			t.Errorf("operation %d: revision %d, error %v; want revision %d", i, rev.N, err, i+1)
 		}
 	}
 	p, _ := store.AccessPolicies.Get(s.View(), "team/p")

@@ -23,7 +23,7 @@ func TestShow_SecretFieldsAreNotPrinted(t *testing.T) {
 		}
 		for _, c := range texts {
 			if printed := strings.Contains(string(raw), c.Value); printed == c.Secret {
-				t.Errorf("%s %s: printed %t, decided %t", kind.Kind(), c.Path, printed, !c.Secret)
+				t.Errorf("%s %s: printed %t, want %t as decided", kind.Kind(), c.Path, printed, !c.Secret)
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 		}
 		for _, c := range texts {
 			if c.Secret && strings.Contains(string(raw), c.Value) {
-				t.Errorf("%s %s: a credential within it is printed: %s", kind.Kind(), c.Path, raw)
+				t.Errorf("%s %s: a credential within it is printed, want it hidden: %s", kind.Kind(), c.Path, raw)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func TestShow_KeysAreNotPrinted(t *testing.T) {
 		_, texts := storetest.Filled(field.kind)
 		i := slices.IndexFunc(texts, func(c storetest.Text) bool { return c.Path == field.path })
 		if i < 0 || !texts[i].Secret {
-			t.Errorf("%s %s is shown, or is gone", field.kind.Kind(), field.path)
+			t.Errorf("%s %s is shown, or is gone; want it secret", field.kind.Kind(), field.path)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestStore_ViewIsConsistent(t *testing.T) {
 		t.Errorf("new view by label: %v, want %v", got, []string{"a"})
 	}
 	if rev.N != 2 || len(rev.Changes) != 2 {
-		t.Fatalf("revision %+v", rev)
+		t.Fatalf("revision %+v, want 2 with 2 changes", rev)
 	}
 	for _, want := range []store.IndexKey{{Index: store.ByLabel, Key: "default app=x"},
 		{Index: store.ByLabel, Key: "default app=y"}, {Index: store.ByID, Key: "default/a"}, {Index: store.ByAll}} {
@@ -57,7 +57,7 @@ func TestStore_EqualObjectMakesNoRevision(t *testing.T) {
 	_, _ = s.Apply(store.Pods.Put(pod("a", nil)))
 	rev, err := s.Apply(store.Pods.Put(pod("a", nil)), store.Pods.Delete("default/none"))
 	if err != nil || rev.N != 1 || len(rev.Changes) != 0 {
-		t.Errorf("got %+v, %v", rev, err)
+		t.Errorf("got %+v, %v; want revision 1 without changes", rev, err)
 	}
 }
 
@@ -68,12 +68,12 @@ func TestStore_SubscriberReceivesEveryRevision(t *testing.T) {
 	defer sub.Close()
 	revs, _, err := sub.Next(t.Context())
 	if err != nil || len(revs) != 1 || len(revs[0].Changes) != 2 {
-		t.Fatalf("first: %+v, %v", revs, err)
+		t.Fatalf("first: got %+v, %v; want one revision of 2 changes", revs, err)
 	}
 	_, _ = s.Apply(store.Pods.Delete("default/a"))
 	_, _ = s.Apply(store.Pods.Delete("default/b"))
 	revs, view, err := sub.Next(t.Context())
 	if err != nil || len(revs) != 2 || view.Revision() != 3 {
-		t.Fatalf("then: %+v, %v", revs, err)
+		t.Fatalf("then: got %+v, %v; want 2 revisions, up to 3", revs, err)
 	}
 }

@@ -89,7 +89,7 @@ func TestView_ReadersNeedNoLock(t *testing.T) {
 				view := s.View()
 				for _, p := range store.Pods.All(view) {
 					if _, ok := store.Pods.Get(view, store.ID(p)); !ok {
-						t.Errorf("revision %d lists %s but does not have it", view.Revision(), p.Name)
+						t.Errorf("revision %d lists %s but does not have it, want both", view.Revision(), p.Name)
 					}
 				}
 			}

@@ -35,7 +35,7 @@ func TestEndpointPickerConfig_DocumentsForClustersAreAccepted(t *testing.T) {
 	p, problems := Parse(ofLLMD)
 	if p == nil || p.Clusters == nil || !p.Clusters.Session || p.Clusters.Prefix || len(p.Scorers)+len(p.Filters) > 0 ||
 		Invalid(problems) {
-		t.Fatalf("%+v, %v", p, problems)
+		t.Fatalf("got %+v with problems %v, want clusters by session alone and no error", p, problems)
 	}
 	for _, want := range []string{
 		"plugins[0]: has no effect: the InferencePoolImport lists the clusters",
@@ -70,7 +70,7 @@ func TestEndpointPickerConfig_DocumentsForClustersAreAccepted(t *testing.T) {
 		got := fmt.Sprint(problems)
 		if p == nil || p.Clusters == nil || p.Clusters.Prefix != want.prefix || p.Clusters.Session != want.session ||
 			p.Flow != nil || (len(problems) > 0) != (want.warnings != "") || !strings.Contains(got, want.warnings) {
-			t.Errorf("%s: %+v, %s", doc, p, got)
+			t.Errorf("%s: got %+v with problems %s, want %+v", doc, p, got, want)
 		}
 	}
 	for doc, want := range map[string]string{
@@ -84,7 +84,7 @@ func TestEndpointPickerConfig_DocumentsForClustersAreAccepted(t *testing.T) {
 		"plugins: [{type: multicluster-scorer}]": `"multicluster-scorer" is not a type of plugins`,
 	} {
 		if p, problems := Parse(head + doc); p != nil || !strings.Contains(fmt.Sprint(problems), want) {
-			t.Errorf("%s: %v", doc, problems)
+			t.Errorf("%s: got %v with problems %v, want none and %q", doc, p, problems, want)
 		}
 	}
 }

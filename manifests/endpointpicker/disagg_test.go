@@ -57,7 +57,7 @@ func TestDisagg_DocumentsOfLLMDWork(t *testing.T) {
 	} {
 		p, problems := Parse(roles(tt.plugins))
 		if p == nil || p.Disagg == nil || len(problems) != tt.warnings {
-			t.Errorf("%s: %+v %v", name, p, problems)
+			t.Errorf("%s: got %+v with problems %v, want stages and %d warnings", name, p, problems, tt.warnings)
 			continue
 		}
 		decider := func(s *Stage) *Decider {
@@ -68,21 +68,23 @@ func TestDisagg_DocumentsOfLLMDWork(t *testing.T) {
 		}
 		if diff := cmp.Diff([]*Decider{tt.prefill, tt.encode},
 			[]*Decider{decider(p.Disagg.Prefill), decider(p.Disagg.Encode)}); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: deciders of prefill and encode (-want +got):\n%s", name, diff)
 		}
 		if got := summary(p); got != "decode-filter queue-scorer=1 max-score-picker" ||
 			p.Disagg.PrimaryPort != tt.port || !p.Pages {
-			t.Errorf("%s: decode: %s, port %d", name, got, p.Disagg.PrimaryPort)
+			t.Errorf("%s: decode: got %s on port %d, want decode-filter, queue-scorer, max-score-picker on port %d",
+				name, got, p.Disagg.PrimaryPort, tt.port)
 		}
 		if tt.prefill != nil &&
 			(summary(p.Disagg.Prefill.Profile) != "prefill-filter prefix-cache-scorer=2 max-score-picker" ||
 				!p.Prompts) {
-			t.Errorf("%s: prefill: %s", name, summary(p.Disagg.Prefill.Profile))
+			t.Errorf("%s: prefill: got %s, want prefill-filter, prefix-cache-scorer=2, max-score-picker; reads "+
+				"prompts: %t, want true", name, summary(p.Disagg.Prefill.Profile), p.Prompts)
 		}
 	}
 	p, problems := Parse(head + "plugins: [{type: queue-scorer}, {type: data-parallel-profile-handler}]")
 	if p == nil || p.Disagg.PrimaryPort != 8000 || len(problems) > 0 {
-		t.Errorf("data parallel: %+v %v", p, problems)
+		t.Errorf("data parallel: got %+v with problems %v, want port 8000 and none", p, problems)
 	}
 }
 
@@ -191,7 +193,8 @@ func TestDisagg_DeciderComparesWhatTheServerLacks(t *testing.T) {
 		{Decider{Multimodal: true}, 0, 0, true, true},
 	} {
 		if got := tt.d.Wants(tt.tokens, tt.cached, tt.media); got != tt.want {
-			t.Errorf("%+v", tt)
+			t.Errorf("%+v of %d tokens, %d cached, media %t: wants prefill %t, want %t",
+				tt.d, tt.tokens, tt.cached, tt.media, got, tt.want)
 		}
 	}
 }

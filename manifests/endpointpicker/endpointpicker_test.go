@@ -203,7 +203,7 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 		}
 		for _, problem := range problems {
 			if problem.Fix == "" {
-				t.Errorf("%.120s: no fix for %s", doc, problem)
+				t.Errorf("%.120s: %s has no fix", doc, problem)
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func TestPoolPolicy_InlinePluginsResolveAsDocumentsDo(t *testing.T) {
 	if got := summary(
 		p); got != "label-selector-filter load-aware-scorer=7 load-aware-scorer-2=1 power-of-two-picker" ||
 		len(problems) > 0 {
-		t.Errorf("%s %v", got, problems)
+		t.Errorf("got %s with problems %v, want two load-aware scorers, power-of-two and none", got, problems)
 	}
 	if p, problems = Inline(&v1alpha1.PluginsSpec{}); summary(p) != "max-score-picker" || len(problems) > 0 {
 		t.Errorf(`%s %v, want "max-score-picker" and none`, summary(p), problems)
@@ -270,7 +270,7 @@ func TestPoolPolicy_InlinePluginsResolveAsDocumentsDo(t *testing.T) {
 	if got := fmt.Sprint(problems); p != nil || !strings.Contains(got,
 		"scorers[1].parameters.threshold: must be at least 1") ||
 		!strings.Contains(got, `scorers[2].type: "x" is not`) {
-		t.Errorf("%v", problems)
+		t.Errorf("got problems %v, want one of scorer 1 (threshold) and one of scorer 2 (type)", problems)
 	}
 }
 
@@ -317,7 +317,7 @@ func FuzzEndpointPickerConfig_ProfilesAreComplete(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc string) {
 		p, problems := Parse(head + doc)
 		if (p == nil) != Invalid(problems) {
-			t.Fatalf("profile %v with problems %v", p, problems)
+			t.Fatalf("profile %v with problems %v, want a profile if and only if none is an error", p, problems)
 		}
 		if p == nil {
 			return
@@ -333,11 +333,12 @@ func FuzzEndpointPickerConfig_ProfilesAreComplete(f *testing.F) {
 		for _, p := range profiles {
 			for _, in := range append(p.Filters, p.Scorers...) {
 				if k := kinds[in.Type]; k.parameters != nil && in.Parameters == nil || in.Weight < 0 {
-					t.Fatalf("incomplete: %+v", in)
+					t.Fatalf("got %+v, want parameters where its type has some, and a weight of 0 or more", in)
 				}
 			}
 			if kinds[p.Picker].role != Picker || p.MaxEndpoints < 1 {
-				t.Fatalf("picker %q of %d endpoints", p.Picker, p.MaxEndpoints)
+				t.Fatalf("got picker %q of %d endpoints, want a type of pickers and at least 1",
+					p.Picker, p.MaxEndpoints)
 			}
 		}
 		if _, err := json.Marshal(p); err != nil {
@@ -389,7 +390,7 @@ func TestEndpointPickerConfig_FlowControlIsRead(t *testing.T) {
 			continue
 		}
 		if diff := cmp.Diff(c.want, p.Flow); diff != "" {
-			t.Errorf("%s: %s", text, diff)
+			t.Errorf("%s: (-want +got):\n%s", text, diff)
 		}
 	}
 }
@@ -403,11 +404,11 @@ func TestEndpointPickerConfig_DefaultOfLLMDsChartIsValid(t *testing.T) {
 		"{parsers: [{pluginRef: passthrough-parser}]}\n"
 	p, problems := Parse(fmt.Sprintf(doc, "http", "/metrics"))
 	if p == nil || len(p.Scorers) != 1 || Invalid(problems) || len(problems) != 3 {
-		t.Errorf("%+v %v", p, problems)
+		t.Errorf("http: got %+v with problems %v, want one scorer and three warnings", p, problems)
 	}
 	p, problems = Parse(fmt.Sprintf(doc, "https", "/stats"))
 	if p == nil || p.Source != (PageSource{Path: "/stats", TLS: true}) {
-		t.Errorf("%+v %v", p, problems)
+		t.Errorf("https: got %+v with problems %v, want metrics from https at /stats", p, problems)
 	}
 	for _, tt := range []struct{ doc, want string }{
 		{fmt.Sprintf(doc, "ftp", "/metrics"), "parameters.scheme: must be http or https"},
@@ -431,6 +432,6 @@ func TestEndpointPickerConfig_TokenProducerIsAWarning(t *testing.T) {
 `)
 	if p == nil || !p.Precise || len(problems) != 1 || !problems[0].Warning ||
 		!strings.Contains(problems[0].String(), "plugins[0]: has no effect: Penstock counts tokens by itself") {
-		t.Errorf("%+v %v", p, problems)
+		t.Errorf("got %+v with problems %v, want Precise and one warning, about plugins[0]", p, problems)
 	}
 }

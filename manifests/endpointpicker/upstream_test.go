@@ -42,12 +42,12 @@ func TestEndpointPickerConfig_EveryTypeOfLLMDHasATreatment(t *testing.T) {
 			t.Errorf("%s is in two tables", info.Type)
 		}
 		if all[info.Type] = info; info.Treatment != Implemented && info.Note == "" {
-			t.Errorf("%s: no note", info.Type)
+			t.Errorf("%s: no note, and it is not implemented", info.Type)
 		}
 	}
 	names := strings.Fields(registered)
 	if len(names) != 96 || !slices.IsSorted(names) {
-		t.Fatalf("%d types", len(names))
+		t.Fatalf("%d types (sorted: %t), want 96, sorted", len(names), slices.IsSorted(names))
 	}
 	for _, name := range names {
 		info, ok := all[name]
@@ -63,7 +63,8 @@ func TestEndpointPickerConfig_EveryTypeOfLLMDHasATreatment(t *testing.T) {
 				t.Errorf("%s: no fix for %s", name, p)
 			}
 			if strings.Contains(p.Problem, "not a type of plugins") != (info.Treatment == Unsupported) {
-				t.Errorf("%s is %s: %s", name, info.Treatment, p)
+				t.Errorf("%s is %s and the problem is %s; want unsupported types, and no others, reported as unknown",
+					name, info.Treatment, p)
 			}
 		}
 		if warns := info.Treatment == Mapped || info.Treatment == NoEffect; warns && len(problems) == 0 {
@@ -124,21 +125,22 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 		t.Error(got)
 	}
 	if p := guide(t, "latency"); !p.Latency || !p.Pages || !p.Prompts || !p.Admission.Latency {
-		t.Errorf("%+v", p)
+		t.Errorf("latency guide: got %+v, want Latency, Pages, Prompts and Admission.Latency", p)
 	}
 	if p := guide(t, "precise-former"); !p.Precise || p.Flow != nil {
-		t.Errorf("%+v", p)
+		t.Errorf("precise-former guide: got %+v, want Precise without Flow", p)
 	}
 	if p := guide(t, "models"); p.Source != (PageSource{TLS: true}) {
 		t.Errorf("%+v, want %+v", p.Source, PageSource{TLS: true})
 	}
 	if d := guide(t, "disaggregation-former").Disagg; d == nil || d.Prefill == nil || !d.Prefill.Decider.Always {
-		t.Errorf("%+v", d)
+		t.Errorf("disaggregation-former guide: got %+v, want a prefill stage that always runs", d)
 	}
 	by := guide(t, "coordinator").ByHeader
 	if by == nil || by.Header != "epp-profile" || by.Default != "decode" || len(by.Profiles) != 3 ||
 		!guide(t, "coordinator").Prompts {
-		t.Errorf("%+v", by)
+		t.Errorf("coordinator guide: got %+v, want header epp-profile, default decode, three profiles, and prompts "+
+			"read", by)
 	}
 	for doc, want := range map[string]string{
 		"{type: session-id-producer, parameters: " +
@@ -151,7 +153,7 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 	} {
 		p, problems := Parse(head + "plugins: [{type: queue-scorer}, " + doc + "]")
 		if p == nil || fmt.Sprint(p.SessionHeaders, " ", p.SessionCookie) != want {
-			t.Errorf("%s: %+v %v", doc, p, problems)
+			t.Errorf("%s: got %+v with problems %v, want session headers and cookie %q", doc, p, problems, want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestCarried_ClustersComeBackAsTheyWere(t *testing.T) {
 		for _, c := range conditions {
 			if len(c.Message) > 32<<10 ||
 				!json.Valid([]byte(`"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(c.Message)+`"`)) {
-				t.Errorf("a message of %d bytes", len(c.Message))
+				t.Errorf("a message of %d bytes, want at most 32 KiB that need no escapes in JSON", len(c.Message))
 			}
 		}
 		conditions = append([]metav1.Condition{{Type: "Accepted"}}, conditions...)
@@ -52,7 +52,7 @@ func TestCarried_ClustersComeBackAsTheyWere(t *testing.T) {
 	}
 	if _, err := inferenceapi.Carry(clusters(200), 1, metav1.Time{}); err == nil ||
 		!strings.Contains(err.Error(), "apply the CRD") {
-		t.Errorf("more than conditions have room for: %v", err)
+		t.Errorf(`more than conditions have room for: got %v, want an error with "apply the CRD"`, err)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestCarried_WhatNoCRDAcceptsIsNotRead(t *testing.T) {
 	const good = `{"name": "a", "routingMode": "EndpointMode", "targetPortNumber": 8000}`
 	for _, text := range []string{"", "[", "{}", "[" + good} {
 		if got := inferenceapi.Carried(carrying(text)); got != nil {
-			t.Errorf("%s is read as %+v", text, got)
+			t.Errorf("%s is read as %+v, want nothing", text, got)
 		}
 	}
 	for _, bad := range []string{
@@ -77,7 +77,7 @@ func TestCarried_WhatNoCRDAcceptsIsNotRead(t *testing.T) {
 	} {
 		got := inferenceapi.Carried(carrying("[" + good + "," + bad + "]"))
 		if len(got) != 1 || got[0].Name != "a" {
-			t.Errorf("beside %s: %+v", bad, got)
+			t.Errorf("beside %s: got %+v, want cluster a alone", bad, got)
 		}
 	}
 }
@@ -92,11 +92,11 @@ func TestFit_LargestClusterIsLeftOutFirst(t *testing.T) {
 	raw, _ := json.Marshal(list)
 	kept, left := inferenceapi.Fit(list, len(raw), nil)
 	if len(kept) != 5 || len(left) != 0 {
-		t.Errorf("all have room, and left out are %v", left)
+		t.Errorf("all have room: %d are kept and left out are %v, want 5 and none", len(kept), left)
 	}
 	kept, left = inferenceapi.Fit(list, len(raw)-1, nil)
 	if len(kept) != 4 || left[list[3].Name] == "" {
-		t.Errorf("kept are %d, and left out are %v", len(kept), left)
+		t.Errorf("kept are %d, and left out are %v; want 4, and %s left out", len(kept), left, list[3].Name)
 	}
 	if _, err := inferenceapi.Carry(kept, 1, metav1.Time{}); err != nil {
 		t.Error(err)
@@ -109,7 +109,8 @@ func TestFit_ClustersThatAnImportHasStay(t *testing.T) {
 	kept, left := inferenceapi.Fit(list, inferenceapi.Room, stay)
 	if len(kept) != inferenceapi.MaxClusters || left[list[len(list)-2].Name] == "" ||
 		left[list[len(list)-3].Name] == "" {
-		t.Errorf("kept are %d, and left out are %v", len(kept), left)
+		t.Errorf("kept are %d, and left out are %v; want %d, and the two before the last left out",
+			len(kept), left, inferenceapi.MaxClusters)
 	}
 	if kept[0].Name != list[0].Name || kept[len(kept)-1].Name != list[len(list)-1].Name {
 		t.Errorf("%s to %s, want %s and %s", kept[0].Name, kept[len(kept)-1].Name, list[0].Name, list[len(list)-1].Name)
@@ -123,11 +124,11 @@ func FuzzCarried_ReadsOnlyPortsAndNamesThatExist(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, c := range inferenceapi.Carried(carrying(text)) {
 			if c.Name == "" || len(c.Endpoints) > 0 || c.TargetPortNumber < 0 || c.TargetPortNumber > 65535 {
-				t.Errorf("%s is read as %+v", text, c)
+				t.Errorf("%s is read as %+v, want a name, no endpoints, and a port of 0 to 65535", text, c)
 			}
 			for _, p := range c.TargetPorts {
 				if p.Number < 1 || p.Number > 65535 {
-					t.Errorf("%s is read as %+v", text, c)
+					t.Errorf("%s is read as %+v, want ports of 1 to 65535", text, c)
 				}
 			}
 		}

@@ -188,10 +188,11 @@ func TestCheck_AgreesWithTheAPIServersLibraries(t *testing.T) {
 			continue
 		}
 		if (bad != nil) != (why != "") {
-			t.Fatalf("%s\nis %v, and the API server's libraries report %q", raw, bad, why)
+			t.Fatalf("%s\ngot %v, and the API server's libraries report %q; want both to reject it or none",
+				raw, bad, why)
 		}
 		if bad == nil && size < len(raw) {
-			t.Fatalf("%s\nhas %d bytes, not %d at most", raw, len(raw), size)
+			t.Fatalf("%s\nhas %d bytes, want at most the estimate of %d", raw, len(raw), size)
 		}
 		if bad != nil {
 			if n := len(bad.Error()); n > 300 {
@@ -208,7 +209,7 @@ func TestCheck_AgreesWithTheAPIServersLibraries(t *testing.T) {
 func TestCheck_ValidSeedsPass(t *testing.T) {
 	for _, c := range seeds() {
 		if _, bad := c.Violation(); bad != nil {
-			t.Errorf("%s: %v", c.Name, bad)
+			t.Errorf("%s: got %v, want no violation", c.Name, bad)
 		}
 	}
 }
@@ -219,7 +220,7 @@ func TestCheck_TextThatIsNotUTF8IsInvalid(t *testing.T) {
 	c.EndpointPicker.Service[0].Ports[0].Name = "grpc\xff"
 	_, bad := c.Violation()
 	if bad == nil || bad.Error() != "endpointPicker.service[0].ports[0].name is not UTF-8" {
-		t.Errorf("got %v", bad)
+		t.Errorf("got %v, want that the port's name is not UTF-8", bad)
 	}
 }
 
@@ -232,11 +233,11 @@ func TestCheck_LargeEntryIsInvalid(t *testing.T) {
 	}
 	c.EndpointPicker.Service = inferenceapi.ServiceImports{{Addresses: list}, {Addresses: list}}
 	if _, bad := c.Violation(); bad != nil {
-		t.Errorf("25,600 bytes of addresses: %v", bad)
+		t.Errorf("25,600 bytes of addresses: got %v, want no violation", bad)
 	}
 	c.EndpointPicker.Service = append(c.EndpointPicker.Service, c.EndpointPicker.Service...)
 	if _, bad := c.Violation(); bad == nil || !strings.Contains(bad.Error(), "at most 32768") {
-		t.Errorf("51,200 bytes of addresses: %v", bad)
+		t.Errorf(`51,200 bytes of addresses: got %v, want "at most 32768"`, bad)
 	}
 }
 

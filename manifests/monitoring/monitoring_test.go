@@ -48,12 +48,12 @@ func TestAlerts_LeadToAPage(t *testing.T) {
 		file, anchor, _ := strings.Cut(a.Page, "#")
 		text, err := os.ReadFile(filepath.Join("../../docs", file))
 		if err != nil {
-			t.Errorf("%s: %v", a.Name, err)
+			t.Errorf("page of alert %s: %v, want one", a.Name, err)
 			continue
 		}
 		heading := "\n## " + strings.ReplaceAll(anchor, "-", " ") + "\n"
 		if anchor != "" && !strings.Contains(strings.ToLower(string(text)), heading) {
-			t.Errorf("%s: %s has no section %s", a.Name, file, anchor)
+			t.Errorf("alert %s: %s has no section %s", a.Name, file, anchor)
 		}
 		if !strings.Contains(string(page), "`"+a.Name+"`") {
 			t.Errorf("metrics-and-alerts.md does not state what to do about %s", a.Name)
@@ -81,7 +81,7 @@ func TestMonitoring_MetricsExist(t *testing.T) {
 	}
 	names := regexp.MustCompile(`penstock_[a-z_]+`).FindAllString(text.String(), -1)
 	if len(names) < 40 {
-		t.Fatalf("%d names: this test looks in the wrong place", len(names))
+		t.Fatalf("%d names, want at least 40: this test looks in the wrong place", len(names))
 	}
 	for _, name := range names {
 		if !strings.Contains(string(known), "`"+strings.TrimSuffix(name, "_bucket")+"`") {

@@ -29,6 +29,6 @@ func TestRelease_ModulesOfAPIsAreThoseOfGoMod(t *testing.T) {
 		}
 	}
 	if got := Of("example.com/none"); got != "" {
-		t.Errorf("a module that is not there has version %s", got)
+		t.Errorf("a module that is not there has version %s, want none", got)
 	}
 }

@@ -35,7 +35,7 @@ func TestAPIKey_EmptyListsStayEmpty(t *testing.T) {
 		for name, got := range map[string]*v1alpha1.APIKey{"JSON": &fromJSON, "a cluster": &fromCluster,
 			"a copy": key.DeepCopyObject().(*v1alpha1.APIKey)} {
 			if (got.Spec.Models == nil) != (models == nil) || (got.Spec.Pools == nil) != (models == nil) {
-				t.Errorf("%s of models %#v: %#v", name, models, got.Spec)
+				t.Errorf("%s of models %#v: got %#v, want nil where it was nil", name, models, got.Spec)
 			}
 		}
 	}
@@ -47,12 +47,12 @@ func TestAPIKey_NullPermitsNothing(t *testing.T) {
 		var key v1alpha1.APIKey
 		err := json.Unmarshal([]byte(`{"spec": {"hashes": [], "`+name+`": null}}`), &key)
 		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no ") {
-			t.Errorf("%s in JSON: %v", name, err)
+			t.Errorf("%s null in JSON: got %v, want an error that names the field", name, err)
 		}
 		object := map[string]any{"spec": map[string]any{"hashes": []any{}, name: nil}}
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object, &key)
 		if err == nil || !strings.Contains(err.Error(), "spec."+name+": null is no ") {
-			t.Errorf("%s of a cluster: %v", name, err)
+			t.Errorf("%s null in a cluster's object: got %v, want an error that names the field", name, err)
 		}
 	}
 }

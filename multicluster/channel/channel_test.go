@@ -134,7 +134,7 @@ func TestPeers_AcknowledgedItemsAreInEffect(t *testing.T) {
 		_, ok := b.received[name]
 		b.mu.Unlock()
 		if !ok {
-			t.Fatalf("item %d is not in effect yet", i)
+			t.Fatalf("item %d is not in effect yet, want it", i)
 		}
 	}
 	a.topic.Retract(slices.Sorted(maps.Keys(b.received))...)
@@ -266,7 +266,8 @@ func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	want["event"] = "3 for false from " + a.address
 	b.wait("the event, and nothing of the snapshot retracted", want)
 	if len(made) != 1 || !a.topic.Subscribed() || b.topic.Subscribed() {
-		t.Errorf("%d snapshots, subscribed: %t and %t", len(made), a.topic.Subscribed(), b.topic.Subscribed())
+		t.Errorf("%d snapshots, subscribed: %t and %t, want 1, true and false", len(made), a.topic.Subscribed(),
+			b.topic.Subscribed())
 	}
 	b.stop()
 	eventually(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })

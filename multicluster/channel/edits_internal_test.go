@@ -105,8 +105,8 @@ func TestTopic_OneResponseIsInFlight(t *testing.T) {
 		}
 		topic.Publish(Item{Key: fmt.Sprint(published)})
 		if early := c.responses(s); len(early) > 0 {
-			t.Fatalf("after %d publications it is sent %v before it has acknowledged the last response", published,
-				early)
+			t.Fatalf("after %d publications it is sent %v, want nothing before it acknowledges the last response",
+				published, early)
 		}
 		c.request(s, &request{TypeUrl: "things", ResponseNonce: sent[0].GetNonce()})
 	}

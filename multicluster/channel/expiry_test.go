@@ -149,7 +149,7 @@ func TestPeers_ExpiredCertificateReceivesNothing(t *testing.T) {
 	}
 	for i := range 2 { // the second stream uses the same connection
 		if err := subscribe(); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("stream %d ended with %v", i+1, err)
+			t.Errorf("stream %d ended with %v, want Unauthenticated", i+1, err)
 		}
 	}
 }

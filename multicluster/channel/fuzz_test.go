@@ -69,7 +69,7 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 				delete(mine, key)
 			}
 			if (err != nil) != invalid {
-				t.Errorf("error %v, values that cannot be decoded: %v", err, invalid)
+				t.Errorf("got error %v, want one: %t", err, invalid)
 			}
 		}
 		for _, peer := range []string{"0", "1", "2"} {
@@ -153,7 +153,7 @@ func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 		delivered = nil
 		_ = c.receive(t.Context(), &peer{address: "p", synced: map[string]bool{}}, &followed{topic: topic}, &r)
 		if len(delivered) != 1 || len(delivered[0].Items) > len(r.GetResources()) {
-			t.Fatalf("%d updates: %v", len(delivered), delivered)
+			t.Fatalf("%d updates: %v, want 1 with at most %d items", len(delivered), delivered, len(r.GetResources()))
 		}
 		for _, it := range delivered[0].Items {
 			if it.TTL < 0 {

@@ -114,7 +114,7 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 	publish(partItems+1, "small")
 	holds("the change is one update", 3)
 	if seen.items.Load() > partItems || seen.bytes.Load() > partBytes {
-		t.Errorf("a message has %d items and %d bytes; at most %d and %d", seen.items.Load(), seen.bytes.Load(),
+		t.Errorf("a message has %d items and %d bytes, want at most %d and %d", seen.items.Load(), seen.bytes.Load(),
 			partItems, partBytes)
 	}
 }
@@ -190,7 +190,7 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 			}
 			if text := fmt.Sprint(problem.Load()); !strings.Contains(text, "topic things: response") &&
 				!strings.Contains(text, "topic things: a response") {
-				t.Errorf("the problem is %q", text)
+				t.Errorf(`the problem is %q, want a response of "topic things"`, text)
 			}
 		})
 	}
@@ -382,7 +382,7 @@ func TestPeers_RequestOfTooManyVersionsIsNotDecoded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err = s.Recv(); (err == nil) != good {
-			t.Errorf("%d versions: %v", n, err)
+			t.Errorf("%d versions: got %v, want no error: %t", n, err, good)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
 		var r response
 		if err := newBounded(responseShape, maxVersions).Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)},
 			&r); (err != nil) != c.bad {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want an error: %t", what, err, c.bad)
 		}
 	}
 }

@@ -115,16 +115,16 @@ func texts(findings []report.Finding) string {
 func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	d := decide(t, set, seedPool, seedPicker, export.Pool{})
 	if d.Export == nil {
-		t.Fatalf("%s: %s", d.Reason, d.Message)
+		t.Fatalf("not exported, want it: %s: %s", d.Reason, d.Message)
 	}
 	got, want := d.Export.Entry, *decode[inferenceapi.ImportedCluster](t, seedEntry)
 	got.TargetPorts, got.FailureMode = nil, "" // ours
 	got.EndpointPicker.Service[0].Ports[0].Name, got.EndpointPicker.Service[0].Ports[0].AppProtocol = "", ""
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the entry (-seed +got):\n%s", diff)
+		t.Errorf("want the seed's entry (-seed +got):\n%s", diff)
 	}
 	if d.Export.To != nil || len(d.Findings) > 0 {
-		t.Errorf("to %v, findings %s", d.Export.To, texts(d.Findings))
+		t.Errorf("exported to %v, findings %s, want to all members without findings", d.Export.To, texts(d.Findings))
 	}
 }
 
@@ -137,15 +137,15 @@ func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	d := decide(t, c, pool, "", export.Pool{})
 	if d.Export == nil || !d.Export.Entry.EndpointPicker.Peer ||
 		d.Export.Entry.EndpointPicker.Pool != "example/llm-pool" {
-		t.Fatalf("%+v", d)
+		t.Fatalf("got %+v, want a peer's picker of example/llm-pool", d)
 	}
 	if hub := decide(t, export.Config{Cluster: "cluster-a", Hub: true}, pool, "",
 		export.Pool{Own: &d.Export.Entry}); hub.Export != nil || !strings.Contains(hub.Message, "--picker-open") {
-		t.Errorf("a hub: %+v", hub)
+		t.Errorf("a hub: got %+v, want no export, and --picker-open", hub)
 	}
 	c.MembersPick = false
 	if d := decide(t, c, pool, "", export.Pool{}); d.Export == nil || d.Export.Entry.EndpointPicker.Peer {
-		t.Errorf("an open picker: %+v", d)
+		t.Errorf("an open picker: got %+v, want an export, and no peer", d)
 	}
 }
 
@@ -157,13 +157,13 @@ func TestExport_PeerListenerBeforeTheFirstMember(t *testing.T) {
 	has := export.Pool{Gateways: []export.Gateway{{Namespace: "example", Name: "edge"}}}
 	if d := decide(t, c, pool, "", has); d.Export != nil || len(d.Findings) != 1 ||
 		d.Findings[0].Severity != report.Error {
-		t.Errorf("with members: %+v", d)
+		t.Errorf("with members: got %+v, want no export, and an error", d)
 	}
 	c.Members = nil
 	if d := decide(t, c, pool, "", has); d.Export != nil || !d.Waiting || len(d.Findings) != 1 ||
 		d.Findings[0].Severity != report.Info || !strings.Contains(d.Findings[0].Problem,
 		"see penstock clusters join") {
-		t.Errorf("without: %+v", d)
+		t.Errorf("without members: got %+v, want it to wait, with an info", d)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" ||
 		!strings.Contains(d.Message, "--picker-open") {
-		t.Errorf("a picker that others do not reach: %+v", d)
+		t.Errorf("a picker that others do not reach: got %+v, want NotSupported and --picker-open", d)
 	}
 	open := set
 	open.Pickers, open.Cleartext = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}, true
@@ -181,17 +181,17 @@ func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 		netip.MustParseAddrPort("10.0.0.3:9000"),
 	}})
 	if d.Export == nil {
-		t.Fatalf("%s: %s", d.Reason, d.Message)
+		t.Fatalf("not exported, want it: %s: %s", d.Reason, d.Message)
 	}
 	if diff := cmp.Diff([]inferenceapi.ImportedEndpoint{
 		{Address: "10.0.0.1"}, {Address: "10.0.0.2", Ports: []int32{8080, 8081}},
 		{Address: "10.0.0.3", Ports: []int32{9000}},
 	}, d.Export.Entry.Endpoints); diff != "" {
-		t.Error(diff)
+		t.Errorf("want these endpoints (-want +got):\n%s", diff)
 	}
 	if at := d.Export.Entry.EndpointPicker.Service[0]; at.Addresses[0] != "192.0.2.7" ||
 		at.Ports[0] != (inferenceapi.Port{Number: 9002, AppProtocol: "kubernetes.io/h2c"}) {
-		t.Errorf("its picker: %+v", at)
+		t.Errorf("its picker: got %+v, want 192.0.2.7:9002 by h2c", at)
 	}
 }
 
@@ -202,13 +202,13 @@ func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
 	if d := decide(t, set, weighted, seedPicker, export.Pool{}); d.Export == nil ||
 		!strings.Contains(texts(d.Findings),
 			"metadata.annotations[penstock.dev/export-wieght]: a pool has no annotation of this name") {
-		t.Errorf("%+v: %s", d, texts(d.Findings))
+		t.Errorf("got %+v: %s, want an export, and a finding about penstock.dev/export-wieght", d, texts(d.Findings))
 	}
 	mistyped := strings.Replace(seedPool, export.Annotation+":", export.Annotation+"ed:", 1)
 	if d := decide(t, set, mistyped, seedPicker, export.Pool{}); d.Asked ||
 		!strings.Contains(texts(d.Findings), export.Annotation+
 			"ed]: a pool has no annotation of this name; write one of ") {
-		t.Errorf("%+v: %s", d, texts(d.Findings))
+		t.Errorf("got %+v: %s, want no export, and a finding about the annotation", d, texts(d.Findings))
 	}
 }
 
@@ -261,7 +261,7 @@ func TestExport_AddressesAreThoseOfTheServicesType(t *testing.T) {
 	} {
 		if d := decide(t, set, seedPool, service, export.Pool{}); d.Export != nil || d.Reason != "NoAddress" ||
 			!strings.Contains(d.Message, what) {
-			t.Errorf("%s: %+v", what, d)
+			t.Errorf("%s: got %+v, want NoAddress with this message", what, d)
 		}
 	}
 }
@@ -270,13 +270,13 @@ func TestExport_ParentModeNamesTheGatewaysOfThePool(t *testing.T) {
 	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
 	if d := decide(t, set, pool, "", export.Pool{}); d.Reason != "NoAddress" ||
 		!strings.Contains(d.Message, "no Gateway routes to it") {
-		t.Errorf("without a route: %+v", d)
+		t.Errorf("without a route: got %+v, want NoAddress, as no Gateway routes to it", d)
 	}
 	if d := decide(t, set, pool, "",
 		export.Pool{
 			Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Ports: []inferenceapi.Port{{Number: 80}}}},
 		}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "infra/gw") {
-		t.Errorf("without an address: %+v", d)
+		t.Errorf("without an address: got %+v, want NoAddress of infra/gw", d)
 	}
 	d := decide(t, set, pool, "",
 		export.Pool{
@@ -287,7 +287,7 @@ func TestExport_ParentModeNamesTheGatewaysOfThePool(t *testing.T) {
 		})
 	if d.Export == nil || d.Export.Entry.EndpointPicker != nil || len(d.Export.Entry.Parents) != 1 ||
 		d.Export.Entry.Parents[0].Service[0].Ports[0].AppProtocol != "https" {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want one parent by https, and no picker", d)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 	} {
 		d := decide(t, set, annotate(line), seedPicker, export.Pool{})
 		if d.Export != nil || !d.Asked || d.Reason != "NotSupported" || !strings.Contains(texts(d.Findings), want) {
-			t.Errorf("%s: %+v", line, d)
+			t.Errorf("%s: got %+v, want NotSupported with %s", line, d, want)
 		}
 		before := decide(t, set, annotate("    penstock.dev/export-weight: \"7\"\n"), seedPicker, export.Pool{})
 		kept := decide(t, set, annotate(line), seedPicker, export.Pool{Before: before.Wish})
@@ -321,31 +321,31 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 		}
 		if again := decide(t, set, annotate(line), seedPicker,
 			export.Pool{Before: kept.Wish}); (again.Export == nil) != (kept.Export == nil) {
-			t.Errorf("%s: decided again: %+v", line, again)
+			t.Errorf("%s: decided again: got %+v, want an export: %t", line, again, kept.Export != nil)
 		}
 	}
 	one := decide(t, set, annotate("    penstock.dev/export-to: cluster-b, mars\n"), seedPicker, export.Pool{})
 	if one.Export == nil || !cmp.Equal(one.Export.To, []string{"cluster-b"}) || len(one.Findings) == 0 ||
 		one.Findings[0].Severity != report.Warning ||
 		!strings.Contains(texts(one.Findings), `"mars" is no member of the ClusterSet`) {
-		t.Errorf("a member that has left takes the export from another one: %+v", one)
+		t.Errorf("got %+v, want an export to cluster-b alone, and a warning that mars is no member", one)
 	}
 	d := decide(t, set,
 		strings.Replace(annotate("    penstock.dev/export-to: cluster-c,\n    penstock.dev/export-weight: \"3\"\n"),
 			"ClusterSet", "ClusterSet", 1), seedPicker, export.Pool{})
 	if d.Export == nil || !cmp.Equal(d.Export.To, []string{"cluster-c"}) || *d.Export.Entry.Weight != 3 {
-		t.Errorf("%+v: %s", d, texts(d.Findings))
+		t.Errorf("got %+v: %s, want an export to cluster-c with weight 3", d, texts(d.Findings))
 	}
 	if d = decide(t, set, strings.Replace(seedPool, "ClusterSet", "World", 1), seedPicker,
 		export.Pool{}); d.Export != nil || !strings.Contains(texts(d.Findings),
 		`"World" is not supported; write ClusterSet`) {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want no export, and a finding to write ClusterSet", d)
 	}
 	if d = decide(t, set,
 		strings.Replace(seedPool, `    inference.networking.x-k8s.io/export: "ClusterSet"`+"\n", "", 1), seedPicker,
 		export.Pool{}); d.Asked || !strings.Contains(texts(d.Findings),
 		"it has no effect without inference.networking.x-k8s.io/export") {
-		t.Errorf("mode without export: %+v", d)
+		t.Errorf("mode without export: got %+v, want a finding that it has no effect", d)
 	}
 }
 
@@ -384,7 +384,7 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		d.Export.To = c.to
 		got := export.Exported(d, set.Members, c.placements)
 		if got.Type != "Exported" || got.Status != c.status || got.Reason+": "+got.Message != c.text {
-			t.Errorf("to %v with %v: %+v", c.to, c.placements, got)
+			t.Errorf("to %v with %v: got %+v, want %s %s", c.to, c.placements, got, c.status, c.text)
 		}
 	}
 	all := []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}
@@ -453,7 +453,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		c.Region, c.Zone, c.PodCIDRs = "eu", "eu-a", []string{"10.0.0.0/16"}
 		d, _ := export.Decide(s.View(), c, llmPool, export.Pool{})
 		if d.Export == nil {
-			t.Fatalf("%s: %s", spec, d.Message)
+			t.Fatalf("%s: not exported, want it: %s", spec, d.Message)
 		}
 		e := d.Export.Entry
 		at := e.EndpointPicker.Service[0]
@@ -463,7 +463,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		}
 		if fmt.Sprintf("%s %s %v", e.Region, e.Zone, e.PodCIDRs) != "eu eu-a [10.0.0.0/16]" ||
 			e.FailureMode != "FailClose" {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want eu, eu-a, 10.0.0.0/16 and FailClose", e)
 		}
 	}
 }
@@ -491,17 +491,17 @@ func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 		fmt.Sprint(d.Export.Entry.EndpointPicker.Service) !=
 			"[{NodePort [192.0.2.1 192.0.2.2] [{30002 ext-proc http2}]}]" ||
 		d.Export.Entry.EndpointPicker.Health.Port != 30003 {
-		t.Errorf("nodes of ready pods: %+v", d)
+		t.Errorf("nodes of ready pods: got %+v, want 192.0.2.1 and 192.0.2.2 at 30002, health at 30003", d)
 	}
 	nodes = nil
 	if d, _ = export.Decide(s.View(), c, llmPool, export.Pool{}); d.Export != nil || d.Reason != "NoAddress" {
-		t.Errorf("no node is known: %+v", d)
+		t.Errorf("no node is known: got %+v, want NoAddress", d)
 	}
 
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	if d := decide(t, c, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" ||
 		!strings.Contains(d.Message, "PoolExport") {
-		t.Errorf("a pool without a picker that is known: %+v", d)
+		t.Errorf("a pool without a picker that is known: got %+v, want NotSupported and PoolExport", d)
 	}
 	d = decide(t, c, pool, "", export.Pool{Own: decode[inferenceapi.ImportedCluster](t, `
 name: another-name
@@ -512,7 +512,7 @@ podCIDRs: [10.1.0.0/16]
 endpointPicker: {name: penstock, pool: example/llm-pool, service: [{addresses: [192.0.2.7], ports: [{number: 9002}]}]}
 `)})
 	if d.Export == nil {
-		t.Fatalf("%s: %s", d.Reason, d.Message)
+		t.Fatalf("not exported, want it: %s: %s", d.Reason, d.Message)
 	}
 	e := d.Export.Entry
 	if got := fmt.Sprint(e.Name, e.TargetPortNumber, e.EndpointPicker.Pool, e.EndpointPicker.Service[0].Addresses,

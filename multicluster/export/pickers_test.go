@@ -34,7 +34,7 @@ func TestExport_AnyNumberOfPickersIsAllowed(t *testing.T) {
 		}
 		d := decide(t, open, pool, "", export.Pool{})
 		if d.Export == nil {
-			t.Fatalf("%s: %s", name, d.Message)
+			t.Fatalf("%s: not exported, want it: %s", name, d.Message)
 		}
 		if _, bad := d.Export.Entry.Violation(); bad != nil {
 			t.Errorf("%s: no import may have it: %+v", name, bad)
@@ -55,7 +55,7 @@ func TestExport_AnyNumberOfPickersIsAllowed(t *testing.T) {
 		}
 		slices.Reverse(open.Pickers)
 		if diff := cmp.Diff(d.Export, decide(t, open, pool, "", export.Pool{}).Export); diff != "" {
-			t.Errorf("%s in another order:\n%s", name, diff)
+			t.Errorf("%s in another order, want the same:\n%s", name, diff)
 		}
 	}
 }

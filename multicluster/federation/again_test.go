@@ -65,11 +65,11 @@ func TestFederation_RecordIsNotNewerThanItsCluster(t *testing.T) {
 		{Key: "ns/newer", Value: wiretest.Value(`{"epoch":9,"sequence":4,"entry":{"routingMode":"ParentMode"}}`)},
 	}})
 	if err != nil || len(got.Exports) != 2 {
-		t.Fatalf("%v, %+v", err, got)
+		t.Fatalf("got %v, %+v, want 2 exports", err, got)
 	}
 	for _, e := range got.Exports {
 		if e.Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
-			t.Errorf("%s has the stamp %v", e.Pool.Name, e.Stamp)
+			t.Errorf("%s has the stamp %v, want 1.3", e.Pool.Name, e.Stamp)
 		}
 	}
 }

@@ -38,11 +38,12 @@ func (s *site) hasEndpoints(want []inferenceapi.ImportedEndpoint) {
 			e := list[0]
 			if got := addresses(e.Entry.Endpoints); !slices.Equal(got, addresses(want)) || e.Draining ||
 				e.Unread != "" {
-				return fmt.Errorf("%d endpoints of %d, draining %t, %s", len(got), len(want), e.Draining, e.Unread)
+				return fmt.Errorf("got %d endpoints, draining %t, problem %q, want %d, false, none", len(got),
+					e.Draining, e.Unread, len(want))
 			}
 			return nil
 		}
-		return fmt.Errorf("there is no export")
+		return fmt.Errorf("exports: got none, want one")
 	})
 }
 
@@ -62,7 +63,7 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	b.hasEndpoints(servers(1, 1000))
 	a.acknowledges("the bytes of the change are counted", "b", true)
 	if change := b.bytes.Load() - all; change > all/4 { // two parts of 32, and the state
-		t.Errorf("a change of two endpoints takes %d bytes, and all take %d", change, all)
+		t.Errorf("a change of two endpoints takes %d bytes, want at most a quarter of all, %d", change, all)
 	}
 	for _, n := range []int{300, 65, 64, 1, 0, 40, 1000, 70} {
 		a.exports(with(servers(7, n)))
@@ -107,14 +108,14 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 	}})
 	if err == nil || len(got.Exports) != 1 || len(got.Exports[0].Entry.Endpoints) != 2 ||
 		got.Exports[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 4}) {
-		t.Errorf("%v, %+v", err, got)
+		t.Errorf("got %v, %+v, want an error, and 2 endpoints of one export at 1.4", err, got)
 	}
 	for _, name := range []string{"lacks", "alone", "bad", "many"} {
 		if got.Unread[objectid.Pool{Namespace: "ns", Name: name}] == "" {
-			t.Errorf("%s is not among %v", name, got.Unread)
+			t.Errorf("unread: got %[2]v, want %[1]s among them", name, got.Unread)
 		}
 	}
 	if a := f.parts["at"]; len(a.pools) != 2 || a.pools[objectid.Pool{Namespace: "ns", Name: "whole"}] == nil {
-		t.Errorf("%+v", a.pools)
+		t.Errorf("pools: got %+v, want 2, whole among them", a.pools)
 	}
 }

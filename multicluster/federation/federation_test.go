@@ -50,7 +50,7 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 				got += fmt.Sprintf("%s %q %d ", p.Member, p.Reason, len(p.Message))
 			}
 			if got != want {
-				return fmt.Errorf("it has %s", got)
+				return fmt.Errorf("it has %s, want %s", got, want)
 			}
 			return nil
 		})
@@ -95,7 +95,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		t.Helper()
 		poll.NoError(t, what, poll.Limit, func() error {
 			if got := condition(e); got != want {
-				return fmt.Errorf("the condition is %s", got)
+				return fmt.Errorf("the condition is %s, want %s", got, want)
 			}
 			return nil
 		})
@@ -105,14 +105,14 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 	a.exports(first)
 	until("the first export", first, "True Exported")
 	if got := a.registry.Placements(nil, other); len(got) > 0 {
-		t.Errorf("b reports on a pool that is not exported: %v", got)
+		t.Errorf("b reports on a pool that is not exported: got %v, want none", got)
 	}
 	a.exports()
 	again := first
 	again.Incarnation = 7
 	a.exports(again)
 	if got := condition(again); got != "False MemberUnreachable" {
-		t.Errorf("exported again, before b reports: %s", got)
+		t.Errorf(`exported again, before b reports: got %s, want "False MemberUnreachable"`, got)
 	}
 	poll.Until(t, "b has the second export", func() bool {
 		list := b.registry.Exports(nil, chat)
@@ -160,7 +160,7 @@ func TestFederation_OnlyMembersTakePart(t *testing.T) {
 		_ = f.Run(ctx)
 		cancel()
 		if len(got) > 0 {
-			t.Errorf("%s receives %v", what, <-got)
+			t.Errorf("%s receives %v, want nothing", what, <-got)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestFederation_ImpostorAtAMembersAddressIsNotReceivedFrom(t *testing.T) {
 		return d.channel.Synced(ctx) == nil
 	})
 	if got := d.got(); got != "" {
-		t.Errorf("d has %q", got)
+		t.Errorf("d has %q, want nothing", got)
 	}
 }
 
@@ -206,23 +206,23 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 	} {
 		pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
 		if e, _, err := pools.receive(key, wiretest.Value(value)); err == nil {
-			t.Errorf("%s is %v", key, e)
+			t.Errorf("%s is %v, want an error", key, e)
 		}
 	}
 	for _, stamp := range []string{`"epoch":9223372036854775808`, `"sequence":18446744073709551615`,
 		`"epoch":18446744073709551616`} {
 		if c, err := decodeCluster(wiretest.Value(`{"uid":"u",`+stamp+`}`), ""); err == nil {
-			t.Errorf("%s is %v", stamp, c)
+			t.Errorf("%s is %v, want an error", stamp, c)
 		}
 		if e, _, err := decodeRecord(chat, wiretest.Value(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err ==
 			nil {
-			t.Errorf("%s is %v", stamp, e)
+			t.Errorf("%s is %v, want an error", stamp, e)
 		}
 	}
 	for _, value := range []string{`{}`, `[`, `{"uid":"` + strings.Repeat("x", maxUID+1) + `"}`,
 		`{"uid":"x","more":"` + strings.Repeat(" ", maxState) + `"}`} {
 		if c, err := decodeCluster(wiretest.Value(value), ""); err == nil {
-			t.Errorf("%.20s is %v", value, c)
+			t.Errorf("%.20s is %v, want an error", value, c)
 		}
 	}
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
@@ -234,7 +234,7 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		{Key: "ns/chat", Value: wiretest.Value(`{"sequence":3,"entry":{"routingMode":"ParentMode"}}`)}}
 	if err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: items}); err == nil ||
 		len(got) != 0 {
-		t.Errorf("without a state: %v, %v", err, got)
+		t.Errorf("without a state: got %v, %v, want an error and no update", err, got)
 	}
 	err := f.receive(t.Context(),
 		channel.Update{Peer: "at", Snapshot: true,
@@ -242,7 +242,7 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 	if err != nil || len(got) != 1 || len(got[0].Exports) != 1 ||
 		got[0].Unread[objectid.Pool{Namespace: "ns", Name: "bad"}] == "" ||
 		got[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
-		t.Errorf("%v, %+v", err, got)
+		t.Errorf("got %v, %+v, want one export at 1.3, and ns/bad unread", err, got)
 	}
 }
 
@@ -252,13 +252,13 @@ func TestRecord_KeyOfOneKindIsNotTakenForAnother(t *testing.T) {
 		"ns/chat#7": {kind: partKind, pool: chat, part: 7},
 	} {
 		if got, err := receivedKey(key); err != nil || got != want {
-			t.Errorf("%q is %+v, %v", key, got, err)
+			t.Errorf("%q is %+v, %v, want %+v", key, got, err, want)
 		}
 	}
 	for _, key := range []string{"ns", "ns/", "ns/chat/x", "ns/Chat", "ns/chat#", "ns/chat#x", "ns/chat#-1",
 		"ns/chat#07", "ns/chat#1024", "#1", "ns/chat#1#2"} {
 		if got, err := receivedKey(key); err == nil {
-			t.Errorf("%q is %+v", key, got)
+			t.Errorf("%q is %+v, want an error", key, got)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 		pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
 		e, whole, err := pools.receive(key, value)
 		if err == nil && (e.Pool.Name == "" || whole && e.Entry.RoutingMode == "") && key != stateKey {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want a pool's name, and a mode of a whole export", e)
 		}
 		at, err := parseKey(key)
 		text := at.pool.String()
@@ -279,7 +279,7 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 			text = partKey(text, at.part)
 		}
 		if err == nil && at.kind != stateKind && text != key {
-			t.Errorf("%q reads as %+v", key, at)
+			t.Errorf("%q reads as %+v, want the same text of it", key, at)
 		}
 		_, _ = decodeCluster(value, "")
 	})
@@ -313,7 +313,7 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 		`"routingMode":"EndpointMode","endpointPicker":{"service":{"ports":[` + many(`{}`, 17) + `]}}`: false,
 	} {
 		if _, _, err := decodeRecord(chat, wiretest.Value(`{"entry":{`+entry+`}}`)); (err == nil) != good {
-			t.Errorf("%.80s: %v", entry, err)
+			t.Errorf("%.80s: got %v, want it valid: %t", entry, err, good)
 		}
 	}
 	pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
@@ -396,7 +396,7 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 			all := channel.Update{Snapshot: true, Items: append(append(pool("a", 300), pool("b", 300)...), state)}
 			_ = receive(all)
 			if applied["a"] != 300 || applied["b"] != 0 {
-				t.Fatalf("the share has room for %v", applied)
+				t.Fatalf("the share has room for %v, want a of 300 alone", applied)
 			}
 			for range 3 {
 				if err := receive(channel.Update{Items: []channel.Item{state}}); errors.Is(err, channel.ErrSendAgain) {
@@ -404,12 +404,12 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 				}
 			}
 			if err := receive(frees(&share)); !errors.Is(err, channel.ErrSendAgain) {
-				t.Fatalf("with room again: %v", err)
+				t.Fatalf("with room again: got %v, want ErrSendAgain", err)
 			}
 			all.Items = append(pool("b", 300), state)
 			_ = receive(all)
 			if applied["b"] != 300 {
-				t.Errorf("with room: %v", applied)
+				t.Errorf("with room: got %v, want b of 300", applied)
 			}
 			if err := receive(channel.Update{Items: []channel.Item{state}}); err != nil {
 				t.Errorf("with everything here: %v", err)
@@ -436,7 +436,7 @@ func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
 			u.Snapshot, u.Items = true, []channel.Item{part, head, state}
 		}
 		if err := f.receive(t.Context(), u); errors.Is(err, channel.ErrSendAgain) {
-			t.Errorf("update %d has everything sent again", i)
+			t.Errorf("update %d has everything sent again, want it never", i)
 		}
 	}
 }

@@ -55,18 +55,18 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	b.reported(at, load)
 	poll.NoError(t, "the connection's round trip is known", poll.Limit, func() error {
 		if d := b.RoundTrip("a"); d <= 0 || d > time.Second {
-			return fmt.Errorf("%s", d)
+			return fmt.Errorf("the round trip is %s, want over 0 and at most 1 s", d)
 		}
 		return nil
 	})
 	if d := b.RoundTrip("mars"); d != 0 {
-		t.Errorf("the round trip to no member is %s", d)
+		t.Errorf("the round trip to no member is %s, want 0", d)
 	}
 
 	b.Want(nil)
 	a.asked()
 	if got := b.loadsOf(objectid.Member{Member: "c", Pool: chat}); len(got) > 0 {
-		t.Errorf("loads that were not asked for: %v", got)
+		t.Errorf("loads that were not asked for: got %v, want none", got)
 	}
 	c.stop()
 	b.Want([]objectid.Member{at})
@@ -96,7 +96,7 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 			select {
 			case text := <-problems:
 				if !strings.HasPrefix(text, "a: ") {
-					t.Errorf("%s", text)
+					t.Errorf(`the problem is %s, want "a: " at its beginning`, text)
 				}
 				return nil
 			default:
@@ -137,7 +137,7 @@ func (s *site) reported(from objectid.Member, want Load) {
 	poll.NoError(s.t, s.name+" has a load", poll.Limit, func() error {
 		got := s.loadsOf(from)
 		if len(got) == 0 {
-			return fmt.Errorf("none")
+			return fmt.Errorf("loads: got none, want %v", want)
 		}
 		if d := cmp.Diff(want, got[len(got)-1]); d != "" {
 			return fmt.Errorf("(-want +got):\n%s", d)
@@ -170,7 +170,8 @@ func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 		}
 		if len(load.Blocks) > maxLoadBlocks || len(load.Counted) > maxSenders || load.Interval < 0 ||
 			load.Interval > time.Minute || slices.Contains(load.Blocks, 0) {
-			t.Errorf("%+v", load)
+			t.Errorf("got %+v, want at most %d blocks other than 0, %d senders, and an interval of 0 to 1 min", load,
+				maxLoadBlocks, maxSenders)
 		}
 	})
 }

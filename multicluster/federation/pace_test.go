@@ -97,8 +97,8 @@ func TestFederation_LargeUpdateIsAppliedInSlices(t *testing.T) {
 			t.Fatalf("got %d updates, want two slices and the rest", len(got))
 		}
 		if last := got[2]; len(got[0].Withdrawn) != 0 || len(last.Withdrawn) != 1 || len(last.Before) != 2*slice {
-			t.Errorf("got %d withdrawn in the first slice, %d in the last one after %d exports",
-				len(got[0].Withdrawn), len(last.Withdrawn), len(last.Before))
+			t.Errorf("got %d withdrawn in the first slice, %d in the last one after %d exports, want 0, 1 and %d",
+				len(got[0].Withdrawn), len(last.Withdrawn), len(last.Before), 2*slice)
 		}
 		cancel()
 		if got = nil; f.apply(ctx, "east", u) || len(got) != 1 {

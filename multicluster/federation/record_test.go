@@ -41,7 +41,7 @@ func TestRecord_StampThatNoLaterOneReplacesIsAnError(t *testing.T) {
 			_, assembled := parts.export(pool)
 			for what, err := range map[string]error{"state": state, "record": whole, "part": assembled} {
 				if (err == nil) != good {
-					t.Errorf("stamp %d.%d of a %s: %v", at[0], at[1], what, err)
+					t.Errorf("stamp %d.%d of a %s: got %v, want it valid: %t", at[0], at[1], what, err, good)
 				}
 			}
 		}

@@ -42,7 +42,7 @@ func (s *site) knows(other *site) {
 		other.mu.Lock()
 		defer other.mu.Unlock()
 		if !strings.HasSuffix(string(m.Bundle), string(other.published)) {
-			return fmt.Errorf("%s has %q", s.name, m.Bundle)
+			return fmt.Errorf("%s has %q, want %q at the end", s.name, m.Bundle, other.published)
 		}
 		return nil
 	})
@@ -89,7 +89,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	})
 	if text := a.logs.String() + b.logs.String(); strings.Contains(text, "certificate") ||
 		strings.Contains(text, "handshake") {
-		t.Errorf("a connection failed:\n%s", text)
+		t.Errorf("a connection failed, want none:\n%s", text)
 	}
 
 	// After a restart, the published bundle is still trusted; by a member with only the
@@ -122,7 +122,7 @@ func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 	}
 	for _, other := range []string{id("b"), id("c"), id("d"), "spiffe://a/other"} {
 		if c.trust.check(t, evil.issue(t, other)) == nil {
-			t.Errorf("it vouches for %s", other)
+			t.Errorf("it vouches for %s, want an error", other)
 		}
 	}
 	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // dropped, with the rest of the state
@@ -142,6 +142,6 @@ func TestFederation_RemovedMemberReceivesNothingMore(t *testing.T) {
 	a.exports(exported("10.0.0.2"))
 	b.has("a=10.0.0.1, draining")
 	if m, _ := b.registry.Member("a"); m.Known.Compare(registry.Stamp{Epoch: 1, Sequence: 3}) >= 0 {
-		t.Errorf("b has a's state %v", m.Known)
+		t.Errorf("b has a's state %v, want one before 1.3", m.Known)
 	}
 }

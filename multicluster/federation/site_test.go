@@ -201,7 +201,7 @@ func (s *site) has(want string) {
 	s.t.Helper()
 	poll.NoError(s.t, fmt.Sprintf("%s has %q", s.name, want), poll.Limit, func() error {
 		if got := s.got(); got != want {
-			return fmt.Errorf("it has %q", got)
+			return fmt.Errorf("it has %q, want %q", got, want)
 		}
 		return nil
 	})

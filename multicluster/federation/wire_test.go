@@ -43,12 +43,12 @@ func TestWireTypes_NoneIsMissing(t *testing.T) {
 				return true
 			}
 			if found++; !slices.Contains(listed, spec.Name.Name) {
-				t.Errorf("WireTypes lacks %s", spec.Name.Name)
+				t.Errorf("WireTypes lacks %s, want it there", spec.Name.Name)
 			}
 			return true
 		})
 	}
 	if found != len(listed) {
-		t.Errorf("%d types with JSON names, and WireTypes has %d", found, len(listed))
+		t.Errorf("%d types with JSON names, want the %d of WireTypes", found, len(listed))
 	}
 }

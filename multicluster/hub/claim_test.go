@@ -16,7 +16,7 @@ func TestClaim_OneAuthorityIsNotOneCluster(t *testing.T) {
 	}
 	h := &Hub{claims: map[string]claim{}}
 	if other, certain := h.claim("evil", claim{"a", at("https://evil.example.com")}); other != "" || certain {
-		t.Fatalf("the first member: %q, %t", other, certain)
+		t.Fatalf(`the first member: got %q, %t, want "", false`, other, certain)
 	}
 	if other, certain := h.claim("east", claim{"a", at("https://east.example.com")}); other != "evil" || certain {
 		t.Errorf("at another address: %q, %t; want a finding that names evil alone", other, certain)

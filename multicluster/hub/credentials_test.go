@@ -211,7 +211,7 @@ func TestKubeconfig_CertificateAuthorityIsFollowedWithinBounds(t *testing.T) {
 			want = first.Cert
 		}
 		if _, err := c.current(); err != nil || !bytes.Equal(c.with.TLS.CAData, want) { // it was never read
-			t.Errorf("%q: %v\n%s", by, err, c.with.TLS.CAData)
+			t.Errorf("%q: got %v\n%s\nwant\n%s", by, err, c.with.TLS.CAData, want)
 		}
 	}
 }

@@ -75,19 +75,20 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	if status.Problem == nil || !strings.Contains(status.Problem.Problem, "relays nothing") ||
 		!strings.Contains(status.Problem.Fix, "penstock clusters join") ||
 		!slices.Equal(status.Peers, []string{"east"}) {
-		t.Errorf("%+v", status)
+		t.Errorf("got %+v, want a problem that it relays nothing, and the peer east", status)
 	}
 	text := log.String()
 	if strings.Count(text, "relays nothing") != 1 ||
 		strings.Count(text, "the hub ignores members that have a peer") != 1 {
-		t.Errorf("the log has\n%s", text)
+		t.Errorf("the log has\n%s\nwant both lines once", text)
 	}
 	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: kubeconfig})
 	names, _ := h.wanted(set)
 	status = h.status()
 	if status.Problem != nil || len(status.Problems) != 0 ||
 		!slices.Equal(append(status.Peers, names...), []string{"east", "west"}) {
-		t.Errorf("with a member of both kinds: members %q, %+v", names, status)
+		t.Errorf("with a member of both kinds: got members %q, %+v, want no problem, the peer east, and west", names,
+			status)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	if problem := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) ||
 		len(h.status().Problems) != 1 || problem == nil || problem.Field != "spec.members[east].draining" ||
 		!strings.Contains(problem.Fix, "penstock clusters drain") {
-		t.Errorf("members %q; %+v", names, h.status().Problems)
+		t.Errorf("got members %q; %+v, want west, and one problem, of draining of east", names, h.status().Problems)
 	}
 	set.Spec.Members[0].Draining = false
 	if h.wanted(set); len(h.status().Problems) != 0 {
@@ -138,7 +139,7 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 		t.Helper()
 		poll.NoError(t, what, poll.Limit, func() error {
 			if status := h.status(); !status.Leading || !check(status.Problems) {
-				return fmt.Errorf("%+v", status)
+				return fmt.Errorf("got %+v, want it to lead, with %s", status, what)
 			}
 			return nil
 		})
@@ -152,7 +153,7 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	page, err := json.Marshal(h.status())
 	if text := string(page); err != nil || !strings.Contains(text,
 		`"field":"spec.members[0]","problem":"it has no peer, kubeconfig or clusterProfile: add`) {
-		t.Errorf("its keys differ from others of the page: %v %s", err, text)
+		t.Errorf("a finding of the page: got %v %s, want the keys field and problem", err, text)
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
 		status := h.status()
@@ -167,6 +168,6 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	if text := log.String(); strings.Count(text, "it has no peer, kubeconfig or clusterProfile") != 1 ||
 		!strings.Contains(text,
 			`level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
-		t.Errorf("the log has\n%s", text)
+		t.Errorf("the log has\n%s\nwant the problem once, and that it is resolved", text)
 	}
 }

@@ -166,11 +166,11 @@ func (s *site) problem(key string, want ...string) {
 	poll.NoError(s, "what is wrong with "+key, poll.Limit, func() error {
 		m := s.hub.status().Problems[key]
 		if m == nil {
-			return fmt.Errorf("nothing is wrong with %s", key)
+			return fmt.Errorf("nothing is wrong with %s, want %q", key, want)
 		}
 		for _, w := range want {
 			if !strings.Contains(m.Field+": "+m.Problem, w) {
-				return fmt.Errorf("%q is not in %+v", w, m)
+				return fmt.Errorf("got %+v, want %q", m, w)
 			}
 		}
 		return nil
@@ -309,7 +309,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 				return fmt.Errorf("%s: %.1600q, want %q", name, got, all[name].problem)
 			}
 			if got := s.condition("east", name); got != "True/Exported: imported by 2 members" {
-				return fmt.Errorf("%s of east: %.1600q", name, got)
+				return fmt.Errorf("%s of east: got %.1600q, want imported by 2 members", name, got)
 			}
 			return nil
 		})
@@ -394,10 +394,10 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 		got := s.condition("evil", "chat")
 		if !strings.HasPrefix(got, "False/NotSupported: ") ||
 			!strings.Contains(got, "address 198.51.100.66 is forbidden") || len(got) > 1500 {
-			return fmt.Errorf("%.1600s", got)
+			return fmt.Errorf("got %.1600s, want NotSupported, as 198.51.100.66 is forbidden", got)
 		}
 		if got := s.condition("east", "chat"); got != "True/Exported: imported by 3 members" {
-			return fmt.Errorf("of east: %s", got)
+			return fmt.Errorf("of east: got %s, want imported by 3 members", got)
 		}
 		return nil
 	})
@@ -407,7 +407,7 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	s.until("the import after a change", "east 192.0.2.9, north 192.0.2.3",
 		func() string { return s.imports("west", "chat") })
 	if n := tries() - before; before == 0 || n > 0 {
-		t.Errorf("the entry that was rejected after %d tries is tried again with each change of another: %d times",
+		t.Errorf("tries of a rejected entry: got %d at first, %d more with a change of another, want some and 0",
 			before, n)
 	}
 	s.exports("evil", "chat", "198.51.100.1")
@@ -418,7 +418,7 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 			strings.Contains(line, "198.51.100.66")
 	})
 	if !found {
-		t.Errorf("no line of the log names the entry: %.2000s", s.log)
+		t.Errorf("the log: got %.2000s, want a line that names the entry", s.log)
 	}
 }
 
@@ -433,7 +433,7 @@ func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 		got := s.condition("east", "chat")
 		if !strings.Contains(got, "imported by 1 member, and not by others: ") || !strings.Contains(got, "evil") ||
 			len(got) > 1500 {
-			return fmt.Errorf("%.1600s", got)
+			return fmt.Errorf("got %.1600s, want that evil does not import it", got)
 		}
 		return nil
 	})
@@ -455,7 +455,7 @@ func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	poll.NoError(t, "a finding names both", poll.Limit, func() error {
 		text := fmt.Sprint(s.hub.status().Problems["evil"+twin], s.hub.status().Problems["east"+twin])
 		if !strings.Contains(text, "reports the UID of the cluster of member") {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("got %s, want that one reports the UID of the other's cluster", text)
 		}
 		return nil
 	})
@@ -501,7 +501,7 @@ func TestBoundedLog_CutsTextsErrorsAndNames(t *testing.T) {
 	log := slog.New(boundedLog{slog.NewTextHandler(&out, nil)})
 	log.With("member", long).WithGroup("g").Info(long, "error", fmt.Errorf("e: %s", long), "name", long, "n", 1)
 	if n := len(out.String()); n > 5*longestText || !strings.Contains(out.String(), "g.n=1") {
-		t.Errorf("a line of %d bytes", n)
+		t.Errorf("a line of %d bytes, want at most %d, with g.n=1", n, 5*longestText)
 	}
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		t.Error("the level is lost")

@@ -33,7 +33,7 @@ func TestHub_KubeconfigThatNeverEndsIsAFinding(t *testing.T) {
 		_, err := h.byKubeconfig(m)
 		irregular := "east.yaml: " + filesystem.ErrIrregular.Error()
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), irregular) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %s and %s", name, err, want, irregular)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestHub_HungMountIsReported(t *testing.T) {
 		hang := func() (int, error) { <-answers; return 0, nil }
 		_, _ = filesystem.Do(t.Context(), h.cfg.Disk, "/mount/east.yaml", hang)
 		if why := h.Stuck(); why != "" {
-			t.Errorf("after the timeout of one read: %s", why)
+			t.Errorf("after the timeout of one read: got %s, want nothing", why)
 		}
 		time.Sleep(filesystem.StuckAfter)
 		if why := h.Stuck(); !strings.Contains(why, "/mount/east.yaml has been read for half a minute") {

@@ -109,7 +109,7 @@ func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
 	}
 	if o, ok := store.Offers.Get(w.store.View(), "ns/chat.east"); !ok ||
 		!slices.Equal(o.Allowed, []string{"192.0.2.0/24"}) {
-		t.Errorf("removed from the set: addresses %v", o.Allowed)
+		t.Errorf("removed from the set: got addresses %v, want 192.0.2.0/24", o.Allowed)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 		}
 		if o, _ := store.Offers.Get(w.store.View(), "ns/chat.east"); o.Allowed[0] != "192.0.2.0/24" ||
 			o.Pods[0] != "10.0.0.0/8" || o.Cluster.Name != "east" || o.Import != "chat" {
-			t.Errorf("%+v", o)
+			t.Errorf("got %+v, want 192.0.2.0/24, pods 10.0.0.0/8, cluster east, import chat", o)
 		}
 		if got := w.export("east", 0); got != "ns/chat of west: " { // withdrawn exports have no report
 			t.Errorf(`placed: %s, want "ns/chat of west: "`, got)
@@ -147,7 +147,7 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 		w.assemble(w.registry.SetMembers(nil))
 		w.assemble(w.SetAllow(nil))
 		if got := w.offers(); got != "ns/chat.west 1 Ready=False Draining" {
-			t.Errorf("no member any more: %s", got)
+			t.Errorf("no member any more: got %s, want ns/chat.west 1 Ready=False Draining", got)
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 		namespace, pool, _ := objectid.Split(name)
 		if s, imported := w.Status(objectid.Pool{Namespace: namespace, Name: pool}, 1); imported ||
 			len(s.Clusters) > 0 {
-			t.Errorf("%s: %+v", name, s)
+			t.Errorf("%s: got %+v, want no import", name, s)
 		}
 	}
 	w.assemble(
@@ -337,7 +337,7 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
 	if s, imported := w.Status(chat, 1); !imported || len(s.Clusters) != 2 || s.Clusters[0].Weight != nil {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want 2 clusters without weights", s)
 	}
 	put(inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
 	if got := w.assemble([]objectid.Pool{chat}); got != "ns/chat of east: ; ns/chat of west: " {
@@ -358,7 +358,7 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 		t.Errorf("offers: %s, want %s", got, down)
 	}
 	if s, _ := w.Status(chat, 1); s.Clusters[0].Conditions[1].Message != "its picker fails: connection refused" {
-		t.Errorf("%+v", s.Clusters[0].Conditions)
+		t.Errorf("got %+v, want its picker fails: connection refused", s.Clusters[0].Conditions)
 	}
 	if got := w.SetPickerDown(chat, "east", "relay", "late"); got != nil {
 		t.Errorf("it is down already: %v", got)
@@ -388,7 +388,8 @@ func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testi
 	}
 	if s, imported := w.Status(chat, 1); w.offers() != "ns/chat.east 1; ns/code.east 1" || !imported ||
 		s.Clusters[0].Weight != nil {
-		t.Errorf("offers: %s; status: %+v", w.offers(), s)
+		t.Errorf("got offers: %s; status: %+v, want ns/chat.east 1; ns/code.east 1, imported, without a weight",
+			w.offers(), s)
 	}
 	if got := w.assemble(w.SetUnusable(chat, nil)); got != "ns/chat of east: " {
 		t.Errorf(`placed: %s, want "ns/chat of east: "`, got)
@@ -401,17 +402,17 @@ func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	three := int32(3)
 	w.assemble(w.SetLocal("here", map[objectid.Pool]*int32{chat: &three, {Namespace: "ns", Name: "alone"}: nil}))
 	if got := w.offers(); got != "ns/alone.here 0; ns/chat.here 0" {
-		t.Errorf("imports without other clusters: %s", got)
+		t.Errorf("imports without other clusters: got %s, want ns/alone.here 0; ns/chat.here 0", got)
 	}
 	w.export("east", 1, "ns/chat")
 	if got := w.offers(); got != "ns/alone.here 0; ns/chat.east 1; ns/chat.here 0" {
 		t.Errorf("offers: %s, want %q", got, "ns/alone.here 0; ns/chat.east 1; ns/chat.here 0")
 	}
 	if o, _ := store.Offers.Get(w.store.View(), "ns/chat.here"); !o.Local || *o.Cluster.Weight != 3 {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want a local one of weight 3", o)
 	}
 	if s, imported := w.Status(chat, 1); !imported || len(s.Clusters) != 2 || s.Clusters[1].Name != "here" {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want 2 clusters, the second here", s)
 	}
 	w.assemble(w.SetLocal("here", nil))
 	if got := w.offers(); got != "ns/chat.east 1" {
@@ -487,7 +488,7 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	}
 	chat, code := objectid.Pool{Namespace: "ns", Name: "chat"}, objectid.Pool{Namespace: "ns", Name: "code"}
 	if first, n := w.Unnamed("east", 8); n != 1 || first[0] != chat {
-		t.Errorf("%d exports of east are not named: %v", n, first)
+		t.Errorf("%d exports of east are not named: %v, want 1, ns/chat", n, first)
 	}
 	if !w.NoneAllowed(code) || w.NoneAllowed(chat) {
 		t.Error("only ns/code has no exporter that is allowed")
@@ -502,7 +503,7 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	east, _ := store.Offers.Get(w.store.View(), "ns/chat.east")
 	west, _ := store.Offers.Get(w.store.View(), "ns/chat.west")
 	if !east.Cleartext || west.Cleartext {
-		t.Errorf("cleartext: east %t, west %t", east.Cleartext, west.Cleartext)
+		t.Errorf("cleartext: east %t, west %t, want true, false", east.Cleartext, west.Cleartext)
 	}
 }
 
@@ -532,7 +533,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 		}
 		all := store.Offers.All(w.store.View())
 		if len(all) != 1 || *all[0].Cluster.Weight != 1_000_000 {
-			t.Errorf("weight %d: %+v", weight, all)
+			t.Errorf("weight %d: got %+v, want one offer of weight 1000000", weight, all)
 		}
 		records := w.registry.Records()
 		for i := range records {
@@ -541,7 +542,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 		again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 		again.assemble(again.registry.Restore(records))
 		if got := again.offers(); got != "" {
-			t.Errorf("weight %d, restored: %s", weight, got)
+			t.Errorf("weight %d, restored: got %s, want no offer", weight, got)
 		}
 	}
 }

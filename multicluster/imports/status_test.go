@@ -64,7 +64,7 @@ func TestImportStatus_Conditions(t *testing.T) {
 			if cluster.Weight != nil {
 				name += fmt.Sprint(" weight ", *cluster.Weight)
 				if len(cluster.Endpoints) > 0 || cluster.TargetPortNumber == 0 {
-					t.Errorf("%s: %+v", c.what, cluster)
+					t.Errorf("%s: got %+v, want no endpoints, and a target port", c.what, cluster)
 				}
 			}
 			add(name+": ", len(cluster.Conditions), func(i int) string {
@@ -72,7 +72,7 @@ func TestImportStatus_Conditions(t *testing.T) {
 				return fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason)
 			})
 			if cluster.Conditions[0].ObservedGeneration != 7 || cluster.Conditions[1].ObservedGeneration != 7 {
-				t.Errorf("%s: %+v", c.what, cluster.Conditions)
+				t.Errorf("%s: got %+v, want generation 7", c.what, cluster.Conditions)
 			}
 		}
 		if text := strings.Join(parts, "; "); text != c.want {
@@ -80,7 +80,7 @@ func TestImportStatus_Conditions(t *testing.T) {
 		}
 		if got.ObservedGeneration != 7 || got.Conditions[0].ObservedGeneration != 7 ||
 			got.Conditions[1].ObservedGeneration != 7 {
-			t.Errorf("%s: %+v", c.what, got)
+			t.Errorf("%s: got %+v, want generation 7", c.what, got)
 		}
 	}
 }

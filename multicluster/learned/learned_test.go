@@ -66,7 +66,7 @@ func TestLearned_PickWaitsUntilEnvoyHasTheEndpoint(t *testing.T) {
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("answered before Envoy had it: %v", err)
+		t.Fatalf("answered %v before Envoy had it, want to wait", err)
 	default:
 	}
 	p.through <- 1
@@ -115,7 +115,7 @@ func TestLearned_UnusedEndpointsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := stored(s); !slices.Equal(got, []string{pod2.String()}) {
-		t.Errorf("stored %v: recently used endpoints must stay, others must go", got)
+		t.Errorf("stored %v, want the recently used %v alone", got, pod2)
 	}
 	*now = now.Add(2 * time.Minute)
 	if err := k.expire(); err != nil {

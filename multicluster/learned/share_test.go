@@ -138,12 +138,12 @@ func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	<-p.asked
 	select {
 	case err := <-received:
-		t.Fatalf("acknowledged before Envoy had it: %v", err)
+		t.Fatalf("acknowledged %v before Envoy had it, want to wait", err)
 	default:
 	}
 	p.through <- 1
 	if err := <-received; err != nil || !slices.Equal(stored(s), []string{pod1.String()}) {
-		t.Fatalf("stored %v: %v", stored(s), err)
+		t.Fatalf("stored %v: %v, want %v", stored(s), err, pod1)
 	}
 	// The Envoys of the other process may not have it yet, so a pick here waits for them.
 	done := make(chan error, 1)
@@ -166,6 +166,6 @@ func TestLearned_InvalidItemLeavesTheOthers(t *testing.T) {
 		{Key: itemKey(chatEast, pod2), TTL: time.Minute},
 	}})
 	if err == nil || !slices.Equal(stored(s), []string{pod2.String()}) {
-		t.Errorf("stored %v: %v", stored(s), err)
+		t.Errorf("stored %v: %v, want %v and an error", stored(s), err, pod2)
 	}
 }

@@ -54,7 +54,7 @@ func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 		t.Error("there is room, and the member is not asked for the export")
 	}
 	if u.Exports, u.Stamp = u.Exports[1:], renewal.Stamp; lacks(u) || r.Count("east").Exports != 400 {
-		t.Errorf("%+v", r.Count("east"))
+		t.Errorf("got %+v, want 400 exports, and none lacking", r.Count("east"))
 	}
 }
 
@@ -84,7 +84,7 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 			t.Errorf("after more members have joined it has %d exports, want %d: nothing is taken back", got, one)
 		}
 		if got := publishes(r, "m1", 1, 5_000, 10); got != "" {
-			t.Errorf("another member within its share: %q", got)
+			t.Errorf("another member within its share: got %q, want no problem", got)
 		}
 		if got := publishes(r, "m1", 2, 1, 10); !strings.Contains(got, "more than 5000 pools") {
 			t.Errorf(`another member above its share: %q, want a text with "more than 5000 pools"`, got)
@@ -94,13 +94,13 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 		r := registry.New(registry.Config{})
 		set(r, 64)
 		if got := publishes(r, "m0", 1, 10, 100<<10); got != "" {
-			t.Errorf("within the share: %q", got)
+			t.Errorf("within the share: got %q, want no problem", got)
 		}
 		if got := publishes(r, "m0", 2, 10, 100<<10); !strings.Contains(got, "more than 1 MiB") {
 			t.Errorf(`above the share of bytes: %q, want a text with "more than 1 MiB"`, got)
 		}
 		if got := publishes(r, "m1", 1, 10, 100<<10); got != "" {
-			t.Errorf("another member within its share: %q", got)
+			t.Errorf("another member within its share: got %q, want no problem", got)
 		}
 	})
 }

@@ -28,10 +28,10 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 		registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{e}})
 	got := r.Exports(nil, chat)[0].Entry.EndpointPicker
 	if want := (inferenceapi.EndpointImport{Port: 9003}); got.Health == nil || *got.Health != want {
-		t.Errorf("health %+v", got.Health)
+		t.Errorf("health: got %+v, want port 9003 alone", got.Health)
 	}
 	if want := (inferenceapi.EndpointImport{Port: 9090}); got.Metrics == nil || *got.Metrics != want {
-		t.Errorf("metrics %+v", got.Metrics)
+		t.Errorf("metrics: got %+v, want port 9090 alone", got.Metrics)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 		i := slices.IndexFunc(r.ExportsOf("east"), func(e *registry.Export) bool { return e.Pool == bad.Pool })
 		got := r.ExportsOf("east")[i]
 		if !strings.Contains(got.Unread, why) || len(got.Unread) > 700 {
-			t.Errorf("%s: %q", why, got.Unread)
+			t.Errorf("unread: got %[2]q, want %[1]s in at most 700 bytes", why, got.Unread)
 		}
 		for p, want := range map[objectid.Pool]string{chat: "east=192.0.2.1; west=192.0.2.7", code: "east=192.0.2.2"} {
 			if got := exports(r, p); got != want {
@@ -194,6 +194,6 @@ func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	e.Entry.TargetPortNumber, e.Entry.EndpointPicker.Name = 65535, strings.Repeat("a", 253)
 	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Exports: []registry.Export{e}})
 	if list := r.Exports(nil, chat); len(list) != 1 || list[0].Unread != "" {
-		t.Errorf("%+v", list)
+		t.Errorf("got %+v, want one export that is read", list)
 	}
 }

@@ -42,7 +42,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	r := New(Config{})
 	r.SetMembers([]string{"east", "west"})
 	if c, g := r.TakeUnsaved(); len(c)+len(g) > 0 {
-		t.Errorf("without an update: %v, %v", c, g)
+		t.Errorf("without an update: got %v, %v, want nothing to save", c, g)
 	}
 	a, b := objectid.Pool{Namespace: "ns", Name: "a"}, objectid.Pool{Namespace: "ns", Name: "b"}
 	at := func(epoch, sequence uint64) Stamp { return Stamp{epoch, sequence} }
@@ -50,7 +50,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Bundle: []byte("PEM"),
 			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entryAt("10.0.0.1")},
 				{Pool: b, Stamp: at(2, 5), Entry: entryAt("10.0.0.2")}}}); p != "" {
-		t.Fatal(p)
+		t.Fatalf("got problem %q, want none", p)
 	}
 	saved := savedRecords{}
 	save := func() int { return saved.take(r) }
@@ -60,7 +60,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	if p := problemOf(r,
 		Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []objectid.Pool{b}}); p !=
 		"" {
-		t.Fatal(p)
+		t.Fatalf("got problem %q, want none", p)
 	}
 	if n := save(); n != 2 { // the member and b
 		t.Errorf("%d records, want 2", n)
@@ -75,7 +75,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	}
 	slices.SortFunc(list, func(a, b Record) int { return a.Compare(b.RecordID) })
 	if diff := cmp.Diff(r.Records(), list); diff != "" {
-		t.Error(diff)
+		t.Errorf("want the saved records (-registry +saved):\n%s", diff)
 	}
 
 	next := New(Config{})
@@ -88,10 +88,10 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		t.Errorf("to assemble: %v, want %v", got, []objectid.Pool{a, b})
 	}
 	if diff := cmp.Diff(list, next.Records()); diff != "" {
-		t.Error(diff)
+		t.Errorf("want the restored records (-saved +registry):\n%s", diff)
 	}
 	if m, _ := next.Member("east"); m.State != Unreachable || m.Known != at(2, 6) {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v, want Unreachable, known at 2.6", m)
 	}
 	if p := problemOf(next,
 		Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true,
@@ -101,10 +101,10 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	if p := problemOf(next,
 		Update{Member: "east", UID: "1", Stamp: at(2, 7), Snapshot: true,
 			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entryAt("10.0.0.1")}}}); p != "" {
-		t.Error(p)
+		t.Errorf("got problem %q, want none", p)
 	}
 	if e := next.ExportsOf("east"); len(e) != 2 || e[0].Draining || !e[1].Draining {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want 2 exports, the second draining", e)
 	}
 	if got := next.Restore(list); len(got) > 0 {
 		t.Errorf("restored over an update: %v, want none", got)

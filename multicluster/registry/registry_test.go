@@ -82,7 +82,7 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		if wait, ok := r.Next(); !ok || wait != 0 {
-			t.Errorf("next in %v", wait)
+			t.Errorf("next in %v, want 0", wait)
 		}
 		r.Expire()
 		if got := exports(r, chat); got != "west=b" {
@@ -161,8 +161,8 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 		changed, rejected := r.Apply(u)
 		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || exports(r, chat) != "east=new" ||
 			exports(r, code) != "" {
-			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, exports(r, chat),
-				exports(r, code))
+			t.Errorf("%s: changed %v, rejected %v, now %q and %q, want it rejected without a change", what, changed,
+				rejected, exports(r, chat), exports(r, code))
 		}
 	}
 }
@@ -198,7 +198,8 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		_, rejected := r.Apply(lost(c.started))
 		if served := len(rejected) == 0 && exports(r, chat) == "east=again" &&
 			exports(r, code) == "east=first, draining"; served != c.served {
-			t.Errorf("%s: %q and %q, rejected %v", what, exports(r, chat), exports(r, code), rejected)
+			t.Errorf("%s: %q and %q, rejected %v, want it served: %t", what, exports(r, chat), exports(r, code),
+				rejected, c.served)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -226,8 +227,7 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		for what, r := range map[string]*registry.Registry{"": r, "after a restart here": kept} {
 			_, rejected := r.Apply(lost(began.Add(-time.Second)))
 			if len(rejected) != 1 || strings.HasSuffix(exports(r, chat), "again") {
-				t.Errorf("%s: a process that was replaced revives what its successor has withdrawn: %q", what,
-					exports(r, chat))
+				t.Errorf("%s: got %q, want it rejected: a successor has withdrawn it", what, exports(r, chat))
 			}
 		}
 		time.Sleep(time.Hour)
@@ -283,13 +283,13 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	apply(t, r, east)
 	r.SetMembers([]string{"west"})
 	if got := exports(r, chat); got != "east=10.0.0.1, draining" {
-		t.Fatal(got)
+		t.Fatalf("exports: got %q, want east=10.0.0.1, draining", got)
 	}
 	r.SetMembers([]string{"east", "west"})
 	east.Stamp, east.Exports = stamp(1, 1), []registry.Export{export(chat, stamp(1, 1), "10.0.0.2")}
 	apply(t, r, east)
 	if got := exports(r, chat); got != "east=10.0.0.2" {
-		t.Error(got)
+		t.Errorf("exports: got %q, want east=10.0.0.2", got)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	east.Exports = []registry.Export{export(chat, stamp(2, 1), "10.0.0.2")}
 	apply(t, r, east)
 	if got := exports(r, chat); got != "east=10.0.0.2" {
-		t.Error(got)
+		t.Errorf("exports: got %q, want east=10.0.0.2", got)
 	}
 }
 
@@ -325,7 +325,8 @@ func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testi
 		_, rejected := r.Apply(replaced)
 		if got := exports(r, chat); got != before || len(rejected) != 1 ||
 			!strings.Contains(rejected[0].Problem, "began before the known one") {
-			t.Errorf("2.%d: %q after %q, %v", sequence, got, before, rejected)
+			t.Errorf("2.%d: got %q, rejected %v, want %q, and that it began before the known one", sequence, got,
+				rejected, before)
 		}
 	}
 }
@@ -340,11 +341,13 @@ func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
 		if got := strings.HasSuffix(exports(r, chat), ", draining"); got != draining ||
 			!slices.Equal(changed, []objectid.Pool{chat}) {
-			t.Errorf("draining %v: %s; changed: %v", draining, exports(r, chat), changed)
+			t.Errorf("draining %v: got %s; changed: %v, want the same, and chat changed", draining, exports(r, chat),
+				changed)
 		}
 	}
 	if _, ok := r.Next(); !ok || len(r.InState(registry.Ready)) != 1 || len(r.InState(registry.Unreachable)) != 1 {
-		t.Errorf("ready: %v, unreachable: %v", r.InState(registry.Ready), r.InState(registry.Unreachable))
+		t.Errorf("ready: %v, unreachable: %v, want 1 of each", r.InState(registry.Ready),
+			r.InState(registry.Unreachable))
 	}
 }
 
@@ -365,10 +368,10 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 		t.Errorf("the waiter: %v", err)
 	}
 	if diff := cmp.Diff(want, r.Placements(nil, chat)); diff != "" {
-		t.Error(diff)
+		t.Errorf("want these placements (-want +got):\n%s", diff)
 	}
 	if got := r.Failed("west"); len(got) != 1 || len(r.Failed("east")) != 0 {
-		t.Errorf("failed: %v", got)
+		t.Errorf("failed: got %v of west, %v of east, want 1 and none", got, r.Failed("east"))
 	}
 }
 
@@ -487,7 +490,7 @@ func TestRegistry_StartThatIsNoTimeIsNotKept(t *testing.T) {
 			Snapshot: true})
 	for _, rec := range r.Records() {
 		if !rec.Started.IsZero() {
-			t.Errorf("kept is %v", rec.Started)
+			t.Errorf("the start: got %v, want none", rec.Started)
 		}
 	}
 }

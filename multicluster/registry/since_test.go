@@ -41,7 +41,7 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 		publish("east", "e", 1, true, export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a"))
 		publish("west", "w", 1, true, export(chat, stamp(1, 1), "b"))
 		if got := since(r, "east", chat); got != 0 || since(r, "west", chat) != 0 {
-			t.Errorf("received, and not imported: since %d", got)
+			t.Errorf("received, and not imported: got since %d, want 0 of both", got)
 		}
 		time.Sleep(time.Hour)
 		first := imported(r, "east", chat, code)
@@ -51,7 +51,7 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 				since(r, "east", code), first)
 		}
 		if later := imported(r, "west", chat); later <= first || since(r, "west", chat) != later {
-			t.Errorf("imported later, at the same time of the clock: %d, not after %d", later, first)
+			t.Errorf("imported later, at the same time of the clock: got %d, want it after %d", later, first)
 		}
 		time.Sleep(time.Hour)
 		imported(r, "east", chat)
@@ -85,11 +85,12 @@ func TestSince_EndsWithTheImport(t *testing.T) {
 		first, id := imported(r, "east", chat), registry.RecordID{Cluster: "east", Pool: chat}
 		r.TakeUnsaved()
 		if r.Imported(nil, []registry.RecordID{id}); since(r, "east", chat) != 0 || r.Newest() != first {
-			t.Errorf("not imported any more: since %d, the newest %d", since(r, "east", chat), r.Newest())
+			t.Errorf("not imported any more: got since %d, the newest %d, want 0 and %d", since(r, "east", chat),
+				r.Newest(), first)
 		}
 		// one of them: gone if the export has no mode, else changed
 		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 {
-			t.Errorf("the records to save are %v, to drop %v", changed, gone)
+			t.Errorf("records: got %v to save, %v to drop, want 1 of both together", changed, gone)
 		}
 		if again := imported(r, "east", chat); again <= first || since(r, "east", chat) != again {
 			t.Errorf("imported again: since %d, want %d, after %d", since(r, "east", chat), again, first)
@@ -122,7 +123,7 @@ func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
 		if changed := other.Agree(records); len(changed) > 0 || since(other, "east", chat) != 0 {
-			t.Errorf("a record makes an export older that is not imported: %v changed, since %d", changed,
+			t.Errorf("a record of an export that is not imported: got %v changed, since %d, want none, 0", changed,
 				since(other, "east", chat))
 		}
 		imported(other, "east", chat, code)

@@ -68,12 +68,12 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 				got := names(ranked)
 				slices.Sort(got)
 				if !slices.Equal(got, members) {
-					t.Fatalf("%v are ranked, of %v", got, members)
+					t.Fatalf("ranked: got %v, want %v", got, members)
 				}
 				for i, c := range ranked {
 					if !(c.Cost >= 0 && c.Cost < 1e9) || c.Uncached < 0 ||
 						i > 0 && c.Barred == "" && (ranked[i-1].Barred != "" || ranked[i-1].Cost > c.Cost) {
-						t.Fatalf("%+v", ranked)
+						t.Fatalf("got %+v, want by cost, barred ones last", ranked)
 					}
 				}
 				if len(ranked) > 0 {

@@ -55,11 +55,11 @@ func TestSelection_LatencyGoesToTheFastestAndTriesTheOthers(t *testing.T) {
 	}
 	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "north" || math.Abs(c[0].Cost-.3) > 1e-9 ||
 		math.Abs(c[0].Wait-.26) > 1e-9 || c[0].RoundTrip != .04 || c[0].Basis != Answered {
-		t.Errorf("%+v", c[0])
+		t.Errorf("got %+v, want north at 0.3 s, 0.26 s of it waiting, and 0.04 s of round trip", c[0])
 	}
 	b.expect("north", 200, 20) // at most one in 20 to either other
 	if b.went["east"] < 4 || b.went["west"] < 4 {
-		t.Errorf("%v went to each in 200 s: the others are not tried", b.went)
+		t.Errorf("in 200 s %v went to each, want at least 4 to east and to west", b.went)
 	}
 	// Another one becomes the fastest, and is detected.
 	b.after["west"] = 200 * time.Millisecond
@@ -77,7 +77,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 	b.now = b.now.Add(11 * time.Minute) // all means have expired
 	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "east" || c[0].Cost != 0 || c[0].Basis != Tried ||
 		b.l.Standings(b.now)[0].FirstByte != 0 {
-		t.Fatalf("%+v", c[0])
+		t.Fatalf("got %+v, want east tried at no cost", c[0])
 	}
 	b.send(1) // east, in .5 s
 	clear(b.went)
@@ -87,7 +87,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		open = append(open, lease)
 	}
 	if b.went["north"] != 1 || b.went["west"] != 1 || b.went["east"] != 18 {
-		t.Errorf("while two members are tried, %v requests went to each", b.went)
+		t.Errorf("while two members are tried, %v requests went to each, want 1 to north and west, 18 to east", b.went)
 	}
 	for i := range open {
 		open[i].End() // without a response: it is tried again
@@ -113,7 +113,7 @@ func TestSelection_LatencyComesLastAtAMemberThatDeclined(t *testing.T) {
 	lease.Declined(b.now)
 	ranked := b.l.Rank(b.now, Prompt{}, nil)
 	if c.Member != "north" || ranked[2].Member != "north" || ranked[2].Barred != BarredDeclined {
-		t.Errorf("%s declined: %+v", c.Member, ranked)
+		t.Errorf("%s declined: got %+v, want north, last and barred", c.Member, ranked)
 	}
 	b.now = b.now.Add(10 * time.Second)
 	if ranked = b.l.Rank(b.now, Prompt{}, nil); ranked[0].Member != "north" {

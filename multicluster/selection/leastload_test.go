@@ -71,14 +71,14 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 		{Member: "east", Wait: 1.5, Prompt: 3.072, Cost: 4.572, Uncached: 8192, Basis: Reported},
 	}
 	if diff := cmp.Diff(want, ranked, cmpopts.IgnoreUnexported(Choice{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Error(diff)
+		t.Errorf("want this ranking (-want +got):\n%s", diff)
 	}
 	// The request is charged to north's 8 servers, which have its prompt now: of a longer one only
 	// the rest is uncached.
 	l.Begin(start, ranked[0], p)
 	ranked = l.Rank(start, Prompt{Tokens: 8292, Chain: chain(1, 16)}, ranked[:0])
 	if c := ranked[0]; c.Member != "north" || c.Uncached != 100 || math.Abs(c.Wait-(.25+(8192./8000+.02)/8)) > 1e-9 {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want north with 100 uncached, waiting for a share of the first prompt", c)
 	}
 }
 
@@ -90,11 +90,11 @@ func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 		rank := func(stay string) []Choice { return l.Rank(start, Prompt{Tokens: 10, Stay: stay}, nil) }
 		if got := rank("west"); !slices.Equal(names(got), []string{"west", "east", "north"}) || !got[0].Session ||
 			got[1].Session {
-			t.Errorf("%s: of a session at west: %+v", name, got)
+			t.Errorf("%s: of a session at west: got %+v, want west by its session, then east, north", name, got)
 		}
 		for _, stay := range []string{"", "mars"} {
 			if got := rank(stay); got[0].Member != "east" || got[0].Session {
-				t.Errorf("%s: of a session at %q: %+v", name, stay, got)
+				t.Errorf("%s: of a session at %q: got %+v, want east, by no session", name, stay, got)
 			}
 		}
 		l.Bar(start, "west")
@@ -104,7 +104,7 @@ func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 		l.Bar(start, "north")
 		l.Bar(start, "east")
 		if got := rank("west"); got[0].Member != "west" {
-			t.Errorf("%s: while all are barred: %v", name, names(got))
+			t.Errorf("%s: while all are barred: got %v, want west first", name, names(got))
 		}
 	}
 }
@@ -217,12 +217,12 @@ func TestSelection_RestartedMemberCountsFromZero(t *testing.T) {
 	r.Counted, r.Epoch = 0, 2
 	l.Report(after(1.2), "west", r) // sent before the second arrived
 	if got := l.Standings(after(1.2))[2].Unreported; got != 1 {
-		t.Errorf("after the restart %d requests are not counted", got)
+		t.Errorf("after the restart: got %d requests not counted, want 1", got)
 	}
 	r.Counted = 1
 	l.Report(after(1.3), "west", r)
 	if got := l.Standings(after(1.3))[2].Unreported; got != 0 {
-		t.Errorf("%d requests are not counted", got)
+		t.Errorf("got %d requests not counted, want 0", got)
 	}
 }
 
@@ -238,22 +238,22 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 	one := l.Begin(start, first, Prompt{Tokens: 4000})
 	second := choose(start)
 	if second.Member == first.Member || second.Wait != 0 || second.Basis != Own {
-		t.Fatalf("%+v after %+v", second, first)
+		t.Fatalf("got %+v after %+v, want another member that is idle, by own requests", second, first)
 	}
 	two := l.Begin(start, second, Prompt{Tokens: 4000})
 	if c := choose(start); math.Abs(c.Wait-1.02) > 1e-9 {
-		t.Errorf("with a prompt of a second ahead: %+v", c)
+		t.Errorf("with a prompt of a second ahead: got %+v, want a wait of 1.02 s", c)
 	}
 	if c := choose(after(.4)); math.Abs(c.Wait-.62) > 1e-9 {
-		t.Errorf("0.4 s of it are read: %+v", c)
+		t.Errorf("0.4 s of it are read: got %+v, want a wait of 0.62 s", c)
 	}
 	// Tokens that the books count as read, without a first byte, count half.
 	if c := choose(after(5)); math.Abs(c.Wait-.52) > 1e-9 {
-		t.Errorf("it should have been read: %+v", c)
+		t.Errorf("it should have been read: got %+v, want a wait of 0.52 s", c)
 	}
 	one.FirstByte()
 	if c := choose(after(5)); c.Member != first.Member || math.Abs(c.Wait-.02) > 1e-9 {
-		t.Errorf("after the first byte: %+v", c)
+		t.Errorf("after the first byte: got %+v, want %s with a wait of 0.02 s", c, first.Member)
 	}
 	one.End()
 	one.End()
@@ -281,7 +281,7 @@ func TestSelection_PrefixOfAnotherGatewayAttracts(t *testing.T) {
 			t.Errorf("blind %t: %+v, want Member %v", blind, c, want)
 		}
 		if !blind && c.Uncached != 200 {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want 200 uncached", c)
 		}
 	}
 }
@@ -292,7 +292,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 		now := after(float64(i) / 10)
 		ranked := l.Rank(now, Prompt{Tokens: 100}, nil)
 		if want := []string{"east", "north", "west"}[i]; ranked[0].Member != want {
-			t.Fatalf("%d members declined: %v", i, names(ranked))
+			t.Fatalf("%d members declined: got %v, want %s first", i, names(ranked), want)
 		}
 		lease := l.Begin(now, ranked[0], Prompt{Tokens: 100})
 		lease.Declined(now)
@@ -301,14 +301,14 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 	// If all members are barred, the cheapest serves.
 	ranked := l.Rank(after(1), Prompt{Tokens: 100}, nil)
 	if got := names(ranked); !cmp.Equal(got, []string{"east", "north", "west"}) || ranked[0].Barred != BarredDeclined {
-		t.Errorf("%v %q", got, ranked[0].Barred)
+		t.Errorf("got %v %q, want east, north, west, barred as declined", got, ranked[0].Barred)
 	}
 	if c := l.Rank(after(10.15), Prompt{Tokens: 100}, nil)[2]; c.Member != "west" || c.Barred == "" {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want west barred", c)
 	}
 	for _, c := range l.Rank(after(10.2), Prompt{Tokens: 100}, nil) {
 		if c.Barred != "" || c.Wait != 0 {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want it not barred, and no wait", c)
 		}
 	}
 	l.Bar(after(20), "east")
@@ -340,7 +340,7 @@ func TestSelection_SilentMemberIsBarredOnceThenOwnRequestsCount(t *testing.T) {
 						passed >= 20500*time.Millisecond
 				}
 				if (c.Barred == BarredSilent) != barred || (c.Basis == Own) != own {
-					t.Fatalf("after %s: %+v", passed, c)
+					t.Fatalf("after %s: got %+v, want silent %t, by own requests %t", passed, c, barred, own)
 				}
 			}
 		}
@@ -357,7 +357,7 @@ func TestSelection_MemberWithoutServersServesLast(t *testing.T) {
 	r.Servers = 0
 	l.Report(start, "east", r)
 	if ranked := l.Rank(start, Prompt{Tokens: 10}, nil); ranked[2].Member != "east" || ranked[2].Barred != BarredEmpty {
-		t.Errorf("%+v", ranked)
+		t.Errorf("got %+v, want east last, barred as empty", ranked)
 	}
 }
 
@@ -367,12 +367,12 @@ func TestSelection_MemberThatIsKnownToBeEmptyServesLast(t *testing.T) {
 	l := three(t, nil)
 	l.SetMembers([]Member{{Name: "east", Empty: true}, {Name: "north"}, {Name: "west"}})
 	if ranked := l.Rank(start, Prompt{Tokens: 10}, nil); ranked[2].Member != "east" || ranked[2].Barred != BarredEmpty {
-		t.Errorf("%+v", ranked)
+		t.Errorf("got %+v, want east last, barred as empty", ranked)
 	}
 	l.Report(start, "east", idle(0))
 	for _, c := range l.Rank(start, Prompt{Tokens: 10}, nil) {
 		if c.Barred != "" {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want it not barred", c)
 		}
 	}
 }
@@ -389,7 +389,7 @@ func TestSelection_AbsurdReportDoesNotBreakTheChoice(t *testing.T) {
 		l.Report(start, "unknown", r)
 		for _, c := range l.Rank(start, Prompt{Tokens: math.MaxInt, Chain: chain(1, 500)}, nil) {
 			if math.IsNaN(c.Cost) || math.IsInf(c.Cost, 0) || c.Cost < 0 {
-				t.Errorf("%+v: %+v", r, c)
+				t.Errorf("%+v: got %+v, want a finite cost of at least 0", r, c)
 			}
 		}
 		if got := l.Standings(start)[2].Blocks; got > MaxReportBlocks {

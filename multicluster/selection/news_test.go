@@ -18,21 +18,21 @@ func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
 	n.Add([]uint64{1, 2, 4})
 	n.Add([]uint64{1, 2, 4})
 	if got := take(); !slices.Equal(got, []uint64{4, 1, 2, 3}) {
-		t.Error(got)
+		t.Errorf("news: got %v, want 4 1 2 3", got)
 	}
 	n.Add([]uint64{1, 2, 5})
 	n.Add([]uint64{1, 2, 6})
 	if got := take(); !slices.Equal(got, []uint64{6, 5}) {
-		t.Error(got)
+		t.Errorf("news: got %v, want 6 5", got)
 	}
 	// Half of 12 blocks are reported after 1, and together with it after 2.
 	n.Add([]uint64{1, 2, 7})
 	n.Add([]uint64{1, 2, 7})
 	if got := take(); !slices.Equal(got, []uint64{1, 2, 7}) {
-		t.Error(got)
+		t.Errorf("news: got %v, want 1 2 7", got)
 	}
 	if got := take(); len(got) != 0 {
-		t.Error(got)
+		t.Errorf("news: got %v, want none", got)
 	}
 }
 

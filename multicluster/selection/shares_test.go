@@ -18,17 +18,17 @@ func TestSelection_WeightedKeepsWeightsAndLeavesOutZero(t *testing.T) {
 		candidate("north", "", "", 0), candidate("south", "", "", 30)})
 	if diff := cmp.Diff([]Share{{"east", 50, 0}, {"south", 30, 0}, {"west", 20, 0}}, shares); diff != "" ||
 		warning != "" {
-		t.Error(diff, warning)
+		t.Errorf("want these shares without a warning (-want +got):\n%s%s", diff, warning)
 	}
 	if _, warning := Weighted([]Candidate{candidate("a", "", "", 100), candidate("b", "", "", 1)}); warning != "" {
-		t.Error(warning)
+		t.Errorf("weights 100 and 1: got warning %q, want none", warning)
 	}
 	if _, warning := Weighted([]Candidate{candidate("a", "", "", 101), candidate("b", "", "", 1)}); !strings.Contains(
 		warning, "a (101) and b (1)") {
-		t.Error(warning)
+		t.Errorf("weights 101 and 1: got warning %q, want a (101) and b (1)", warning)
 	}
 	if shares, _ := Weighted(nil); len(shares) != 0 {
-		t.Error(shares)
+		t.Errorf("shares of nothing: got %v, want none", shares)
 	}
 }
 
@@ -42,17 +42,17 @@ func TestSelection_LocalityServesZoneThenRegionThenRest(t *testing.T) {
 	want := []Share{{"next", 3, 0}, {"own", 4, 0}, {"near", 2, 1}, {"far", 5, 2}, {"unknown", 1, 2}}
 	shares, warning := Locality(own, members)
 	if diff := cmp.Diff(want, shares); diff != "" || warning != "" {
-		t.Error(diff, warning)
+		t.Errorf("want these shares without a warning (-want +got):\n%s%s", diff, warning)
 	}
 	// Without members in the own region the rest has priority 0: Envoy allows no gaps.
 	shares, _ = Locality(Place{Name: "else"}, members[:2])
 	if diff := cmp.Diff([]Share{{"far", 5, 0}, {"unknown", 1, 0}}, shares); diff != "" {
-		t.Error(diff)
+		t.Errorf("want these shares (-want +got):\n%s", diff)
 	}
 	// Weights of different priorities are never compared.
 	if _, warning := Locality(own,
 		[]Candidate{candidate("own", "eu-1", "eu-1a", 1), candidate("far", "", "", 1000)}); warning != "" {
-		t.Error(warning)
+		t.Errorf("weights of different priorities: got warning %q, want none", warning)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestSelection_PriorityServesByTheFirstThatIsUp(t *testing.T) {
 		var got []string
 		for i, s := range Priority("own", c.order, members) {
 			if s.Priority != uint32(i) || s.Weight != 1 {
-				t.Errorf("%+v", s)
+				t.Errorf("got %+v, want priority %d and weight 1", s, i)
 			}
 			got = append(got, s.Name)
 		}
@@ -90,7 +90,7 @@ func TestSelection_MemberThatFlapsOnceASecondStaysDown(t *testing.T) {
 		for i := range 20 {
 			d.Observe(time.Now(), i%2 == 1)
 			if d.Up(time.Now()) {
-				t.Fatalf("up after %d changes", i)
+				t.Fatalf("up after %d changes, want it down", i)
 			}
 			time.Sleep(500 * time.Millisecond)
 		}

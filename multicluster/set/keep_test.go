@@ -183,7 +183,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	s.Follow(t.Context(),
 		Change{View: st.View(), Objects: []store.Change{{Table: store.Namespaces.Kind(), ID: "team"}}})
 	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 1 || changed[0].Pool != export("team").Pool {
-		t.Errorf("saved again: %+v", changed)
+		t.Errorf("saved again: got %+v, want the export of team alone", changed)
 	}
 }
 

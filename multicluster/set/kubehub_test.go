@@ -32,31 +32,31 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 		*live = hub.wantedStatus(&status, live, at(hour))
 		got := meta.FindStatusCondition(live.Clusters[0].Conditions, v1alpha1.ConditionImported)
 		if got == nil {
-			t.Fatalf("hour %d: the entry has no condition %s: %+v", hour, v1alpha1.ConditionImported, live.Clusters[0])
+			t.Fatalf("hour %d: want the condition %s, got %+v", hour, v1alpha1.ConditionImported, live.Clusters[0])
 		}
 		return *got
 	}
 	hidden := imports.Source{Entry: east, State: registry.Ready, NotAllowed: "not named"}
 	if c := write(1, hidden); c.Status != metav1.ConditionFalse {
-		t.Errorf("not allowed: %+v", c)
+		t.Errorf("not allowed: got %+v, want False", c)
 	}
 	if c := write(2, imports.Source{Entry: east, State: registry.Ready}); c.Status != metav1.ConditionTrue ||
 		!c.LastTransitionTime.Equal(new(at(2))) {
-		t.Errorf("allowed: %+v", c)
+		t.Errorf("allowed: got %+v, want True since hour 2", c)
 	}
 	if c := write(3, imports.Source{Entry: east, State: registry.Draining}); c.Status != metav1.ConditionTrue ||
 		!c.LastTransitionTime.Equal(new(at(2))) {
-		t.Errorf("it drains, and its name is in use: %+v", c)
+		t.Errorf("it drains, and its name is in use: got %+v, want True since hour 2", c)
 	}
 	write(4, hidden)
 	if c := write(5, imports.Source{Entry: east, State: registry.Ready}); !c.LastTransitionTime.Equal(new(at(5))) {
-		t.Errorf("allowed again: %+v", c)
+		t.Errorf("allowed again: got %+v, want it since hour 5", c)
 	}
 	set := &Kubernetes{cfg: KubernetesConfig{}}
 	status := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
 	if got := set.wantedStatus(&status, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions,
 		v1alpha1.ConditionImported) != nil {
-		t.Errorf("a member of a set has Offers instead: %+v", got.Clusters[0].Conditions)
+		t.Errorf("a member of a set: got %+v, want no condition Imported, as it has Offers", got.Clusters[0].Conditions)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 			IsMember: func(m string) bool { return m != "north" },
 		}}}
 		if err := k.fenced(c.live); (err != nil) != c.fenced || err != nil && !errors.Is(err, ErrFenced) {
-			t.Errorf("%s: %v", c.what, err)
+			t.Errorf("%s: got %v, want it fenced: %t", c.what, err, c.fenced)
 		}
 	}
 }

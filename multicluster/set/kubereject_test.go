@@ -179,7 +179,7 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 			t.Fatalf(`the import has %s, and %d entries are left out, want "east " and 1`, got, left)
 		}
 		if in := r.queue.in; len(in) != 1 || in[0] > rejectedFor || in[0] < rejectedFor-time.Minute {
-			t.Fatalf("it is tried again after %v", in)
+			t.Fatalf("it is tried again after %v, want one within a minute below %v", in, rejectedFor)
 		}
 	}
 	p := objectid.Pool{Namespace: "team", Name: "chat"}
@@ -187,8 +187,8 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 	rejected.at = rejected.at.Add(-rejectedFor)
 	r.rejected[p]["evil"], r.queue.in, r.answer = rejected, nil, func(string) *metav1.Status { return nil }
 	if got, left := r.write(t); got != "east evil " || left != 0 || len(r.queue.in) > 0 {
-		t.Errorf("then the import has %s, %d entries are left out, and it is tried again after %v", got, left,
-			r.queue.in)
+		t.Errorf(`the import has %s, %d entries are left out, tried again after %v, want "east evil ", 0, never`,
+			got, left, r.queue.in)
 	}
 }
 

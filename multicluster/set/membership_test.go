@@ -99,7 +99,7 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 					if strings.Contains(f.Problem, "cannot be read by Envoy") {
 						found = append(found, f.Field)
 						if f.Owner.Name != "set" || !strings.HasPrefix(f.Problem, "member west: ") || f.Fix == "" {
-							t.Errorf("%+v", f)
+							t.Errorf("got %+v, want member west: of set, with a fix", f)
 						}
 					}
 				}
@@ -137,6 +137,6 @@ func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
 		}
 	}
 	if got, _ := publishedBundle(nil, &registry.Member{Name: "east"}); got != "" {
-		t.Errorf("without a ClusterSet: %q", got)
+		t.Errorf("without a ClusterSet: got %q, want none", got)
 	}
 }

@@ -86,11 +86,11 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 		if !ok || found.Severity != report.Error || found.Field != want.field ||
 			!strings.Contains(found.Fix, want.fix) ||
 			!strings.Contains(accepted, want.field+": "+problem) {
-			t.Errorf("%s: %+v, condition %q", problem, found, accepted)
+			t.Errorf("%s: got %+v, condition %q, want an error at %s, in both", problem, found, accepted, want.field)
 		}
 	}
 	if got := peers(s.adopted.spec, "here"); len(got) != 1 || got[0].Name != "north" {
-		t.Errorf("exchanges with %+v", got)
+		t.Errorf("exchanges with %+v, want north alone", got)
 	}
 }
 
@@ -165,13 +165,13 @@ func TestSet_IdentitiesWithoutAPeerListenerAreAWarning(t *testing.T) {
 	s.report()
 	found, ok := board.finding("member east: it has no effect")
 	if !ok || found.Field != "spec.members[0].allow.identities" || found.Severity != report.Warning {
-		t.Errorf("the finding is %+v", found)
+		t.Errorf("got %+v, want a warning at spec.members[0].allow.identities", found)
 	}
 	s = setWith(board, s.adopted.spec.Spec.Members)
 	s.adopted.spec.Spec.PeerListener = &v1alpha1.ClusterSetPeerListener{Port: 1}
 	s.report()
 	if found, ok := board.finding("member east: it has no effect"); ok {
-		t.Errorf("with a peer listener there is %+v", found)
+		t.Errorf("with a peer listener: got %+v, want no finding", found)
 	}
 }
 

@@ -48,13 +48,14 @@ func TestClusterProperty_NamesTheCluster(t *testing.T) {
 		s.Apply(ops...)
 		name, findings := nameOf(s.View(), set)
 		if own := ownName(s.View()); name != c.want || own != c.want || (len(findings) == 0) != (c.finding == "") {
-			t.Errorf("%s: name %q and %q, findings %v", c.what, name, own, findings)
+			t.Errorf("%s: got name %q and %q, findings %v, want %q, and findings %q", c.what, name, own, findings,
+				c.want, c.finding)
 			continue
 		}
 		for _, f := range findings {
 			if f.Severity != c.severity || f.Field != "spec.cluster" || f.Owner.Name != "set" ||
 				!strings.Contains(f.Problem+"; "+f.Fix, c.finding) {
-				t.Errorf("%s: %+v", c.what, f)
+				t.Errorf("%s: got %+v, want %v at spec.cluster: %s", c.what, f, c.severity, c.finding)
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 	if o, ok := store.Offers.Get(s.cfg.Store.View(), "default/"+store.OfferName("chat", "east")); !ok ||
 		o.Cluster.Endpoints[0].Address != "10.0.0.2" {
-		t.Errorf("the offer: %+v", o)
+		t.Errorf("the offer: got %+v, want 10.0.0.2", o)
 	}
 }
 
@@ -134,11 +134,11 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	second := give(nil, "east", "west")
 	fewer, wider := give(second, "east"), give(second)
 	if second.Incarnation == 0 || fewer.Incarnation != second.Incarnation || wider.Incarnation == second.Incarnation {
-		t.Errorf("again %d, to fewer members %d, to all members %d", second.Incarnation, fewer.Incarnation,
-			wider.Incarnation)
+		t.Errorf("incarnations: got %d, to fewer members %d, to all %d, want the first two equal, other than 0, and "+
+			"a new one", second.Incarnation, fewer.Incarnation, wider.Incarnation)
 	}
 	if same := give(wider, "east"); same.Incarnation != wider.Incarnation {
-		t.Errorf("all members before: %d, now one: %d", wider.Incarnation, same.Incarnation)
+		t.Errorf("all members before: got %d, now one: %d, want the same", wider.Incarnation, same.Incarnation)
 	}
 }
 

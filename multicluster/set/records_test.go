@@ -46,7 +46,7 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 			got = exportRecord(&p)
 		}
 		if diff := cmp.Diff(r, got); diff != "" {
-			t.Errorf("%s (-saved +loaded):\n%s", name, diff)
+			t.Errorf("%s: want the same (-saved +loaded):\n%s", name, diff)
 		}
 	}
 	m, e := reflect.ValueOf(member), reflect.ValueOf(export)
@@ -106,7 +106,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(all, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("want the saved records (-saved +loaded):\n%s", diff)
 	}
 	path := filepath.Join(state, "cluster", "records", "east.jsonl")
 	raw, err := os.ReadFile(path)
@@ -121,16 +121,16 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	records = FileRecords(state)
 	got, err = records.Load(t.Context())
 	if err == nil || !strings.Contains(err.Error(), path+" is damaged in line 2") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want that line 2 is damaged", err)
 	}
 	if diff := cmp.Diff([]registry.Record{all[0], all[3], all[4]}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("want the whole records (-saved +loaded):\n%s", diff)
 	}
 	if err := records.Save(t.Context(), nil, []registry.RecordID{all[0].RecordID}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("a member without records has a file: %v", err)
+		t.Errorf("a member without records has a file, want none: %v", err)
 	}
 }
 
@@ -147,7 +147,7 @@ func FuzzRecords_LoadOrFail(f *testing.F) {
 		for _, r := range got {
 			if r.UID == "" || (r.Pool.Name == "") != (r.Entry.Name == "" && r.Entry.RoutingMode == "") &&
 				r.Pool.Name == "" {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v, want a UID, and a pool if it has an entry", r)
 			}
 		}
 	})

@@ -159,7 +159,7 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 		}
 		for what, shown := range map[string]presented{"a Gateway": gateways[0], "a process": processes[0]} {
 			if connect(shown, b.process()) == nil {
-				t.Errorf("the certificate of %s is good after a week", what)
+				t.Errorf("the certificate of %s is good after a week, want it rejected", what)
 			}
 		}
 		if err := connect(a.process(), b.process()); err != nil {
@@ -195,8 +195,8 @@ func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now().After(cert.Leaf.NotAfter) || a.Current(gateway) {
-			t.Errorf("at %v the process presents a certificate until %v; Gateways keep theirs: %t", now(),
-				cert.Leaf.NotAfter, a.Current(gateway))
+			t.Errorf("at %v the process presents a certificate until %v; Gateways keep theirs: %t, want one in "+
+				"force, and false", now(), cert.Leaf.NotAfter, a.Current(gateway))
 		}
 	})
 }

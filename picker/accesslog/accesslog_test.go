@@ -332,7 +332,7 @@ func TestAccessLog_ResponseThatFailsAfterItsHeaders(t *testing.T) {
 		set(&e.Response.ResponseHeaders, tt.headers)
 		set(&e.Response.ResponseTrailers, tt.trailers)
 		if got, ok := entry(e); !ok || got.Cut != tt.cut || got.Error != tt.error {
-			t.Errorf("%s: cut %t, error %d", name, got.Cut, got.Error)
+			t.Errorf("%s: got cut %t, error %d; want %t, %d", name, got.Cut, got.Error, tt.cut, tt.error)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestUsed_RequestsThatAGateDecided(t *testing.T) {
 			want = []Used{*tt.want}
 		}
 		if diff := cmp.Diff(want, got); diff != "" || len(leases) > 0 {
-			t.Errorf("%s: %s, %d leases", name, diff, len(leases))
+			t.Errorf("%s: %d leases, want none; uses (-want +got):\n%s", name, len(leases), diff)
 		}
 	}
 }
@@ -116,7 +116,8 @@ func TestPickText_IsValidUTF8AndBounded(t *testing.T) {
 		u.pick(text)
 		if !utf8.ValidString(text) || len(text) > 300 || u.PromptCached != 0 || u.GPU != 0 ||
 			!strings.HasPrefix(strings.ToValidUTF8(model, ""), u.Model) {
-			t.Errorf("%q: %q, %+v", model, text, u)
+			t.Errorf("%q: got %q, read as %+v; want valid UTF-8 of at most 300 bytes, and the model's beginning",
+				model, text, u)
 		}
 	}
 }

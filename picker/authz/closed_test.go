@@ -53,10 +53,10 @@ func TestCheck_ClosedPolicyIsTheReasonAndNoFailedAttempt(t *testing.T) {
 			}
 			if named := got.GetDynamicMetadata().GetFields()["policy"].GetStringValue() == "infra/invalid"; named !=
 				(c.want == "policy_invalid") { // for Envoy's access log
-				t.Fatalf("%s: metadata %v", c.name, got.GetDynamicMetadata())
+				t.Fatalf("%s: metadata %v, want policy infra/invalid: %t", c.name, got.GetDynamicMetadata(), !named)
 			}
 			if named := strings.Contains(denied.GetBody(), "infra/invalid"); named != (c.want == "policy_invalid") {
-				t.Fatalf("%s: %s", c.name, denied.GetBody())
+				t.Fatalf("%s: body %s, want infra/invalid in it: %t", c.name, denied.GetBody(), !named)
 			}
 		}
 	}

@@ -154,7 +154,7 @@ func TestDecide_BeforeTheRouteOnePolicySuffices(t *testing.T) {
 		r := request([]string{"m/p", "n/p"}, bearer(secret))
 		r.Any, r.Early, r.Known = true, true, false
 		if d, err := tab.Decide(r, noon); err != nil || d.Reason != want {
-			t.Errorf("%s: %q %v", secret, d.Reason, err)
+			t.Errorf("%s: got reason %q, %v; want %q", secret, d.Reason, err, want)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestDecide_UnknownPolicyIsNoDenialAndNoPass(t *testing.T) {
 		"none":         {filled, nil},
 	} {
 		if d, err := c.table.Decide(request(c.policies, bearer("k")), noon); err == nil {
-			t.Errorf("%s: %+v", name, d)
+			t.Errorf("%s: got %+v, want an error", name, d)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func TestKey_NewOnesAreWellFormedAndDiffer(t *testing.T) {
 func TestHash_OfEmptyAndKnownKeysIsWeak(t *testing.T) {
 	for _, k := range []string{"", "test", "EMPTY", "sk-1234"} {
 		if !authz.Weak(authz.HashOf(k)) {
-			t.Errorf("%q counts as a key", k)
+			t.Errorf("%q counts as a key, want it weak", k)
 		}
 	}
 	if authz.Weak(authz.HashOf("sk-ps-x")) {
@@ -292,7 +292,7 @@ func TestHash_OfEmptyAndKnownKeysIsWeak(t *testing.T) {
 	for text, ok := range map[string]bool{authz.HashOf("k").String(): true, "": false, strings.Repeat("a", 63): false,
 		strings.Repeat("A", 64): false, strings.Repeat("g", 64): false} {
 		if _, err := authz.ParseHash(text); (err == nil) != ok {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want a hash: %t", text, err, ok)
 		}
 	}
 }
@@ -313,11 +313,11 @@ func FuzzDecide_OnlyAKnownKeyPasses(f *testing.F) {
 		}
 		for _, h := range headers {
 			if slices.Contains(d.Remove, h.Name) && !strings.HasSuffix(strings.TrimSpace(h.Value), "k") {
-				t.Errorf("%v passes", headers)
+				t.Errorf("%v pass, want only the key k", headers)
 			}
 		}
 		if len(d.Remove) == 0 || d.Key == nil {
-			t.Errorf("%v passes with its key", headers)
+			t.Errorf("%v passes with its key, want the key found and its header removed", headers)
 		}
 	})
 }

@@ -21,13 +21,14 @@ func FuzzKey_FormIsThatOfNewKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, random []byte) {
 		if key, err := authz.NewKey(bytes.NewReader(random)); (err == nil) != (len(random) >= 32) ||
 			err == nil && (!authz.WellFormed(key) || authz.WellFormed(key+text) != (text == "")) {
-			t.Errorf("a key of %q: %q %v", random, key, err)
+			t.Errorf("of %d random bytes the key is %q, %v; want a well-formed one, of 32 bytes or more",
+				len(random), key, err)
 		}
 		if h, err := authz.ParseHash(text); err == nil && h.String() != text {
-			t.Errorf("%q is read as %s", text, h)
+			t.Errorf("%q is read as %s, want equal text", text, h)
 		}
 		if authz.WellFormed(text) && len(text) != len(made) {
-			t.Errorf("%q has the form of a key", text)
+			t.Errorf("%q has the form of a key, want one of %d bytes", text, len(made))
 		}
 	})
 }
@@ -47,7 +48,7 @@ func FuzzCheck_NoAnswerHasTheCredential(f *testing.F) {
 			}
 			decided := got.GetDynamicMetadata().GetFields()[authz.MetadataDecided].GetListValue().GetValues()
 			if (got.GetOkResponse() != nil) != (len(decided) == 2) {
-				t.Errorf("%v passes without the policies", got)
+				t.Errorf("%v: %d policies are decided, want 2 if and only if it passes", got, len(decided))
 			}
 			for _, secret := range []string{"sk-secret", aliceToken} {
 				if strings.Contains(got.String(), secret) {
@@ -67,7 +68,7 @@ func FuzzPermits_ReferencesOfAnyForm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reference, model string) {
 		if tab.Permits(reference, "n/pool", model) && !strings.Contains(reference, "infra/alice") &&
 			!strings.Contains(reference, "models=") {
-			t.Errorf("%q permits %q", reference, model)
+			t.Errorf("%q permits %q, want only references of the policy's keys or with models", reference, model)
 		}
 	})
 }
@@ -84,7 +85,7 @@ func FuzzToken_OnlyVerifiedOnesPass(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got.GetOkResponse() != nil && !strings.Contains(value, aliceToken) {
-			t.Errorf("%s: %q passes", name, value)
+			t.Errorf("%s: %q passes, want only the token", name, value)
 		}
 	})
 }

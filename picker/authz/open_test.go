@@ -189,7 +189,7 @@ func TestOpen_RequestOfAKeyThatIsAlreadyDeniedEnds(t *testing.T) {
 	grant := w.grant("k", "", "infra/all")
 	w.apply("infra/alice", nil)
 	if got := w.watch(grant, "infra/all").reasons(); !slices.Equal(got, []string{authz.ReasonInvalidKey}) {
-		t.Errorf("ended %v", got)
+		t.Errorf("ended %v, want once with %s", got, authz.ReasonInvalidKey)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestOpen_RequestsEndWhenKeysAndTokensExpire(t *testing.T) {
 		t.Helper()
 		poll.NoError(t, what+" ends", poll.Limit, func() error {
 			if got := r.reasons(); !slices.Equal(got, []string{authz.ReasonInvalidKey}) {
-				return fmt.Errorf("ended %v", got)
+				return fmt.Errorf("ended %v, want once with %s", got, authz.ReasonInvalidKey)
 			}
 			return nil
 		})
@@ -294,10 +294,10 @@ func TestOpen_WatchesNoRequestWithoutAGrant(t *testing.T) {
 		"an unknown policy":      {Grant: good, Policies: []string{"infra/x"}},
 		"another Gateway's gate": {Gateway: "infra/edge", Grant: good, Policies: []string{"infra/elsewhere"}},
 	} {
-		_, err := w.open.Watch(in, func(authz.Decision) { t.Errorf("%s: ended", name) })
+		_, err := w.open.Watch(in, func(authz.Decision) { t.Errorf("%s: ended, want no watch", name) })
 		if unsolicited := name == "an unknown policy" || in.Gateway != ""; err == nil ||
 			errors.Is(err, authz.ErrGrant) == unsolicited {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error, of the grant itself: %t", name, err, !unsolicited)
 		}
 	}
 	if n := w.open.Count(); n != 0 {

@@ -114,18 +114,18 @@ func TestCheck_DeniesInTheFormatOfTheAPI(t *testing.T) {
 		got, err := check(infra(), c.call)
 		denied := got.GetDeniedResponse()
 		if err != nil || int(denied.GetStatus().GetCode()) != c.status || int(got.GetStatus().GetCode()) != c.code {
-			t.Errorf("%s: %v %v", c.name, got, err)
+			t.Errorf("%s: got %v %v, want HTTP status %d and gRPC code %d", c.name, got, err, c.status, c.code)
 		}
 		headers := map[string]string{}
 		for _, h := range denied.GetHeaders() {
 			headers[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
 		}
 		if headers["x-penstock-reason"] != "invalid_api_key" || headers["www-authenticate"] != "Bearer" {
-			t.Errorf("%s: %v", c.name, headers)
+			t.Errorf("%s: headers %v, want reason invalid_api_key and a Bearer challenge", c.name, headers)
 		}
 		var body map[string]any
 		if err := json.Unmarshal([]byte(denied.GetBody()), &body); (err == nil) != (c.fields != nil) {
-			t.Errorf("%s: %s", c.name, denied.GetBody())
+			t.Errorf("%s: body %s, want JSON: %t", c.name, denied.GetBody(), c.fields != nil)
 		}
 		for _, field := range c.fields {
 			path, want, _ := strings.Cut(field, " ")
@@ -153,7 +153,7 @@ func TestCheck_FailsClosed(t *testing.T) {
 		"policy and empty name": {policies: "infra/all,", headers: with},
 	} {
 		if got, err := check(infra(), c); status.Code(err) != codes.Unavailable || got != nil {
-			t.Errorf("%s: %v %v", name, got, err)
+			t.Errorf("%s: got %v %v, want Unavailable", name, got, err)
 		}
 	}
 	if _, err := check(infra(), call{policies: "infra/all", gateway: "infra/edge", headers: with}); err != nil {

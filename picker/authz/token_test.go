@@ -75,7 +75,7 @@ func TestToken_IsUndecidedWithoutTheFirstKeys(t *testing.T) {
 		got, err := check(federated(), call{policies: "infra/new", tokens: verified(),
 			headers: []string{"x-api-key", credential}})
 		if status.Code(err) != want {
-			t.Errorf("%s: %v %v", credential, got, err)
+			t.Errorf("%s: got %v %v, want %v", credential, got, err, want)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestToken_ModelsRestrictItsCaller(t *testing.T) {
 		"other": codes.PermissionDenied, "": codes.PermissionDenied} {
 		got := ask(t, call{policies: "infra/sso", headers: append(with, authz.ModelHeader, model)}, noon)
 		if got.GetStatus().GetCode() != int32(want) {
-			t.Errorf("%q: %v", model, got)
+			t.Errorf("%q: got %v, want %v", model, got, want)
 		}
 	}
 	got := ask(t, call{policies: "infra/sso", lists: true, path: "/v1/models", headers: with}, noon)
@@ -239,7 +239,7 @@ func TestToken_DecisionNamesEachPolicysReason(t *testing.T) {
 	d, why, err := federated().DecideToken(t.Context(), authz.Request{Policies: []string{"infra/sso", "infra/hr",
 		"infra/keys"}, Known: true}, verified(), bobToken, noon)
 	if err != nil || d.Reason != authz.ReasonNotPermitted || d.Policy != "infra/hr" || d.Key.Caller != "infra/bob" {
-		t.Errorf("%+v %v", d, err)
+		t.Errorf("got %+v %v, want infra/bob not permitted by infra/hr", d, err)
 	}
 	if len(why) != 3 || why[0] != nil || why[1] == nil || why[2] == nil || why[2].Error() != "it lets no token in" {
 		t.Error(why)

@@ -129,7 +129,7 @@ func TestEndpointPicker_ClientCertificateIsPresented(t *testing.T) {
 	}
 	if err := call(t, at, TLS{Certificate: own, Key: key}); err == nil ||
 		!strings.Contains(err.Error(), "client certificate") {
-		t.Errorf("a key of another certificate: %v", err)
+		t.Errorf("a key of another certificate: got %v, want an error that names the client certificate", err)
 	}
 }
 
@@ -175,7 +175,8 @@ func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 		return err
 	}
 	if ask(open, true, chain) == nil || ask(sealed, false, other) == nil || len(received) != 0 {
-		t.Errorf("%d calls arrived in cleartext, or at a server that is not verified", len(received))
+		t.Errorf("%d calls arrived in cleartext, or at a server that is not verified; want none and errors",
+			len(received))
 	}
 	if err := ask(sealed, false, chain); err != nil {
 		t.Error(err)

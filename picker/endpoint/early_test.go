@@ -53,16 +53,16 @@ func TestFirstToken_ConstantTimeIsNoRateUntilItGrowsWithPrompts(t *testing.T) {
 	constant := func(float64) float64 { return .2 + .05*random.Float64() }
 	grows := func(tokens float64) float64 { return .02 + tokens/8000*(.8+.4*random.Float64()) }
 	if s := serve(grows); s.Early || s.Rate < 7000 {
-		t.Errorf("first tokens: %+v", s)
+		t.Errorf("first tokens: got %+v, want a rate of at least 7000, and not Early", s)
 	}
 	if s := serve(queued); s.Early {
-		t.Errorf("first tokens behind a queue: %+v", s)
+		t.Errorf("first tokens behind a queue: got %+v, want not Early", s)
 	}
 	if s := serve(constant); !s.Early || s.Rate != 0 {
-		t.Errorf("events: %+v", s)
+		t.Errorf("events: got %+v, want Early and no rate", s)
 	}
 	if s := serve(grows); s.Early || s.Rate < 7000 {
-		t.Errorf("first tokens again: %+v", s)
+		t.Errorf("first tokens again: got %+v, want a rate of at least 7000, and not Early", s)
 	}
 }
 

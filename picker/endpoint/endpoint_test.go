@@ -202,10 +202,10 @@ func TestScrape_LargePageIsAnErrorAndNotAShortPage(t *testing.T) {
 			s.Refresh(time.Minute)
 			if state := e.State(); state.Fresh == tt.fails || !tt.fails && state.Queue != 4 ||
 				(e.Problem() != "") != tt.fails {
-				t.Errorf("%+v, problem %q", state, e.Problem())
+				t.Errorf("got %+v, problem %q; want that the page fails: %t", state, e.Problem(), tt.fails)
 			}
 			if tt.fails && !strings.Contains(e.Problem(), "picker.metrics.maxPageBytes") {
-				t.Errorf("problem %q does not name the field", e.Problem())
+				t.Errorf("problem %q, want one that names picker.metrics.maxPageBytes", e.Problem())
 			}
 		})
 	}
@@ -297,14 +297,14 @@ func TestScrape_PageIsReadOverTLS(t *testing.T) {
 		e := &s.Endpoints[0]
 		if name != "trusted" {
 			if e.State().Fresh || e.Problem() == "" {
-				t.Errorf("%s: the page is read", name)
+				t.Errorf("%s: the page is read, want a problem", name)
 			}
 		} else if got := e.State(); got.Queue != 9 || !got.Fresh {
-			t.Errorf("%s: %+v, %s", name, got, e.Problem())
+			t.Errorf("%s: got %+v, %s; want a fresh state with a queue of 9", name, got, e.Problem())
 		}
 		equal := Metrics{Protocol: upstream.Protocol{TLS: m.Protocol.TLS.Clone(), Key: m.Protocol.Key}}
 		if again := r.Snapshot(equal, nil, spec); again.Endpoints[0].source != e.source {
-			t.Errorf("%s: an equal page has another scraper", name)
+			t.Errorf("%s: an equal page has another scraper, want the same", name)
 		}
 	}
 }
@@ -332,7 +332,8 @@ func TestScrape_PageOfServerThatSpeaksH2CIsRead(t *testing.T) {
 		s := r.Snapshot(tt.metrics, nil, []Spec{{Addr: server}})
 		s.Refresh(time.Minute)
 		if got := s.Endpoints[0].State(); got.Fresh != tt.fresh || tt.fresh && got.Queue != 9 {
-			t.Errorf("%s: %+v, %s", name, got, s.Endpoints[0].Problem())
+			t.Errorf("%s: got %+v, %s; want fresh: %t, with a queue of 9",
+				name, got, s.Endpoints[0].Problem(), tt.fresh)
 		}
 	}
 }
@@ -376,7 +377,7 @@ func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	if n := r.scrapers(); n != 0 || !e.State().Idle {
-		t.Errorf("%d scrapers before the first pick", n)
+		t.Errorf("%d scrapers before the first pick, want none and an idle endpoint", n)
 	}
 	server.queue.Store(7)
 	s.MarkUsed()
@@ -504,10 +505,10 @@ func TestScrape_SlowServerStaysFreshAndStalledOnePauses(t *testing.T) {
 		least, wait := r.interval(src, tt.took)
 		if got := wait+tt.took < time.Duration(r.freshFor.Load()); got != tt.fresh ||
 			(least > r.jittered(r.config.Fast)) != (tt.took > r.config.Fast || tt.failures > 0) {
-			t.Errorf("%s: wait %v, at least %v", tt.name, wait, least)
+			t.Errorf("%s: wait %v, at least %v; want fresh until the next read: %t", tt.name, wait, least, tt.fresh)
 		}
 		if !tt.fresh && wait < 14*tt.took {
-			t.Errorf("%s: wait %v", tt.name, wait)
+			t.Errorf("%s: wait %v, want at least 14 times %v", tt.name, wait, tt.took)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestSilent_FirstTokensOfOthersCountAtOnce(t *testing.T) {
 	w := Work{Generates: true, Stream: true, First: time.Second, Prompt: 8000, Slowest: 80 * time.Second, Pool: pool}
 	waits := m.send(0, w)
 	if got := m.follow(10, 0, answered, waits); got != 0 {
-		t.Fatalf("silent after %v s, without a server that answers", got)
+		t.Fatalf("silent after %v s, want never: no server answers", got)
 	}
 	for range enoughFirsts {
 		other := m.leases.Open(&pool.Endpoints[1], Holder{}, w, 0, m.at(10))

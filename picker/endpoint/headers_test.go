@@ -158,10 +158,10 @@ func TestHeadersLimit_ServerThatLeavesIsRetracted(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.9:80")}})
 	served(NewLeases("me", time.Hour), &s.Endpoints[0], 100, 100, false, time.Millisecond, time.Second)
 	if c := r.Counts(epoch); len(c) != 1 || !c[0].NewHeaders || c[0].Headers == nil {
-		t.Fatalf("%+v", c)
+		t.Fatalf("got %+v, want one count with new Headers", c)
 	}
 	r.Release(s)
 	if c := r.Counts(epoch); len(c) != 1 || !c[0].NewHeaders || c[0].Headers != nil {
-		t.Errorf("%+v", c)
+		t.Errorf("after the server left: got %+v, want one count that retracts Headers", c)
 	}
 }

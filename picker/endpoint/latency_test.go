@@ -50,7 +50,7 @@ func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
 		f := features()
 		ttft, tpot := truth(f)
 		if a, b := predicted(e, f, now); !near(a, ttft, 0.2) && math.Abs(a-ttft) > 0.2 || !near(b, tpot, 0.1) {
-			t.Errorf("%+v: predicted %.3f and %.4f, is %.3f and %.4f", f, a, b, ttft, tpot)
+			t.Errorf("%+v: predicted %.3f and %.4f, want about %.3f and %.4f", f, a, b, ttft, tpot)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 	e, leases := measured(t)
 	f := Features{Prefill: 2, InFlight: 10}
 	if ttft, tpot := predicted(e, f, epoch); !near(ttft, 2, 0.1) || !near(tpot, 0.025, 0.1) {
-		t.Errorf("%g, %g", ttft, tpot)
+		t.Errorf("got %g and %g, want about 2 and 0.025", ttft, tpot)
 	}
 	for _, work := range []Work{{Stream: false, Features: f, TokenBytes: 250}, {Stream: true, TokenBytes: 250}} {
 		lease := leases.Open(e, Holder{}, work, 0, epoch)
@@ -68,7 +68,7 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 		lease.Release()
 	}
 	if ttft, _ := predicted(e, f, epoch); !near(ttft, 2, 0.1) {
-		t.Errorf("learned from a request that shows nothing: %g", ttft)
+		t.Errorf("learned from a request that shows nothing: predicted %g, want about 2", ttft)
 	}
 }
 
@@ -89,7 +89,8 @@ func TestSLO_EarlyEventsAreNoFirstToken(t *testing.T) {
 	for _, prefill := range []float64{0.2, 0.5, 1} {
 		f := Features{Prefill: prefill, InFlight: 10}
 		if ttft, tpot := predicted(e, f, epoch); !near(ttft, 0.1+2*prefill, 0.25) || !near(tpot, 0.03, 0.15) {
-			t.Errorf("%g s of prefill: predicted %.3f and %.4f", prefill, ttft, tpot)
+			t.Errorf("%g s of prefill: predicted %.3f and %.4f, want about %.3f and 0.03",
+				prefill, ttft, tpot, 0.1+2*prefill)
 		}
 	}
 }
@@ -107,7 +108,7 @@ func TestSLO_PredictionIsNeverNegativeOrUnbounded(t *testing.T) {
 		lease.Release()
 		a, b := predicted(e, f, epoch)
 		if !(a >= 0 && b >= 0) || math.IsInf(a, 0) || math.IsInf(b, 0) {
-			t.Fatalf("%+v: %g, %g", f, a, b)
+			t.Fatalf("%+v: got %g and %g, want finite values of 0 or more", f, a, b)
 		}
 	}
 }

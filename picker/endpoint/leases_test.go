@@ -40,7 +40,7 @@ func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
 		t.Error("not released exactly once")
 	}
 	if n := second.State().InFlight; n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
-		t.Errorf("%d requests in flight after the end", n)
+		t.Errorf("%d requests in flight after the end, %d leases; want none", n, mine.Len())
 	}
 }
 
@@ -61,11 +61,11 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 		}
 		if leases.Find(silent.ID()) != nil || leases.Find(renewed.ID()) == nil || leases.Find(streamed.ID()) == nil ||
 			first.State().InFlight != 2 {
-			t.Errorf("after 6 s: %d in flight", first.State().InFlight)
+			t.Errorf("after 6 s: %d in flight, want 2: the renewed and the streamed one", first.State().InFlight)
 		}
 		time.Sleep(5 * time.Second)
 		if leases.Find(renewed.ID()) != nil || leases.Find(streamed.ID()) == nil || first.State().InFlight != 1 {
-			t.Errorf("after its Envoy is gone: %d in flight", first.State().InFlight)
+			t.Errorf("after its Envoy is gone: %d in flight, want 1, the streamed one", first.State().InFlight)
 		}
 		cancel()
 		run.Wait()
@@ -200,7 +200,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 		}
 		began := time.Now()
 		if slots.Wait(t.Context(), 250*time.Millisecond, try) || time.Since(began) != 250*time.Millisecond {
-			t.Errorf("a full pool: after %s", time.Since(began))
+			t.Errorf("a full pool: got a server, or returned after %s; want none after 250ms", time.Since(began))
 		}
 		for _, end := range []func(){
 			// the report of a request
@@ -214,7 +214,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			time.AfterFunc(100*time.Millisecond, end)
 			ok := slots.Wait(t.Context(), 250*time.Millisecond, try)
 			if peer := r.peers[addrA].InFlight > 0; ok == peer || !peer && time.Since(began) != 100*time.Millisecond {
-				t.Errorf("%t after %s", ok, time.Since(began))
+				t.Errorf("got %t after %s, want %t, after 100ms if true", ok, time.Since(began), !peer)
 			}
 		}
 		var waiting sync.WaitGroup
@@ -256,7 +256,7 @@ func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
 		synctest.Wait() // it waits longest
 		time.AfterFunc(time.Millisecond, func() { leases.Find("me.2").Release() })
 		if !slots.Wait(t.Context(), time.Second, opens(second)) || time.Since(began) != time.Millisecond {
-			t.Errorf("a server that is free after 1 ms is taken after %s", time.Since(began))
+			t.Errorf("a server that is free after 1 ms is taken after %s, want 1ms", time.Since(began))
 		}
 		leases.Find("me.1").Release()
 		waiting.Wait()

@@ -34,7 +34,7 @@ vllm:lora_requests_info{max_lora="4",running_lora_adapters="older",waiting_lora_
 	} {
 		r, err := parse(queue+tt.page, Metrics{})
 		if diff := cmp.Diff(tt.want, r.Adapters); err != nil || diff != "" {
-			t.Errorf("%s: %v %s", tt.name, err, diff)
+			t.Errorf("%s: error %v, want none; adapters (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestLoRA_SlotsAreOfRunningAndWaitingAdapters(t *testing.T) {
 	a := &Adapters{Running: []string{"sql"}, Waiting: []string{"law"}, Max: 3}
 	full := &Adapters{Running: []string{"sql"}, Waiting: []string{"law"}, Max: 2}
 	if !a.Has("sql") || !a.Has("law") || a.Has("chat") || !a.Free() || full.Free() {
-		t.Errorf("%+v", a)
+		t.Errorf("%+v: want sql and law, not chat, and a free slot of 3; of 2, none", a)
 	}
 	var unknown *Adapters
 	if unknown.Has("sql") || unknown.Free() {

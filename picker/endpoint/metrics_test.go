@@ -117,7 +117,7 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 	} {
 		if got, err := parse(page, Metrics{}); err == nil ||
 			!strings.Contains(err.Error(), "has no series vllm:num_requests_waiting: set ") {
-			t.Errorf("a page without waiting requests looks like that of an idle server: %+v %v", got, err)
+			t.Errorf("a page without waiting requests: got %+v %v, want an error that names the series", got, err)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 		t.Errorf("a value of another series: %+v %v, want %+v", got, err, Reading{Running: 2})
 	}
 	if _, err := parse("other 1\n", Metrics{}); err != errNoSeries {
-		t.Errorf("a page without the series: %v", err)
+		t.Errorf("a page without the series: got %v, want %v", err, errNoSeries)
 	}
 }
 
@@ -245,7 +245,7 @@ func FuzzPage_CountsAreNotNegative(f *testing.F) {
 			r, err := parse(string(page), Metrics{Engine: engine})
 			if err == nil &&
 				(r.CacheTokens < 0 || r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.KV > 1 || r.Queue != r.Queue) {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v, want counts of 0 or more, and KV of 0 to 1", r)
 			}
 		}
 	})

@@ -64,7 +64,7 @@ func TestScrape_ConnectionServesUntilItIsBroken(t *testing.T) {
 			return err
 		})
 		if (err != nil) != step.fails || !step.fails && string(text) != host+" "+step.path {
-			t.Errorf("%s: %q, %v", step.path, text, err)
+			t.Errorf("%s: got %q, %v; want an error: %t, or the host and path", step.path, text, err, step.fails)
 		}
 		if conns := conns.Load(); conns != step.conns {
 			t.Errorf("%s: %d connections, want %d", step.path, conns, step.conns)

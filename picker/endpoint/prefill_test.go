@@ -102,7 +102,7 @@ func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 	run.Wait()
 	for _, e := range []*Endpoint{first, second} {
 		if s := at(e, 0); s.Unread != 0 || s.Confirmed != 0 || s.InFlight != 0 || !s.Trial {
-			t.Errorf("after the end: %+v", s)
+			t.Errorf("after the end: got %+v, want nothing in flight or unread, and a trial", s)
 		}
 	}
 }
@@ -225,7 +225,8 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 2000, Confirmed: 500, Sent: 2 * time.Second}, now)
 	if s := at(time.Second); s.InFlight != 3 || s.Unread != 3000 || s.Confirmed != 500 || s.Reading < 1.99 ||
 		s.Reading > 2.01 {
-		t.Errorf("1 s after prompts of 3 s in all: %+v", s)
+		t.Errorf("1 s after prompts of 3 s in all: got %+v, want 3 in flight, 3000 unread, 500 confirmed, 2 s of "+
+			"reading", s)
 	}
 	// One of the peers' requests gets its first token; another one is sent.
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))

@@ -276,6 +276,6 @@ func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 		many.prompt(asked{span: span{10 * i, 10*i + 1}, tokens: 1})
 	}
 	if many.unread != 1000 || len(many.last) > maxSpans || len(many.prompts) > maxAsked {
-		t.Errorf("%d, %d spans", many.unread, len(many.last))
+		t.Errorf("%d tokens unread in %d spans, want 1000 in at most %d", many.unread, len(many.last), maxSpans)
 	}
 }

@@ -24,6 +24,6 @@ func TestScrape_PanicIsAFailedScrape(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("192.0.2.1:8000")}})
 	if _, err := r.scrape(context.Background(), s.Endpoints[0].source, nil, bufio.NewReader(nil)); err == nil ||
 		page != "http://192.0.2.1:8000/metrics" {
-		t.Errorf("error %v of page %q", err, page)
+		t.Errorf("got error %v, panic of page %q; want an error, and the page's URL", err, page)
 	}
 }

@@ -110,7 +110,7 @@ func TestScrape_ProcessesReadAPageOnceForAll(t *testing.T) {
 				reader = i
 			}
 			if s := p.pool.Endpoints[0].State(); !s.Fresh || s.Queue != 9 {
-				t.Errorf("process %d: %+v", i, s)
+				t.Errorf("process %d: got %+v, want a fresh state with a queue of 9", i, s)
 			}
 		}
 		all[reader].stop()
@@ -126,7 +126,7 @@ func TestScrape_ProcessesReadAPageOnceForAll(t *testing.T) {
 			}
 		}
 		if n := reads() - before; n < 18 || n > 27 {
-			t.Errorf("without the one that read it, the page was read %d times in 20 s", n)
+			t.Errorf("without the one that read it, the page was read %d times in 20 s, want 18 to 27", n)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestScrape_ProcessThatCannotReadAPageGoesByAnothers(t *testing.T) {
 			all[1].pool.MarkUsed()
 		}
 		if e := &all[0].pool.Endpoints[0]; !e.State().Fresh || e.Problem() != "" {
-			t.Errorf("%+v, %s", e.State(), e.Problem())
+			t.Errorf("got %+v, problem %q; want fresh and none", e.State(), e.Problem())
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestScrape_WrongReadingsOfPeersAreDropped(t *testing.T) {
 		{Adapters: &Adapters{Waiting: strings.Split(strings.Repeat("x ", maxAdapters+1), " ")}},
 	} {
 		if err := r.Receive(addr, page, bad, now); err == nil {
-			t.Errorf("%+v is taken", bad)
+			t.Errorf("%+v is taken, want an error", bad)
 		}
 	}
 	for name, err := range map[string]error{
@@ -180,7 +180,7 @@ func TestScrape_WrongReadingsOfPeersAreDropped(t *testing.T) {
 		"another address": r.Receive(netip.MustParseAddrPort("192.0.2.2:8000"), page, Reading{Queue: 3}, now),
 	} {
 		if err != nil || s.Endpoints[0].source.sample.Load() != nil {
-			t.Errorf("%s: %v, %+v", name, err, s.Endpoints[0].State())
+			t.Errorf("%s: got %v, %+v; want no error, and no sample taken", name, err, s.Endpoints[0].State())
 		}
 	}
 	if err := r.Receive(addr, page, Reading{Queue: 3, Adapters: &Adapters{Running: []string{"sql"}, Max: 2}},

@@ -125,7 +125,7 @@ func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 				t.Errorf("silent after %v s, want %v", got, tt.want)
 			}
 			if s := m.e.Load().Silence(); s != nil && s.Headers != (tt.report.Status == 200) {
-				t.Errorf("its silence is %s", s)
+				t.Errorf("its silence is %s, want Headers: %t", s, tt.report.Status == 200)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
 			}
 			waits.Progress(answered, m.at(at))
 			if m.silent(at) {
-				t.Fatalf("page %t: silent after %v s", page, at)
+				t.Fatalf("page %t: silent after %v s, want never: answers continue", page, at)
 			}
 		}
 	}
@@ -224,11 +224,11 @@ func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 			t.Fatal("it is not silent")
 		}
 		if move(m, lease); m.silent(5.1) {
-			t.Errorf("%s: it is silent still", name)
+			t.Errorf("%s: it is silent still, want it cleared", name)
 		}
 		lost := m.follow(20, 0, answered, lease)
 		if name == "a probe" && lost != 0 {
-			t.Errorf("%s: a request that is older made it silent after %v s", name, lost)
+			t.Errorf("%s: silent after %v s, want never: only an older request waits", name, lost)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
 		var s State
 		m.e.ReadState(&s, At(m.at(at)))
 		if s.Silent == nil || s.Silent.Probe != "401" {
-			t.Fatalf("%+v", s)
+			t.Fatalf("got %+v, want silent with probe 401", s)
 		}
 		if s.Trial {
 			tried = append(tried, at)
@@ -256,7 +256,7 @@ func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(tried) != "[1 3 7 15 31 61]" {
-		t.Errorf("tried at %v", tried)
+		t.Errorf("tried at %v, want [1 3 7 15 31 61]", tried)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestSilent_TokensAfterItShowNoSpeed(t *testing.T) {
 		}
 		s := m.e.State()
 		if learned := s.Latency != nil || s.Rate > 0; learned == silent || s.Unread != 0 {
-			t.Errorf("silent %t: learned %t, %d tokens unread", silent, learned, s.Unread)
+			t.Errorf("silent %t: learned %t, want %t; %d tokens unread, want 0", silent, learned, !silent, s.Unread)
 		}
 	}
 }

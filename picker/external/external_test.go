@@ -33,12 +33,12 @@ func TestRelease_PeerOfAnotherMinorReleaseIsNotUsed(t *testing.T) {
 		}
 		_, err = peer.Do(t.Context(), Call{Method: http.MethodPost, Path: "/route"})
 		if (err == nil) != c.used {
-			t.Errorf("%s calls %s: %v", c.mine, c.theirs, err)
+			t.Errorf("%s calls %s: got %v, want the answer used: %t", c.mine, c.theirs, err, c.used)
 		}
 		if err != nil &&
 			(!strings.Contains(err.Error(), c.mine) || !strings.Contains(err.Error(), c.theirs) ||
 				!strings.Contains(err.Error(), "router "+server.URL)) {
-			t.Errorf("the error names neither both releases nor the peer: %v", err)
+			t.Errorf("got %v, want an error that names both releases and the peer", err)
 		}
 		server.Close()
 	}
@@ -92,7 +92,7 @@ func TestPeer_SlowOrEndlessAnswerIsBounded(t *testing.T) {
 	for path, want := range map[string]string{"/slow": "no answer in 50ms", "/long": "more than 999 bytes"} {
 		if _, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: path, Limit: 999}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want %q", path, err, want)
 		}
 	}
 	if r, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/elsewhere", Limit: 999}); err != nil ||
@@ -106,7 +106,7 @@ func TestPeer_InvalidURLNamesTheForm(t *testing.T) {
 		"http://router?a=b"} {
 		if _, err := NewPeer(PeerConfig{Name: "router", URL: url}); err == nil ||
 			!strings.Contains(err.Error(), "http://HOST:PORT") {
-			t.Errorf("%q: %v", url, err)
+			t.Errorf("%q: got %v, want an error with http://HOST:PORT", url, err)
 		}
 	}
 }
@@ -135,16 +135,16 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 	go ask("/hold", 100)
 	<-inside
 	if w := ask("/", 51); w.Code != http.StatusServiceUnavailable || w.Header().Get("retry-after") == "" {
-		t.Errorf("while 100 of 150 bytes are held: %d", w.Code)
+		t.Errorf("while 100 of 150 bytes are held: got %d for 51, want 503 with retry-after", w.Code)
 	}
 	if w := ask("/", 50); w.Body.String() != "50" || w.Header().Get(VersionHeader) != "v1.2.3" {
-		t.Errorf("%d %v", w.Code, w.Header())
+		t.Errorf("for 50 bytes: got %d %v, want the answer, with the version", w.Code, w.Header())
 	}
 	close(leave)
 	w = httptest.NewRecorder()
 	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/version", nil)); !strings.Contains(w.Body.String(),
 		`{"component":"router","version":"v1.2.3"}`) {
-		t.Errorf("%s", w.Body)
+		t.Errorf("/version: got %s, want component router and version v1.2.3", w.Body)
 	}
 }
 

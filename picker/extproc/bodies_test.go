@@ -43,7 +43,7 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	wantPick(t, r, r.GetRequestHeaders().GetResponse())
 	k.send(bodyOf(text[100_000:], true))
 	if got := k.readBody(true); got != text {
-		t.Errorf("%d bytes of %d were sent back", len(got), len(text))
+		t.Errorf("%d bytes of %d were sent back, want all unchanged", len(got), len(text))
 	}
 	k = next()
 	k.send(headersOf(modeBuffered, false))
@@ -52,7 +52,7 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	r = k.receive()
 	wantPick(t, r, r.GetRequestBody().GetResponse())
 	if p.held.Unread() < 2 || p.held.Rejected() != 0 {
-		t.Errorf("%d picks without a body, %d rejected", p.held.Unread(), p.held.Rejected())
+		t.Errorf("%d picks without a body, %d rejected; want at least 2, and none", p.held.Unread(), p.held.Rejected())
 	}
 }
 
@@ -79,10 +79,10 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	k.send(bodyOf(strings.Repeat("z", 300<<10), true))
 	i := k.receive().GetImmediateResponse()
 	if i.GetStatus().GetCode() != 503 || !strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
-		t.Errorf("%v", i)
+		t.Errorf("got %v, want 503 with picker_overloaded", i)
 	}
 	if p.held.Rejected() != 1 || p.held.Unread() != 0 {
-		t.Errorf("%d picks without a body, %d rejected", p.held.Unread(), p.held.Rejected())
+		t.Errorf("%d picks without a body, %d rejected; want none, and 1", p.held.Unread(), p.held.Rejected())
 	}
 }
 
@@ -107,12 +107,12 @@ func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 			switch {
 			case fits:
 				if r.GetRequestHeaders() == nil || mutation != nil {
-					t.Errorf("a body of %s bytes: %v", length, r)
+					t.Errorf("a body of %s bytes: got %v, want headers unchanged", length, r)
 				}
 			case whole:
 				if i := r.GetImmediateResponse(); i.GetStatus().GetCode() != 503 ||
 					!strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
-					t.Errorf("a body of %s bytes that is needed: %v", length, r)
+					t.Errorf("a body of %s bytes that is needed: got %v, want 503 with picker_overloaded", length, r)
 				}
 			default:
 				wantPick(t, r, r.GetRequestHeaders().GetResponse())
@@ -120,7 +120,7 @@ func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 			k.cancel()
 		}
 		if n := p.held.Unread() + p.held.Rejected(); n != 2 {
-			t.Errorf("%d bodies are counted as not read", n)
+			t.Errorf("%d bodies are counted as not read, want 2", n)
 		}
 	}
 }

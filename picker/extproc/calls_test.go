@@ -11,15 +11,15 @@ func TestCalls_BoundOfOneClusterIsNotThatOfAnother(t *testing.T) {
 	c := NewCalls(2)
 	for _, cluster := range []string{"a", "a", "b", ""} {
 		if err := c.begin(cluster); err != nil {
-			t.Errorf("%q: %v", cluster, err)
+			t.Errorf("%q: got %v, want no error", cluster, err)
 		}
 	}
 	if err := c.begin("a"); status.Code(err) != codes.ResourceExhausted || c.Excess() != 1 {
-		t.Errorf("a third call: %v, %d in excess", err, c.Excess())
+		t.Errorf("a third call: got %v, %d in excess; want ResourceExhausted and 1", err, c.Excess())
 	}
 	c.end("a")
 	if err := c.begin("a"); err != nil {
-		t.Errorf("after one has ended: %v", err)
+		t.Errorf("after one has ended: got %v, want no error", err)
 	}
 	for _, cluster := range []string{"a", "a", "b", ""} {
 		c.end(cluster)

@@ -50,7 +50,7 @@ func TestFailed_OthersMayNotAsk(t *testing.T) {
 	} {
 		k := open(t, startWith(t, &fakePicker{}, config), MetadataKeyFailed, "10.0.0.1:80", MetadataKeyPool, "ns/pool")
 		if _, err := k.Recv(); status.Code(err) != codes.PermissionDenied {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want PermissionDenied", name, err)
 		}
 	}
 }

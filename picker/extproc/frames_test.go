@@ -13,7 +13,7 @@ func TestFrames_BuffersHaveTheLengthThatWasAskedFor(t *testing.T) {
 		for range 3 {
 			b := f.Get(n)
 			if len(*b) != n {
-				t.Fatalf("%d bytes for %d", len(*b), n)
+				t.Fatalf("got a buffer of %d bytes, want %d", len(*b), n)
 			}
 			copy(*b, bytes.Repeat([]byte{1}, n))
 			*b = (*b)[:n/2] // of a frame with padding

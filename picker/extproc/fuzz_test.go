@@ -184,7 +184,7 @@ func FuzzMessage_EqualsGenerated(f *testing.F) {
 				t.Fatalf("an error for a message that proto reads: %v", err)
 			}
 			if diff := cmp.Diff(theirs(&reference), ours(m)); diff != "" {
-				t.Fatalf("proto (-), ours (+):\n%s", diff)
+				t.Fatalf("want as proto reads it (-), got (+):\n%s", diff)
 			}
 		}
 		m.Free()
@@ -256,19 +256,19 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("headers: %s", diff)
+				t.Errorf("headers (-want +got):\n%s", diff)
 			}
 			metadata := map[string]any{namespaceLB: map[string]any{keyDestination: endpoints}}
 			if lease := a.Lease.String(); lease != "" {
 				metadata[MetadataNamespace] = map[string]any{MetadataPool: pool, MetadataLease: lease}
 			}
 			if diff := cmp.Diff(metadata, p.DynamicMetadata.AsMap()); diff != "" {
-				t.Errorf("metadata: %s", diff)
+				t.Errorf("metadata (-want +got):\n%s", diff)
 			}
 		}
 		i := decode(t, immediateReply(a, false)).GetImmediateResponse()
 		if int32(i.GetStatus().GetCode()) != int32(status) || string(i.GetBody()) != errorBody(a, false) {
-			t.Errorf("immediate response %v", i)
+			t.Errorf("immediate response %v, want status %d with %s", i, status, errorBody(a, false))
 		}
 	})
 }
@@ -297,7 +297,7 @@ func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.Com
 	}
 	if text := string(got.GetBodyMutation().GetBody()); (got.GetBodyMutation() != nil) != c.replaced ||
 		text != string(c.body.Materialize()) {
-		t.Errorf("the body becomes %q", text)
+		t.Errorf("the body becomes %q, want it replaced: %t, by %q", text, c.replaced, c.body.Materialize())
 	}
 }
 
@@ -308,7 +308,7 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 		r := echoReply(replyResponseBody, bufs, end)
 		s := decode(t, r).GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse()
 		if string(s.GetBody()) != string(data) || s.GetEndOfStream() != end {
-			t.Errorf("%q, end %v", s.GetBody(), s.GetEndOfStream())
+			t.Errorf("got %q, end %v; want %q, %v", s.GetBody(), s.GetEndOfStream(), data, end)
 		}
 		r.bufs.Free()
 		if pool.out != 0 {
@@ -348,19 +348,19 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 		changes, got := &c.answer.Changes, &extprocv3.HeaderMutation{}
 		w := newWriter(0)
 		if changes.write(&w); proto.Unmarshal(w.buf[w.at:], got) != nil {
-			t.Fatalf("the pick has %q", w.buf[w.at:])
+			t.Fatalf("the pick has %q, want a HeaderMutation", w.buf[w.at:])
 		}
 		size := 0
 		for _, o := range got.GetSetHeaders() {
 			name, value := o.GetHeader().GetKey(), o.GetHeader().GetRawValue()
 			if size += len(name) + len(value); !protocolNames.changeable(name) ||
 				strings.ContainsAny(string(value), "\r\n\x00") {
-				t.Errorf("sets %q to %q", name, value)
+				t.Errorf("sets %q to %q, want only changeable headers, without line ends", name, value)
 			}
 		}
 		for _, name := range got.GetRemoveHeaders() {
 			if size += len(name); !protocolNames.changeable(name) {
-				t.Errorf("removes %q", name)
+				t.Errorf("removes %q, want only changeable headers", name)
 			}
 		}
 		if n := len(got.GetSetHeaders()) + len(got.GetRemoveHeaders()); n > maxChangedHeaders ||
@@ -369,7 +369,7 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 				n, size, maxChangedHeaders, maxChangedBytes)
 		}
 		if want := changes.headers; want != nil && !proto.Equal(got, want) {
-			t.Errorf("the pick has %v of %v", got, changes.headers)
+			t.Errorf("the pick has %v, want %v", got, changes.headers)
 		}
 	})
 }

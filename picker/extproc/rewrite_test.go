@@ -53,10 +53,11 @@ func TestRewrite_BufferedBodyIsReplacedWithItsLength(t *testing.T) {
 	wantPick(t, r, c)
 	if got := string(c.GetBodyMutation().GetBody()); got != rewritten || set(c, "content-length") != "53" ||
 		set(c, headerModel) != "public" {
-		t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
+		t.Errorf("got %s\nof %v, want %s with its length, and %s public",
+			got, c.GetHeaderMutation(), rewritten, headerModel)
 	}
 	if q := p.asked[0]; q.Facts.Model != "public" || q.Facts.Target.Name != "v1" {
-		t.Errorf("the pick has model %q", q.Facts.Model)
+		t.Errorf("the pick has model %q and target %q, want public and v1", q.Facts.Model, q.Facts.Target.Name)
 	}
 }
 
@@ -71,11 +72,11 @@ func TestRewrite_DuplexBodyIsReplacedBehindItsHeaders(t *testing.T) {
 	c := r.GetRequestHeaders().GetResponse()
 	wantPick(t, r, c)
 	if set(c, "content-length") != "53" || set(c, headerModel) != "public" || c.GetBodyMutation() != nil {
-		t.Errorf("headers: %v", c)
+		t.Errorf("headers: got %v, want content-length 53, the model public, and no body", c)
 	}
 	s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
 	if string(s.GetBody()) != rewritten || !s.GetEndOfStream() {
-		t.Errorf("%v", s)
+		t.Errorf("got %v, want %s as the whole body", s, rewritten)
 	}
 }
 
@@ -111,7 +112,7 @@ func TestRewrite_UnknownModelPassesUnchanged(t *testing.T) {
 	k.send(bodyOf(`{"model":"other"}`, true))
 	if c := k.receive().GetRequestBody().GetResponse(); c.GetBodyMutation() != nil || set(c, headerModel) != "other" ||
 		set(c, "content-length") != "" {
-		t.Errorf("%v", c)
+		t.Errorf("got %v, want model other, and body and length unchanged", c)
 	}
 }
 
@@ -123,7 +124,7 @@ func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
 	k.send(bodyOf("{"+strings.Repeat(`"model":"public",`, 20)+`"x":1}`, true))
 	if r := k.receive().GetImmediateResponse(); r.GetStatus().GetCode() != 400 ||
 		!strings.Contains(string(r.GetBody()), `too many members`) {
-		t.Errorf("%v", r)
+		t.Errorf(`got %v, want 400 with "too many members"`, r)
 	}
 	if len(p.asked) > 0 {
 		t.Error("it was picked for")
@@ -138,7 +139,7 @@ func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	k.receive()
 	k.send(bodyOf(asked, true))
 	if r := k.receive().GetImmediateResponse(); r.GetStatus().GetCode() != 503 {
-		t.Errorf("%v", r)
+		t.Errorf("got %v, want 503", r)
 	}
 }
 
@@ -154,7 +155,7 @@ func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 		k.send(bodyOf(strings.Replace(asked, "public", "v0", 1), true))
 		if got := string(k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetBody()); got != want ||
 			p.asked[0].Facts.Model != header {
-			t.Errorf("%s: %s, model %q", header, got, p.asked[0].Facts.Model)
+			t.Errorf("%s: got %s, model %q; want %s, the header's model", header, got, p.asked[0].Facts.Model, want)
 		}
 	}
 }
@@ -170,7 +171,7 @@ func TestModelHeader_OfAClientIsStripped(t *testing.T) {
 		k.send(bodyOf(text, true))
 		if c := k.receive().GetRequestBody().GetResponse(); removes(c) != want ||
 			(set(c, headerModel) != "m") != (want != "") {
-			t.Errorf("%s: %v", text, c)
+			t.Errorf("%s: got %v, want %q removed", text, c, want)
 		}
 	}
 }
@@ -196,7 +197,8 @@ func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	c := k.receive().GetRequestBody().GetResponse()
 	if got := string(c.GetBodyMutation().GetBody()); got != ownedWorkers || set(c, "content-length") != length ||
 		set(c, "x-dynamo-worker-instance-id") != "7" {
-		t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
+		t.Errorf("buffered: got %s\nof %v, want %s with its length, and worker 7",
+			got, c.GetHeaderMutation(), ownedWorkers)
 	}
 	k = open(t, start(t, p))
 	k.send(headersWith(headersOf(modeDuplex, false), "content-length", "60"))
@@ -205,13 +207,13 @@ func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	c = k.receive().GetRequestHeaders().GetResponse()
 	s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
 	if got := string(s.GetBody()); got != ownedWorkers || set(c, "content-length") != length {
-		t.Errorf("%s\nof %v", got, c)
+		t.Errorf("duplex: got %s\nof %v, want %s with its length", got, c, ownedWorkers)
 	}
 	p.held = NewBodies(1)
 	k = open(t, start(t, p))
 	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "60"))
 	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 503 {
-		t.Errorf("a body that cannot be held: %v", r)
+		t.Errorf("a body that cannot be held: got %v, want 503", r)
 	}
 }
 
@@ -232,7 +234,7 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 			asked := strings.Replace(routed, "public", "v1", 1)
 			if got := string(r.Sent().Materialize()); got != asked || !r.Facts.Route || !r.Facts.GivesRoute ||
 				!r.Valid() {
-				t.Errorf("the picker gets %s, route %v", got, r.Facts.Route)
+				t.Errorf("the picker gets %s, route %v; want %s, with a route", got, r.Facts.Route, asked)
 			}
 			a := Answer{Endpoints: List{"10.0.0.1:80"}, TokenIDs: []byte(tt.ids)}
 			if tt.key != "" {
@@ -247,7 +249,8 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 		c := k.receive().GetRequestBody().GetResponse()
 		if got := string(c.GetBodyMutation().GetBody()); got != tt.want ||
 			set(c, "content-length") != strconv.Itoa(len(tt.want)) || set(c, "x-req-tokens-key") != tt.key {
-			t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
+			t.Errorf("buffered: got %s\nof %v, want %s with its length, and key %q",
+				got, c.GetHeaderMutation(), tt.want, tt.key)
 		}
 		k = open(t, start(t, p))
 		k.send(headersWith(headersOf(modeDuplex, false), "content-length", "70"))
@@ -256,11 +259,11 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 		}
 		if c := k.receive().GetRequestHeaders().GetResponse(); set(c, "content-length") != strconv.Itoa(len(tt.want)) ||
 			set(c, "x-req-tokens-key") != tt.key {
-			t.Errorf("of %v", c)
+			t.Errorf("duplex: got headers %v, want length %d and key %q", c, len(tt.want), tt.key)
 		}
 		if s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().
 			GetStreamedResponse(); string(s.GetBody()) != tt.want || !s.GetEndOfStream() {
-			t.Errorf("%s", s.GetBody())
+			t.Errorf("duplex: got %s, want %s as the whole body", s.GetBody(), tt.want)
 		}
 	}
 }
@@ -339,7 +342,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if length != "" && removes(first.GetRequestHeaders().GetResponse()) != "content-length" {
-			t.Errorf("answered %v", first)
+			t.Errorf("answered %v, want content-length removed", first)
 		}
 	}
 	// An Envoy that Penstock configures would send no body after the pick.
@@ -347,7 +350,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "70"))
 	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 503 ||
 		!strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
-		t.Errorf("%v", i)
+		t.Errorf("got %v, want 503 with picker_overloaded", i)
 	}
 	poll.Until(t, "nothing is held", func() bool { return held.Held() == 0 })
 	k = open(t, start(t, p))
@@ -356,7 +359,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	k.receive()
 	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 400 ||
 		!strings.Contains(r.String(), "too many members") {
-		t.Errorf("17 members: %v", r)
+		t.Errorf(`17 members: got %v, want 400 with "too many members"`, r)
 	}
 }
 
@@ -367,6 +370,6 @@ func TestTokenIDs_TooManyMembersAreInvalid(t *testing.T) {
 	k.receive()
 	k.send(bodyOf(`{`+strings.Repeat(`"route":1,`, 17)+`"a":1}`, true))
 	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 400 {
-		t.Errorf("17 members: %v", r)
+		t.Errorf("17 members: got %v, want 400", r)
 	}
 }

@@ -54,7 +54,7 @@ func TestUpload_DeclaredLengthIsTakenUntilTheRequestEnds(t *testing.T) {
 	r := &room{left: 600}
 	k := openUpload(t, r, "content-length", "600")
 	if p := k.receive(); p.GetRequestHeaders() == nil || p.GetModeOverride() != nil {
-		t.Fatalf("answered %v", p)
+		t.Fatalf("answered %v, want the headers, in the same mode", p)
 	}
 	if r.left != 0 || r.limit != 1000 || r.gateway != "ns/gw" {
 		t.Errorf(`%d bytes are left of %d of Gateway %q, want 0, 1000, "ns/gw"`, r.left, r.limit, r.gateway)
@@ -78,7 +78,7 @@ func TestUpload_WithoutRoomIsAnswered503(t *testing.T) {
 		answer := k.receive().GetImmediateResponse()
 		if answer.GetStatus().GetCode() != 503 || !strings.Contains(string(answer.GetBody()),
 			`"code":"too_many_uploads"`) {
-			t.Errorf("length %s is answered %v", length, answer)
+			t.Errorf("length %s is answered %v, want 503 with too_many_uploads", length, answer)
 		}
 	}
 }
@@ -87,19 +87,19 @@ func TestUpload_BodyOfUnknownLengthIsWatched(t *testing.T) {
 	k := openUpload(t, &room{left: 10}, headerChunked, "chunked")
 	p := k.receive()
 	if m := p.GetModeOverride(); m.GetRequestBodyMode() != modeStreamed || m.GetResponseTrailerMode() == 0 {
-		t.Fatalf("answered %v", p)
+		t.Fatalf("answered %v, want the body streamed, and trailers", p)
 	}
 	if gone := p.GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(); len(gone) != 1 ||
 		gone[0] != headerChunked {
-		t.Errorf("removes %v", gone)
+		t.Errorf("removes %v, want %s", gone, headerChunked)
 	}
 	k.send(bodyOf("0123456789", false))
 	if p := k.receive(); p.GetRequestBody() == nil {
-		t.Fatalf("answered %v", p)
+		t.Fatalf("answered %v, want the body passed", p)
 	}
 	k.send(bodyOf("0", false))
 	if p := k.receive(); p.GetImmediateResponse() == nil {
-		t.Fatalf("answered %v", p)
+		t.Fatalf("answered %v, want an immediate response: there is no more room", p)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestUpload_CountsNoMoreThanEnvoyHolds(t *testing.T) {
 	for range maxHeld/(1<<20) + 1 {
 		k.send(bodyOf(strings.Repeat("a", 1<<20), false))
 		if p := k.receive(); p.GetRequestBody() == nil {
-			t.Fatalf("answered %v", p)
+			t.Fatalf("answered %v, want the body passed", p)
 		}
 	}
 }

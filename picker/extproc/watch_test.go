@@ -55,17 +55,17 @@ func TestWatch_CallStaysOpenUntilTheRequestIsDenied(t *testing.T) {
 		w := &watching{}
 		k := openWatched(t, w, path, watchedKeys...)
 		if p := k.receive(); p.GetRequestHeaders() == nil {
-			t.Fatalf("answered %v", p)
+			t.Fatalf("answered %v, want the headers passed", p)
 		}
 		in := <-w.seen
 		if in.Gateway != "ns/gw" || in.Grant != "grant" || len(in.Policies) != 2 || in.Policies[1] != "ns/b" ||
 			len(in.Pools) != 1 {
-			t.Errorf("watches %+v", in)
+			t.Errorf("watches %+v, want Gateway ns/gw with its grant, two policies and one pool", in)
 		}
 		(<-w.end)(&Answer{Status: 401, Reason: "invalid_api_key", Message: "no"})
 		answer := k.receive().GetImmediateResponse()
 		if answer.GetStatus().GetCode() != 401 || string(answer.GetBody()) != want {
-			t.Errorf("%s: answered %v", path, answer)
+			t.Errorf("%s: answered %v, want 401 with %s", path, answer, want)
 		}
 		k.cancel()
 		select {
@@ -81,7 +81,7 @@ func TestWatch_RequestThatIsDeniedAtOnceDoesNotPass(t *testing.T) {
 	w := &watching{denies: &Answer{Status: 403, Reason: "not_permitted"}}
 	k := openWatched(t, w, "/", watchedKeys...)
 	if p := k.receive(); p.GetImmediateResponse().GetStatus().GetCode() != 403 {
-		t.Errorf("answered %v", p)
+		t.Errorf("answered %v, want 403", p)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestWatch_TrailersOfAResponsePass(t *testing.T) {
 	k.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{
 		ResponseTrailers: &extprocv3.HttpTrailers{}}})
 	if p := k.receive(); p.GetResponseTrailers() == nil {
-		t.Errorf("answered %v", p)
+		t.Errorf("answered %v, want the trailers passed", p)
 	}
 }
 

@@ -156,7 +156,7 @@ func (k client) expectEnd() {
 	k.t.Helper()
 	_ = k.CloseSend()
 	if p, err := k.Recv(); err == nil {
-		k.t.Fatalf("unexpected answer: %v", p)
+		k.t.Fatalf("got %v, want the end of the stream", p)
 	}
 }
 
@@ -193,7 +193,7 @@ func wantPick(t *testing.T, p *extprocv3.ProcessingResponse, common *extprocv3.C
 	t.Helper()
 	header, meta := picked(p, common)
 	if header == "" || header != meta {
-		t.Fatalf("header %q, metadata %q in %v", header, meta, p)
+		t.Fatalf("header %q, metadata %q in %v; want one pick in both", header, meta, p)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestExtProc_HeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
 		q := p.asked[0]
 		if q.Pool != "ns/pool" || q.Retries != 4 || strings.Join(q.Spill, " ") != "envoy://a/ envoy://b/" ||
 			q.TraceParent != "00-x" {
-			t.Errorf("the call's metadata: %+v", q)
+			t.Errorf("the call's metadata: got %+v, want pool ns/pool, 4 retries, two spills, and the trace", q)
 		}
 	}
 }
@@ -227,14 +227,14 @@ func TestExtProc_BufferedBodyIsReadBeforePick(t *testing.T) {
 	k := open(t, start(t, p))
 	k.send(headersOf(modeBuffered, false))
 	if r := k.receive(); r.GetRequestHeaders() == nil || r.DynamicMetadata != nil {
-		t.Fatalf("answer to headers: %v", r)
+		t.Fatalf("answer to headers: got %v, want headers without a pick", r)
 	}
 	body := `{"model":"llama","stream":true,"pad":"` + strings.Repeat("z", 300<<10) + `"}`
 	k.send(bodyOf(body, true))
 	r := k.receive()
 	wantPick(t, r, r.GetRequestBody().GetResponse())
 	if f := p.asked[0].Facts; f.Model != "llama" || !f.Stream || f.Size != len(body) || p.bodies[0] != body {
-		t.Errorf("facts %+v", f)
+		t.Errorf("facts %+v, want model llama, streamed, of %d bytes, all of them read", f, len(body))
 	}
 }
 
@@ -253,7 +253,7 @@ func TestExtProc_BufferedTrailersWithoutBodyAreAnswered(t *testing.T) {
 	k.send(trailers)
 	r := k.receive()
 	if _, meta := picked(r, nil); r.GetRequestTrailers() == nil || meta == "" {
-		t.Errorf("%v", r)
+		t.Errorf("got %v, want trailers with a pick", r)
 	}
 }
 
@@ -265,12 +265,12 @@ func (k client) readBody(end bool) string {
 		s := r.GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
 		if s == nil {
 			if end || r.GetRequestTrailers() == nil {
-				k.t.Fatalf("not a chunk: %v", r)
+				k.t.Fatalf("got %v, want a chunk, or trailers at the end", r)
 			}
 			return body.String()
 		}
 		if len(s.Body) > MaxChunk {
-			k.t.Errorf("a chunk of %d bytes", len(s.Body))
+			k.t.Errorf("a chunk of %d bytes, want at most %d", len(s.Body), MaxChunk)
 		}
 		body.Write(s.Body)
 		if s.EndOfStream {
@@ -290,7 +290,7 @@ func TestExtProc_FullDuplexReturnsWholeBodyInChunks(t *testing.T) {
 		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		if got := k.readBody(true); got != first+second {
-			t.Errorf("wait %v: %d bytes of %d were sent back", wait, len(got), len(first+second))
+			t.Errorf("wait %v: %d bytes of %d were sent back, want all unchanged", wait, len(got), len(first+second))
 		}
 		k.send(bodyOf("", true)) // a second end
 		k.expectEnd()
@@ -343,7 +343,7 @@ func TestExtProc_ImmediateResponseIsTheLastMessage(t *testing.T) {
 		i := k.receive().GetImmediateResponse()
 		if int(i.GetStatus().GetCode()) != status ||
 			!strings.Contains(string(i.GetBody()), `"message":"a \"quoted\" word"`) {
-			t.Errorf("%v", i)
+			t.Errorf("got %v, want status %d with the quoted message", i, status)
 		}
 		k.send(bodyOf("", true))
 		k.expectEnd()
@@ -355,7 +355,7 @@ func TestExtProc_BodyAboveLimitGets413(t *testing.T) {
 	k.send(headersOf(modeDuplex, false))
 	k.send(bodyOf("0123456789a", true))
 	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 413 {
-		t.Errorf("%v", i)
+		t.Errorf("got %v, want 413", i)
 	}
 }
 
@@ -373,15 +373,15 @@ func TestExtProc_ServedEndpointIsReportedToTracker(t *testing.T) {
 	r := k.receive()
 	set := r.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
 	if len(set) != 1 || set[0].GetHeader().GetKey() != "x-token" || string(set[0].GetHeader().GetRawValue()) != "t" {
-		t.Errorf("the tracker's header is not set: %v", r)
+		t.Errorf("got %v, want the tracker's header x-token: t", r)
 	}
 	if r.GetResponseHeaders() == nil {
-		t.Errorf("%v", r)
+		t.Errorf("got %v, want response headers", r)
 	}
 	k.cancel()
 	<-p.ended
 	if len(p.served) != 1 || p.served[0] != "10.0.0.2:8000" || p.statuses[0] != 503 {
-		t.Errorf("served %v, status %v", p.served, p.statuses)
+		t.Errorf("served %v, status %v; want 10.0.0.2:8000 once, with 503", p.served, p.statuses)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestExtProc_FullDuplexReturnsWholeResponseBody(t *testing.T) {
 		}
 	}
 	if got.String() != sent {
-		t.Errorf("%d bytes of %d", got.Len(), len(sent))
+		t.Errorf("got %d bytes of %d, want all unchanged", got.Len(), len(sent))
 	}
 }
 
@@ -446,7 +446,7 @@ func TestExtProc_ServesHealthAndReflectionOnSameServer(t *testing.T) {
 	defer cancel()
 	r, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil || r.Status != grpc_health_v1.HealthCheckResponse_SERVING {
-		t.Errorf("health: %v %v", r, err)
+		t.Errorf("health: got %v %v, want SERVING", r, err)
 	}
 	info, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {
@@ -459,6 +459,6 @@ func TestExtProc_ServesHealthAndReflectionOnSameServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer, err := info.Recv(); err != nil || answer.GetFileDescriptorResponse() == nil {
-		t.Errorf("reflection: %v %v", answer, err)
+		t.Errorf("reflection: got %v %v, want a file descriptor", answer, err)
 	}
 }

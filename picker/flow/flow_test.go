@@ -133,7 +133,7 @@ func TestFlowControl_NearestDeadlineGoesFirst(t *testing.T) {
 			q.enter("none too", flow.Request{})
 			q.enter("5s too", flow.Request{Deadline: now.Add(5 * time.Second)})
 			if diff := cmp.Diff(c.want, q.admitted(s)); diff != "" {
-				t.Errorf("order %s: %s", c.order, diff)
+				t.Errorf("order %s: admitted (-want +got):\n%s", c.order, diff)
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestFlowControl_FairnessIDsAreBounded(t *testing.T) {
 		}
 		q.enter("", flow.Request{Fairness: "later"})
 		if bands := q.queue.Bands(); len(bands) != 1 || bands[0].Flows != 1 {
-			t.Errorf("flows do not end with their requests: %+v", bands)
+			t.Errorf("bands %+v, want one with one flow: flows end with their requests", bands)
 		}
 	})
 }
@@ -291,7 +291,8 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 		q.Placed() // not sent
 		time.Sleep(10 * time.Millisecond)
 		if q.Admit(time.Now()) != 1 || q.Outcome(chat) != flow.Admitted || q.Unplaced() != 1 {
-			t.Errorf("the request that waits is %v, %d are not placed", q.Outcome(chat), q.Unplaced())
+			t.Errorf("the request that waits is %v, %d are not placed; want admitted, and 1",
+				q.Outcome(chat), q.Unplaced())
 		}
 		q.Remove(chat) // admitted meanwhile
 		q.Remove(batch)

@@ -118,7 +118,7 @@ func TestSaturation_ServersWithoutAPlaceHaveNoRoom(t *testing.T) {
 	}
 	p.send(1, 1, 0)
 	if got := p.measure(flow.Saturation{InFlight: 4, Queue: 100}); got.Requests != 0 {
-		t.Errorf("no place is free: room for %d", got.Requests)
+		t.Errorf("no place is free: room for %d, want 0", got.Requests)
 	}
 }
 

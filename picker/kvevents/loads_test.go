@@ -40,13 +40,13 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !slices.Contains(got, want) {
-				return fmt.Errorf("%q, problem %q", got, sub.Problem(model1))
+				return fmt.Errorf("got loads %q, problem %q; want %q", got, sub.Problem(model1), want)
 			}
 			return nil
 		})
 	}
 	if problem := sub.Problem(model1); !strings.Contains(problem, at.String()) {
-		t.Errorf("before the first load: problem %q", problem)
+		t.Errorf("before the first load: problem %q, want one that names %s", problem, at)
 	}
 	receives("127.0.0.1:8001 {Running:3 Waiting:7 Tokens:2048 Fit:8192}", func() {
 		send(t, socket, "load-balancer", 0, []byte("no LoadStat"))
@@ -55,7 +55,7 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 	receives("127.0.0.1:8001 {Running:70000 Waiting:0 Tokens:1099511627776 Fit:0}",
 		func() { send(t, socket, "load", 1<<63, loadStat(t, 70000, 0, 1<<40, 0, 3, "later")) })
 	if problem := sub.Problem(model1); problem != "" {
-		t.Errorf("problem %q while loads arrive", problem)
+		t.Errorf("problem %q while loads arrive, want none", problem)
 	}
 	poll.Until(t, "an invalid load ends the connection", func() bool {
 		send(t, socket, "load", 2, loadStat(t, -1, 0, 0, 0))
@@ -73,13 +73,13 @@ func TestLoadStat_OtherFormsAreNone(t *testing.T) {
 	whole := loadStat(t, 1, 2, 3, 4, nil)
 	for i := range whole[:len(whole)-1] { // the last field does not matter
 		if l, ok := decodeLoad(whole[:i]); ok {
-			t.Errorf("the first %d of %d bytes are %+v", i, len(whole), l)
+			t.Errorf("the first %d of %d bytes are %+v, want no load", i, len(whole), l)
 		}
 	}
 	for _, fields := range [][]any{{1, 2, 3}, {1, 2, 3, -4}, {1, 2, "3", 4}, {1, 2, 3, uint64(1) << 63}, {1.5, 2, 3, 4},
 		{nil, 2, 3, 4}} {
 		if l, ok := decodeLoad(loadStat(t, fields...)); ok {
-			t.Errorf("%v is %+v", fields, l)
+			t.Errorf("%v is %+v, want no load", fields, l)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func FuzzLoadStat_NumbersAreBounded(f *testing.F) {
 		l, ok := decodeLoad(raw)
 		for _, n := range []int{l.Running, l.Waiting, l.Tokens, l.Fit} {
 			if ok && (n < 0 || n > maxCount) {
-				t.Errorf("%+v", l)
+				t.Errorf("got %+v, want numbers of 0 to %d", l, maxCount)
 			}
 		}
 	})

@@ -32,7 +32,7 @@ func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 				return
 			}
 			if len(ask.Frames) != 3 || len(ask.Frames[2]) != 8 {
-				t.Errorf("a replay was asked for with %q", ask.Frames)
+				t.Errorf("a replay was asked for with %q, want three frames, the last of 8 bytes", ask.Frames)
 				return
 			}
 			for _, frames := range answer(binary.BigEndian.Uint64(ask.Frames[2])) {
@@ -72,7 +72,7 @@ func reported(t *testing.T, sub *Subscription, server netip.AddrPort) {
 	t.Helper()
 	poll.NoError(t, "the server is reported", poll.Limit, func() error {
 		if problem, known := sub.Problem(server); known != prefix.Reported || problem != "" {
-			return fmt.Errorf("%v (%s)", known, problem)
+			return fmt.Errorf("got %v (%s), want %v without a problem", known, problem, prefix.Reported)
 		}
 		return nil
 	})
@@ -251,7 +251,7 @@ func TestKVEvents_ReportShowsWhyEventsAreMissing(t *testing.T) {
 				}
 				send(t, socket, "", seq, b)
 				seq++
-				return fmt.Errorf("%v (%s)", known, problem)
+				return fmt.Errorf("got %v (%s), want %v and %q", known, problem, prefix.Partly, c.want)
 			})
 		})
 	}

@@ -19,7 +19,7 @@ import (
 func subscriber(t *testing.T, c Config) *Subscriber {
 	t.Helper()
 	c.Prefixes, c.Retry = prefix.New(prefix.Config{Seed: 1}), 20*time.Millisecond
-	c.OnPanic = func(source string, v any, stack []byte) { t.Errorf("%s: %v\n%s", source, v, stack) }
+	c.OnPanic = func(source string, v any, stack []byte) { t.Errorf("%s: want no panic: %v\n%s", source, v, stack) }
 	s := New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -61,7 +61,7 @@ func eventually(t *testing.T, s *Subscriber, server netip.AddrPort, tokens []uin
 		if again != nil {
 			again()
 		}
-		return fmt.Errorf("%d tokens", got)
+		return fmt.Errorf("%d tokens, want %d", got, want)
 	})
 }
 
@@ -77,7 +77,7 @@ func TestKVEvents_AreReadFromAPublisherThatListens(t *testing.T) {
 	problem, known := sub.Problem(model1) // the first messages may precede the connection
 	if known == prefix.Guessed || (problem != "") != (known == prefix.Partly) ||
 		strings.Contains(problem, "no connection") {
-		t.Errorf("problem %q, %v", problem, known)
+		t.Errorf("problem %q, %v; want a problem only if Partly known, and not the connection", problem, known)
 	}
 	send(t, socket, "kv-events", seq, batch(t, e.removed(tokens, 8, 16, "GPU")))
 	eventually(t, s, model1, tokens, 128, nil)
@@ -134,7 +134,7 @@ func TestKVEvents_BrokenPublisherHarmsItselfAlone(t *testing.T) {
 		eventually(t, s, model1, tokens, 256, nil)
 		poll.NoError(t, name+" is shown", poll.Limit, func() error {
 			if problem, _ := sub.Problem(model2); !strings.Contains(problem, "KV events") {
-				return fmt.Errorf("problem %q", problem)
+				return fmt.Errorf("problem %q, want one about KV events", problem)
 			}
 			return nil
 		})

@@ -121,7 +121,7 @@ func TestLiveness_ProbeOutlivesItsRequest(t *testing.T) {
 		synctest.Wait()
 		time.AfterFunc(10*time.Millisecond, leave)
 		if !c.Dead(t.Context(), at, upstream.Protocol{}) || r.probes.Load() != 1 {
-			t.Errorf("the dead server was not found, with %d probes", r.probes.Load())
+			t.Errorf("the dead server was not found, or with %d probes; want 1", r.probes.Load())
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestLiveness_IsBounded(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		if c.Dead(t.Context(), at, upstream.Protocol{}) || time.Since(began) != 0 {
-			t.Errorf("one request too many waited for %s", time.Since(began))
+			t.Errorf("one request too many: dead, or waited for %s; want neither", time.Since(began))
 		}
 		all.Wait()
 	})
@@ -157,7 +157,7 @@ func TestLiveness_NeverCallsForbiddenAddresses(t *testing.T) {
 		Never:     func(netip.Addr) string { return "link-local" },
 	})
 	if c.Dead(t.Context(), at, upstream.Protocol{}) || r.probes.Load() != 0 {
-		t.Errorf("%d probes", r.probes.Load())
+		t.Errorf("dead, or %d probes; want neither", r.probes.Load())
 	}
 }
 
@@ -207,11 +207,11 @@ func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
 	}
 	health.Store(http.StatusServiceUnavailable)
 	if why := look(); !c.Dead(t.Context(), addr, by) || why != "/health answers 503" {
-		t.Errorf("a server whose health fails works: %q", why)
+		t.Errorf(`a server whose health fails: got alive, or %q; want dead, and "/health answers 503"`, why)
 	}
 	s.Close()
 	if why := look(); !c.Dead(t.Context(), addr, by) || why != "connection refused" {
-		t.Errorf("a server whose port is closed works: %q", why)
+		t.Errorf(`a server whose port is closed: got alive, or %q; want dead, and "connection refused"`, why)
 	}
 }
 

@@ -17,7 +17,7 @@ func FuzzModels_ListsOfServersAreBounded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		found, err := parse(body, 4)
 		if err != nil && found != nil || len(found) > 4 {
-			t.Fatalf("%d models, %v", len(found), err)
+			t.Fatalf("%d models, %v; want at most 4, and none with an error", len(found), err)
 		}
 		var list struct {
 			Object string
@@ -26,12 +26,13 @@ func FuzzModels_ListsOfServersAreBounded(f *testing.F) {
 		text := Encode(found)
 		if err := json.Unmarshal([]byte(text), &list); err != nil || list.Object != "list" ||
 			len(list.Data) > len(found) || len(text) > 100+4*6*3*maxName+4*200 {
-			t.Fatalf("%v: %d bytes: %.500s", err, len(text), text)
+			t.Fatalf("%v: %d bytes: %.500s\nwant a list of at most the models that were found", err, len(text), text)
 		}
 		names := map[string]bool{}
 		for _, m := range list.Data {
 			if names[m.ID] || !named(m.ID) || m.Object != "model" || m.Created < 0 || m.Parent == m.ID {
-				t.Errorf("%+v", m)
+				t.Errorf("got %+v, want a model with a name of its own, no parent of itself, and a time of 0 or later",
+					m)
 			}
 			names[m.ID] = true
 		}

@@ -76,7 +76,7 @@ func TestHolders_ServersWhoseListLacksTheModelAreLeftOut(t *testing.T) {
 		}
 	}
 	if l := h.Known("sql"); l == nil || l.Unlisted != 1 || l.NotFound != 0 || l.Strict {
-		t.Errorf("got %+v", l)
+		t.Errorf("sql: got %+v, want 1 server that does not list it, and not strict", l)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestHolders_404CountsUntilTheListChanges(t *testing.T) {
 	h.Lacking(t.Context(), "sql", time.Now())
 	h.NotFound("sql", b.addr, time.Now())
 	if got := kept(h, "sql", a, b, c); got != "ac" {
-		t.Errorf("a server without a list, after a 404: got %q", got)
+		t.Errorf(`a server without a list, after a 404: got %q, want "ac"`, got)
 	}
 	a.set("base") // unloaded
 	h.NotFound("sql", a.addr, time.Now())
@@ -137,7 +137,7 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	poll.Until(t, "the lists to be read", func() bool { return h.view.Load() != nil })
 	h.NotFound("sql", a.addr, time.Now())
 	if got := kept(h, "sql", a, b); got != "ab" {
-		t.Errorf("no server is known to have the model: got %q", got)
+		t.Errorf(`no server is known to have the model: got %q, want "ab"`, got)
 	}
 	h.Answered("sql", b.addr, time.Now())
 	if got := kept(h, "sql", a, b); got != "b" {
@@ -153,7 +153,8 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 		h.NotFound(fmt.Sprint("made-up-", n), b.addr, time.Now())
 	}
 	if len(h.marks) > maxMarks || len(h.answers) > maxMarks || len(h.view.Load().lacking) > 2*maxMarks {
-		t.Errorf("%d marks, %d answers", len(h.marks), len(h.answers))
+		t.Errorf("%d marks, %d answers; want at most %d, and %d models that servers lack",
+			len(h.marks), len(h.answers), maxMarks, 2*maxMarks)
 	}
 }
 
@@ -171,7 +172,7 @@ func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
 	h.mu.Unlock()
 	h.NotFound("base", a.addr, time.Now())
 	if l := h.Known("base"); l != nil && l.Strict {
-		t.Errorf("after a 404 of a server that lists the model: %+v", l)
+		t.Errorf("after a 404 of a server that lists the model: got %+v, want not strict", l)
 	}
 	poll.Until(t, "the list of a to be read", func() bool { return kept(h, "base", a, b) == "ab" })
 	h.mu.Lock()

@@ -86,12 +86,12 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 		}
 		got := ids(l.List(t.Context(), []Pool{pool}))
 		if n := a.calls.Load(); n != 3*maxAsked || len(got) != 21 || !slices.Contains(got, "at-10.0.0.19:8000<base") {
-			t.Errorf("after a minute, all servers are known: %d calls, %q", n, got)
+			t.Errorf("after a minute: %d calls, models %q; want %d and 21 models", n, got, 3*maxAsked)
 		}
 		down = true
 		time.Sleep(keepFor - 2*time.Minute)
 		if got := l.List(t.Context(), []Pool{pool}); len(got) != 21 {
-			t.Errorf("while servers do not answer, %d models are left", len(got))
+			t.Errorf("while servers do not answer, %d models are left, want 21", len(got))
 		}
 		pool.Servers = pool.Servers[:1] // the others are gone
 		if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got,
@@ -103,7 +103,7 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 			l.List(t.Context(), []Pool{pool})
 		}
 		if got := l.List(t.Context(), []Pool{pool}); len(got) != 0 {
-			t.Errorf("a server that has not answered for ten minutes has %q", ids(got))
+			t.Errorf("a server that has not answered for ten minutes has %q, want no models", ids(got))
 		}
 		l.Forget("p")
 		if len(l.pools) != 0 {
@@ -127,11 +127,11 @@ func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 		}
 		for i := range 100 {
 			if got := list(fmt.Sprintf("/%d/v1/models", i)); len(got) != 0 != (i < maxParts) {
-				t.Errorf("path %d: %q", i, got)
+				t.Errorf("path %d: got %q, want models: %t", i, got, i < maxParts)
 			}
 		}
 		if len(asked) != maxParts || asked[0] != "h.example/0/v1/models 1.1 penstock" || len(l.pools["p"]) != maxParts {
-			t.Errorf("asked %q, kept %d", asked, len(l.pools["p"]))
+			t.Errorf("asked %q, kept %d; want the first %d paths", asked, len(l.pools["p"]), maxParts)
 		}
 		time.Sleep(refreshAfter - 1)
 		for i := range maxParts - 1 {
@@ -140,10 +140,10 @@ func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		if got := list("/new/v1/models"); !slices.Equal(got, []string{"m/new/v1/models<"}) ||
 			len(l.pools["p"]) != maxParts {
-			t.Errorf("a path in place of the one that is not used: %q", got)
+			t.Errorf("a path in place of the one that is not used: got %q, want its model", got)
 		}
 		if got := list("/newer/v1/models"); len(got) != 0 {
-			t.Errorf("a path when all are used: %q", got)
+			t.Errorf("a path when all are used: got %q, want none", got)
 		}
 		l.Forget("p")
 		if len(l.pools) != 0 {
@@ -171,11 +171,11 @@ func TestModels_SlowServerDelaysOneListByASecond(t *testing.T) {
 		pool := Pool{Name: "p", Servers: servers(2)}
 		began := time.Now()
 		if got := l.List(t.Context(), []Pool{pool}); len(got) != 1 || time.Since(began) != askTimeout {
-			t.Errorf("%q after %s", ids(got), time.Since(began))
+			t.Errorf("got %q after %s, want 1 model after %s", ids(got), time.Since(began), askTimeout)
 		}
 		began = time.Now()
 		if got := l.List(t.Context(), []Pool{pool}); len(got) != 1 || time.Since(began) != 0 {
-			t.Errorf("%q after %s more", ids(got), time.Since(began))
+			t.Errorf("got %q after %s more, want 1 model at once", ids(got), time.Since(began))
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestModels_WrongAnswersAreLeftOut(t *testing.T) {
 			t.Errorf("%.60q: %d models, want %d", answer, len(got), want)
 		}
 		if got := l.List(context.Background(), []Pool{{Name: "never", Servers: servers(2)[1:]}}); len(got) != 0 {
-			t.Errorf("an address that is never called has %q", ids(got))
+			t.Errorf("an address that is never called has %q, want no models", ids(got))
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestModels_OfServersThatSpeakH2CAreListed(t *testing.T) {
 	}))
 	pool := Pool{Name: "p", Servers: []Server{{Addr: addr}}, Protocol: upstream.Protocol{HTTP2: true}}
 	if got := New(Config{}).List(t.Context(), []Pool{pool}); len(got) != 1 || got[0].ID != "a" {
-		t.Errorf("models %q", ids(got))
+		t.Errorf("models %q, want a", ids(got))
 	}
 }
 
@@ -239,7 +239,7 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 		t.Errorf("with names: %q, want %q", got, []string{"alias<", "base<", "sql<base"})
 	}
 	if got := l.List(t.Context(), []Pool{{Name: "empty", Names: pool.Names}}); len(got) != 0 {
-		t.Errorf("names of a pool whose servers have no models: %q", ids(got))
+		t.Errorf("names of a pool whose servers have no models: got %q, want none", ids(got))
 	}
 	long := make([]Model, 5*maxList)
 	for i := range long {
@@ -248,6 +248,6 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 	var list struct{ Data []Model }
 	if err := json.Unmarshal([]byte(Encode(long)), &list); err != nil || len(list.Data) != maxList ||
 		!slices.IsSortedFunc(list.Data, func(a, b Model) int { return strings.Compare(a.ID, b.ID) }) {
-		t.Errorf("%v, %d of %d models", err, len(list.Data), len(long))
+		t.Errorf("got %v, %d of %d models; want %d, sorted", err, len(list.Data), len(long), maxList)
 	}
 }

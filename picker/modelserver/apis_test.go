@@ -16,7 +16,7 @@ func decodeJSON[T any](t *testing.T, text string) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("%v: want JSON, got %s", err, text)
 	}
 	return v
 }
@@ -98,11 +98,11 @@ func TestResponses_AnswerNamesServerAndRepeatsInput(t *testing.T) {
 		a := decodeJSON[response](t, got)
 		if status != 200 || a.Object != "response" || a.Status != c.status || a.Output[0].Content[0].Text != c.text ||
 			(a.Incomplete != nil) != (c.status == "incomplete") {
-			t.Errorf("%s: %d %s", c.body, status, got)
+			t.Errorf("%s: got %d %s, want 200, status %s and text %q", c.body, status, got, c.status, c.text)
 		}
 		if u := a.Usage; u.InputTokens != c.in || u.InputDetails.CachedTokens != c.cached || u.OutputTokens != c.out ||
 			u.TotalTokens != c.in+c.out {
-			t.Errorf("%s: usage %+v", c.body, *u)
+			t.Errorf("%s: got usage %+v, want %d in, %d cached, %d out", c.body, *u, c.in, c.cached, c.out)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestResponses_EventsAddUpToTheAnswer(t *testing.T) {
 	for i, d := range data {
 		e := decodeJSON[responseEvent](t, d)
 		if e.Sequence != i {
-			t.Errorf("event %d has the number %d", i, e.Sequence)
+			t.Errorf("event %d has the number %d, want its place", i, e.Sequence)
 		}
 		if e.Delta != nil {
 			text += *e.Delta
@@ -134,7 +134,8 @@ func TestResponses_EventsAddUpToTheAnswer(t *testing.T) {
 	last := decodeJSON[responseEvent](t, data[len(data)-1])
 	if text != "pod-7 answers: one two" || last.Response.Output[0].Content[0].Text != text ||
 		last.Response.Usage.TotalTokens != 6 {
-		t.Errorf("the events have %q, and the last one is %s", text, data[len(data)-1])
+		t.Errorf(`the events have %q, and the last one is %s; want "pod-7 answers: one two" in both, and 6 tokens`,
+			text, data[len(data)-1])
 	}
 }
 
@@ -157,7 +158,8 @@ func TestMessages_AnswerNamesServerAndRepeatsMessage(t *testing.T) {
 		a := decodeJSON[anthropicMessage](t, got)
 		if status != 200 || a.Type != "message" || a.Role != "assistant" || a.Content[0].Text != c.text ||
 			*a.StopReason != c.reason || a.Usage != c.usage {
-			t.Errorf("%s: %d %s", c.body, status, got)
+			t.Errorf("%s: got %d %s, want 200, text %q, reason %s and usage %+v",
+				c.body, status, got, c.text, c.reason, c.usage)
 		}
 	}
 }
@@ -178,7 +180,8 @@ func TestMessages_EventsAddUpToTheAnswer(t *testing.T) {
 	start, end := decodeJSON[anthropicEvent](t, data[0]), decodeJSON[anthropicEvent](t, data[len(data)-2])
 	if text != "pod-7 answers: one two" || start.Message.Usage != (anthropicUsage{2, 0, 0, 0}) ||
 		*end.Usage != (anthropicUsage{2, 0, 0, 4}) || !strings.Contains(data[len(data)-2], `"stop_reason":"end_turn"`) {
-		t.Errorf("the events have %q: %s", text, got)
+		t.Errorf("the events have %q, want %q with 2 and 4 tokens, and end_turn: %s",
+			text, "pod-7 answers: one two", got)
 	}
 }
 
@@ -199,7 +202,7 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 	}
 	if len(a.Data) != 3 || len(a.Data[0].Embedding) != 64 || dot(0, 1) < 0.5 || dot(0, 2) > 0.5 || dot(0, 0) < 0.999 ||
 		dot(0, 0) > 1.001 {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want 3 unit vectors of 64 numbers, the second close to the first and the third not", got)
 	}
 	if a.Usage.PromptTokens != 9 || a.Usage.TotalTokens != 9 {
 		t.Errorf("usage %+v, want PromptTokens 9 and TotalTokens 9", a.Usage)
@@ -212,7 +215,7 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 		_, _, got := ask(t, url+"/v1/embeddings", `{"input":`+c.input+`}`)
 		if a := decodeJSON[list](t, got); len(a.Data) != c.inputs || len(a.Data[0].Embedding) != defaultDimension ||
 			a.Usage.PromptTokens != c.words {
-			t.Errorf("%s: %s", c.input, got)
+			t.Errorf("%s: got %s, want %d embeddings of %d words", c.input, got, c.inputs, c.words)
 		}
 	}
 	_, _, got = ask(t, url+"/v1/embeddings", `{"encoding_format":"base64","input":"`+words(32, "w")+` y"}`)
@@ -222,7 +225,7 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 	}](t, got)
 	if raw, err := base64.StdEncoding.DecodeString(b.Data[0].Embedding); err != nil || len(raw) != 4*defaultDimension ||
 		b.Usage.cached() != 32 {
-		t.Errorf("%v: %s", err, got)
+		t.Errorf("got %v: %s, want %d floats in base64, and 32 cached tokens", err, got, defaultDimension)
 	}
 }
 
@@ -238,10 +241,11 @@ func TestRerank_DocumentsAreOrderedByCommonWords(t *testing.T) {
 		}](t, got)
 		if a.Model != "base" || len(a.Results) != 2 || a.Results[0].Index != 1 ||
 			a.Results[0].Document.Text != "blue sky" || a.Results[0].Score <= a.Results[1].Score {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf(`%s: got %s, want "blue sky" first of 2`, path, got)
 		}
 		if a.Usage.PromptTokens != 3*32+4 || i > 0 && a.Usage.cached() != 3*32 {
-			t.Errorf("%s: usage %+v", path, a.Usage)
+			t.Errorf("%s: got usage %+v, want %d tokens, of them %d cached from the second call on",
+				path, a.Usage, 3*32+4, 3*32)
 		}
 	}
 }
@@ -382,7 +386,7 @@ func contains(t *testing.T, at string, want, got any) {
 		}
 	case []any:
 		if list, _ := got.([]any); len(want) > 0 && len(list) == 0 {
-			t.Errorf("%s is empty", at)
+			t.Errorf("%s is empty, want entries", at)
 		} else if len(want) > 0 {
 			contains(t, at+"[]", want[0], list[0])
 		}

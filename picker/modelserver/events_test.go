@@ -80,7 +80,7 @@ func postJSON(t *testing.T, url string, body, answer any) {
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
 	if response.StatusCode != 200 {
-		t.Fatalf("%s: %s %s", url, response.Status, text)
+		t.Fatalf("%s: got %s %s, want 200", url, response.Status, text)
 	}
 	if answer != nil {
 		if err := json.Unmarshal(text, answer); err != nil {

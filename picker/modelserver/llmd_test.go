@@ -68,7 +68,7 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 				postJSON(t, url+"/v1/completions/render", body, &first)
 				postJSON(t, url+"/v1/completions", body, nil)
 				if got := s.cached(first[0].TokenIDs, "base"); got != 256 {
-					return fmt.Errorf("%d of %d tokens", got, len(first[0].TokenIDs))
+					return fmt.Errorf("%d of %d tokens, want 256", got, len(first[0].TokenIDs))
 				}
 				return nil
 			})

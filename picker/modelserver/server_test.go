@@ -57,7 +57,7 @@ func get(t *testing.T, url string) string {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%s: %s, %v: %s", url, resp.Status, err, body)
+		t.Fatalf("%s: got %s, %v: %s, want 200", url, resp.Status, err, body)
 	}
 	return string(body)
 }
@@ -131,13 +131,13 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	}
 	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" ||
 		*a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
-		t.Errorf("got %s", got)
+		t.Errorf(`got %s, want a chat.completion of "pod-7 answers: hello big world" with finish stop`, got)
 	}
 	if *a.Usage != (usage{5, 5, 10, nil}) {
 		t.Errorf("usage %+v, want 5 + 5", *a.Usage)
 	}
 	if headers.Get("x-served-by") != "pod-7" || "http://"+headers.Get("x-served-at") != url {
-		t.Errorf("headers %v", headers)
+		t.Errorf("headers %v, want x-served-by pod-7 and x-served-at %s", headers, url)
 	}
 	if _, _, again := ask(t, url+"/v1/chat/completions", body); !strings.Contains(again,
 		*a.Choices[0].Message.Content) {
@@ -171,7 +171,7 @@ func TestStreaming_ChunksAddUpToTheAnswer(t *testing.T) {
 		}
 		all := events(t, got)
 		if len(all) != 7 || all[6] != "[DONE]" { // 4 words, the end, the usage, [DONE]
-			t.Fatalf("%s: %d events: %s", path, len(all), got)
+			t.Fatalf("%s: %d events, want 4 words, the end, the usage and [DONE]: %s", path, len(all), got)
 		}
 		var text, role, finish string
 		var counted *usage
@@ -195,7 +195,8 @@ func TestStreaming_ChunksAddUpToTheAnswer(t *testing.T) {
 			}
 		}
 		if text != "pod-7 answers: one two" || finish != "stop" || counted == nil || counted.TotalTokens != 6 {
-			t.Errorf("%s: text %q, finish %q, usage %+v", path, text, finish, counted)
+			t.Errorf(`%s: text %q, finish %q, usage %+v; want "pod-7 answers: one two", stop, and 6 tokens`,
+				path, text, finish, counted)
 		}
 		if role != c.role {
 			t.Errorf("%s: role %q, want %q", path, role, c.role)
@@ -224,7 +225,7 @@ func TestMaxTokens_LimitsTheAnswer(t *testing.T) {
 		_, _, got := ask(t, url+c.path, c.body)
 		var a answer
 		if err := json.Unmarshal([]byte(got), &a); err != nil || len(a.Choices) != 1 {
-			t.Fatalf("%s: %v: %s", c.body, err, got)
+			t.Fatalf("%s: got %v: %s, want one choice", c.body, err, got)
 		}
 		text := a.Choices[0].Text
 		if text == nil {
@@ -232,7 +233,7 @@ func TestMaxTokens_LimitsTheAnswer(t *testing.T) {
 		}
 		if *text != c.text || *a.Choices[0].Finish != c.finish ||
 			a.Usage.CompletionTokens != len(strings.Fields(c.text)) {
-			t.Errorf("%s: got %s", c.body, got)
+			t.Errorf("%s: got %s, want text %q and finish %s", c.body, got, c.text, c.finish)
 		}
 	}
 }
@@ -307,7 +308,7 @@ func TestStreaming_HeadersDoNotWaitForTheQueue(t *testing.T) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != 200 || resp.Header.Get("x-served-by") != "sim" {
-		t.Errorf("got %s %v", resp.Status, resp.Header)
+		t.Errorf("got %s %v, want 200 served by sim", resp.Status, resp.Header)
 	}
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_waiting": 0}) // it leaves the queue with its client
 }
@@ -343,7 +344,7 @@ func TestLoRA_AdapterWithoutSlotWaitsAndOthersPass(t *testing.T) {
 	sql()
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
 	if _, labels := gauges(t, url); labels["vllm:lora_requests_info"]["running_lora_adapters"] != "chat" {
-		t.Errorf("lora_requests_info %v", labels["vllm:lora_requests_info"])
+		t.Errorf("lora_requests_info %v, want chat running", labels["vllm:lora_requests_info"])
 	}
 }
 
@@ -360,7 +361,7 @@ func TestModels_ListIncludesAdapters(t *testing.T) {
 	}
 	if len(list.Data) != 2 || list.Data[0].ID != "base" || list.Data[0].Parent != nil || list.Data[1].ID != "sql" ||
 		*list.Data[1].Parent != "base" {
-		t.Errorf("got %+v", list)
+		t.Errorf("got %+v, want base, and sql whose parent it is", list)
 	}
 }
 
@@ -372,7 +373,7 @@ func TestFailRate_FailsConfiguredShare(t *testing.T) {
 		got = append(got, status)
 	}
 	if fmt.Sprint(got) != "[200 200 200 429 200 200 200 429]" {
-		t.Errorf("got %v", got)
+		t.Errorf("got %v, want every fourth 429", got)
 	}
 	waitForMetrics(t, url,
 		map[string]float64{"vllm:request_success_total": 6, "vllm:prompt_tokens_total": 6,
@@ -400,7 +401,7 @@ func TestDebugLast_ShowsLatestRequest(t *testing.T) {
 	if last.Headers.Get("x-gateway-destination-endpoint") != "10.0.0.1:8000" || last.Body != body ||
 		last.Bytes != len(body) || last.Path != "/v1/completions?q=1" || len(last.SHA256) != 64 ||
 		last.Headers.Get("Authorization") != "redacted" {
-		t.Errorf("got %+v", last)
+		t.Errorf("got %+v, want the request as it was sent, with its authorization redacted", last)
 	}
 }
 
@@ -430,7 +431,7 @@ func TestDrain_RequestsInFlightEnd(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if resp.ProtoMajor != 2 || resp.Header.Get("x-served-at") != addresses[1] {
-		t.Errorf("%s from %s", resp.Proto, resp.Header.Get("x-served-at"))
+		t.Errorf("got %s from %s, want HTTP/2 from %s", resp.Proto, resp.Header.Get("x-served-at"), addresses[1])
 	}
 	first := make([]byte, 6)
 	if _, err := io.ReadFull(resp.Body, first); err != nil {
@@ -439,7 +440,7 @@ func TestDrain_RequestsInFlightEnd(t *testing.T) {
 	stop()
 	rest, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
-		t.Errorf("the answer was cut: %v: %s", err, rest)
+		t.Errorf("the answer was cut: %v: %s, want [DONE] at its end", err, rest)
 	}
 	select {
 	case err := <-result:
@@ -461,7 +462,7 @@ func TestConfig_InvalidOneIsAnError(t *testing.T) {
 		"a cache below one block": {Model: "m", KVCacheTokens: 8}, "a negative count": {Model: "m", MaxNumSeqs: -1},
 	} {
 		if _, err := New(cfg); err == nil {
-			t.Errorf("%s was accepted", name)
+			t.Errorf("%s was accepted, want an error", name)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func TestSteps_PromptsWaitForAStepWithRoom(t *testing.T) {
 		}
 		a, b := first(1), second(1)
 		if max(a, b) != 160*time.Millisecond || min(a, b) < 100*time.Millisecond {
-			t.Errorf("first tokens after %s and %s", a, b)
+			t.Errorf("first tokens after %s and %s, want the later after 160ms, the other after at least 100ms", a, b)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestSteps_ConflictingConfigIsAnError(t *testing.T) {
 	} {
 		cfg.Model = "base"
 		if _, err := New(cfg); err == nil {
-			t.Errorf("%s was accepted", name)
+			t.Errorf("%s was accepted, want an error", name)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestSilent_ProbeFindsAToken(t *testing.T) {
 					_, _ = fmt.Sscan(answer, &status)
 					_, body, _ = strings.Cut(answer, " ")
 					if q.MaxTokens != 1 || (q.Prompt == "") == (len(q.Messages) == 0) {
-						t.Errorf("asked %+v", q)
+						t.Errorf("asked %+v, want one token, and either a prompt or messages", q)
 					}
 					w.WriteHeader(status)
 					_, _ = io.WriteString(w, body)

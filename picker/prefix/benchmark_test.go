@@ -110,7 +110,7 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		if held := x.held.Load(); held < DefaultBlocks-1000 {
-			b.Fatalf("%d blocks", held)
+			b.Fatalf("%d blocks, want at least %d", held, DefaultBlocks-1000)
 		}
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")
 		runtime.KeepAlive(x)

@@ -27,17 +27,19 @@ func text(n int) []byte {
 
 func TestPrefix_BlocksReachTheLongestPrompts(t *testing.T) {
 	if first, last := End(0), End(MaxBlocks-1); first != 64 || last != MaxTokens || End(-1) != 0 {
-		t.Errorf("the first block ends at %d tokens, the last at %d", first, last)
+		t.Errorf("the first block ends at %d tokens, the last at %d; want 64 and %d", first, last, MaxTokens)
 	}
 	for i := range MaxBlocks {
 		if size := End(i) - End(i-1); size != blockPieces(i)*pieceTokens || i >= 64 && size > End(i-1)/64+pieceTokens {
-			t.Errorf("block %d has %d tokens", i, size)
+			t.Errorf("block %d has %d tokens, want %d, and at most about a 64th of those before it",
+				i, size, blockPieces(i)*pieceTokens)
 		}
 	}
 	for _, size := range []int{0, 255, 256, 400_000, 4 * MaxTokens, 2 << 20} {
 		c := chainOf(0, text(size))
 		if n := len(c); End(n-1) > size/BytesPerToken || n < MaxBlocks && End(n) <= size/BytesPerToken {
-			t.Errorf("%d bytes have %d blocks, which are %d tokens", size, n, End(n-1))
+			t.Errorf("%d bytes have %d blocks, which are %d tokens; want as many as fit %d",
+				size, n, End(n-1), size/BytesPerToken)
 		}
 	}
 }
@@ -73,7 +75,8 @@ func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	ca, cb, other := chainOf(1, a), chainOf(1, b), chainOf(2, a)
 	for i := range ca {
 		if (ca[i] == cb[i]) != (i < 39) || ca[i] == other[i] {
-			t.Errorf("block %d: %x, with another byte %x, with another seed %x", i, ca[i], cb[i], other[i])
+			t.Errorf("block %d: %x, with another byte %x, with another seed %x; want the first two equal before "+
+				"block 39 only", i, ca[i], cb[i], other[i])
 		}
 	}
 	image := func(hash uint64) Chain {
@@ -86,7 +89,8 @@ func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	one, two := image(1), image(2)
 	for i := range ca {
 		if (one[i] == two[i]) != (i < 19) || i >= 19 && one[i] == ca[i] {
-			t.Errorf("block %d: %x with an image, %x with another one, %x without", i, one[i], two[i], ca[i])
+			t.Errorf("block %d: %x with an image, %x with another one, %x without; want the first two equal before "+
+				"block 19 only", i, one[i], two[i], ca[i])
 		}
 	}
 	if s := Seed(Seed(0, []byte("a")), []byte("b")); s == Seed(Seed(0, []byte("b")), []byte("a")) ||
@@ -106,7 +110,7 @@ func TestPrefix_InstructionsPrecedeThePrompt(t *testing.T) {
 	}
 	one, two, other := join(a[:3000], a[3000:]), join(a[:3000], a[3000:6000]), join(a[:2900], a[3000:])
 	if len(one) != 3000/256+6000/256 || !slices.Equal(one[:len(two)], two) {
-		t.Errorf("%d and %d blocks, which differ before the shorter one ends", len(one), len(two))
+		t.Errorf("%d and %d blocks, want the shorter list as the beginning of the other", len(one), len(two))
 	}
 	if !slices.Equal(one[:11], other[:11]) || one[11] == other[11] {
 		t.Error("instructions of which one begins like the other do not share just that beginning")

@@ -35,8 +35,8 @@ func collide(t *testing.T) {
 		// Random places make short runs in a table that is half full; one run would have thousands
 		// of slots.
 		if n := longestRun(len(s.slots), func(i int) bool { return s.slots[i] != 0 }); n > 150 || longest > 100 {
-			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard", shift, n,
-				longest)
+			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard; want at "+
+				"most 150 and 100", shift, n, longest)
 		}
 		if s.blocks != blocks {
 			t.Fatalf("%d blocks, want %d", s.blocks, blocks)

@@ -51,11 +51,11 @@ func TestForget_WithoutAddIsRepaired(t *testing.T) {
 	x.Forget(s, c[:1])
 	x.Add(s, c)
 	if got := cachedAt(x, c, key(1)); got != int32(End(2)) || s.blocks != 3 || x.held.Load() != 3 {
-		t.Errorf("%d tokens, %d blocks", got, s.blocks)
+		t.Errorf("%d tokens, %d blocks; want %d and 3", got, s.blocks, End(2))
 	}
 	s.SetCapacity(1)
 	if s.blocks != 0 || x.held.Load() != 0 {
-		t.Errorf("%d blocks are left", s.blocks)
+		t.Errorf("%d blocks are left, want none", s.blocks)
 	}
 }
 
@@ -71,6 +71,6 @@ func TestForget_LeavesWhatASnapshotHas(t *testing.T) {
 	y.Add(s, c)
 	y.Forget(s, c)
 	if got := cachedAt(y, c, key(1)); got != int32(End(2)) {
-		t.Errorf("%d tokens are left", got)
+		t.Errorf("%d tokens are left, want %d", got, End(2))
 	}
 }

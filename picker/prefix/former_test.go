@@ -39,15 +39,15 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	}
 	x.Add(servers[2], document(3, 6)) // the last four blocks of the prompt make room
 	if got := home(End(3)); got != [2]int{2, End(7)} {
-		t.Errorf("of the end: %v", got)
+		t.Errorf("of the end: got %v, want server 2 until %d", got, End(7))
 	}
 	x.Add(servers[2], document(4, 10))
 	if got := home(0); got != [2]int{2, End(7)} {
-		t.Errorf("of all: %v", got)
+		t.Errorf("of all: got %v, want server 2 until %d", got, End(7))
 	}
 	longer := append(document(1, 8), 77, 78)
 	if server, until, ok := x.Former(longer, 0, servers); !ok || server != 2 || until != End(7) {
-		t.Errorf("of a longer prompt: %d %d %v", server, until, ok)
+		t.Errorf("of a longer prompt: got %d %d %v, want server 2 until %d", server, until, ok, End(7))
 	}
 	if _, _, ok := x.Former(c, 0, servers[:2]); ok {
 		t.Error("a server that is no candidate is returned")
@@ -55,7 +55,7 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	x.Add(servers[1], c)
 	x.Add(servers[1], document(5, 10))
 	if got := home(0); got != [2]int{1, End(7)} {
-		t.Errorf("after another server had it: %v", got)
+		t.Errorf("after another server had it: got %v, want server 1 until %d", got, End(7))
 	}
 }
 
@@ -85,14 +85,14 @@ func TestFormer_TakesNoMoreThanItsBound(t *testing.T) {
 	var f former
 	f.add(1, 1, 1<<40)
 	if n := len(*f.table.Load()); n != maxFormer {
-		t.Errorf("%d entries at most", n)
+		t.Errorf("%d entries, want at most %d", n, maxFormer)
 	}
 	f.add(2, formerIDs, 1) // not recorded
 	if _, ok := f.home(2); ok {
 		t.Error("an ID that does not fit is recorded")
 	}
 	if id, ok := f.home(1); !ok || id != 1 {
-		t.Errorf("%d %v", id, ok)
+		t.Errorf("got %d %v, want 1", id, ok)
 	}
 }
 

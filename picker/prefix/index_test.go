@@ -139,7 +139,7 @@ func (w *world) check(c Chain) {
 		}
 	}
 	if got := w.index.held.Load(); got != int64(held) {
-		w.t.Fatalf("%d blocks, the model has %d", got, held)
+		w.t.Fatalf("%d blocks, want %d as the model has", got, held)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestPrefix_ReadsDuringWrites(t *testing.T) {
 				w.index.Match(shared, w.servers, cached)
 				for i, n := range cached {
 					if i%2 == 1 && n != 0 {
-						t.Errorf("server %d has %d tokens that it was never sent", i, n)
+						t.Errorf("server %d has %d tokens that it was never sent, want none", i, n)
 						return
 					}
 				}

@@ -68,7 +68,7 @@ func TestSnapshot_AnotherProcessMatchesTheSame(t *testing.T) {
 	// A part of it has the last used blocks, each with all preceding ones.
 	y, part := restored(t, x, size/3, servers...)
 	if part > size/3 || part < size/4 {
-		t.Errorf("%d bytes of %d, limit %d", part, size, size/3)
+		t.Errorf("%d bytes of %d, want at most %d, and at least a quarter of all", part, size, size/3)
 	}
 	if last := chains[len(chains)-1]; cachedAt(y, last,
 		servers[(len(chains)-1)%len(servers)]) != int32(End(len(last)-1)) {
@@ -84,7 +84,7 @@ func closed(t *testing.T, s *Server, chains []Chain) {
 	for _, c := range chains {
 		for i := 1; i < len(c); i++ {
 			if s.find(c[i]) != 0 && s.find(c[i-1]) == 0 {
-				t.Fatalf("block %d is there without the one before it", i)
+				t.Fatalf("block %d is there without the one before it, want both or neither", i)
 			}
 		}
 	}
@@ -105,11 +105,11 @@ func TestSnapshot_EvictsNothing(t *testing.T) {
 	y.restore()
 	for _, c := range chains[100:] {
 		if got := cachedAt(y, c, key(1)); got != int32(End(len(c)-1)) {
-			t.Fatalf("%d tokens of a chain of its own are left, of %d", got, End(len(c)-1))
+			t.Fatalf("%d tokens of a chain of its own are left, want %d", got, End(len(c)-1))
 		}
 	}
 	if s.tokens > s.capacity || s.tokens < s.capacity-8*pieceTokens {
-		t.Errorf("%d tokens, with room for %d", s.tokens, s.capacity)
+		t.Errorf("%d tokens, want about %d, for which there is room", s.tokens, s.capacity)
 	}
 	closed(t, s, chains)
 }
@@ -118,7 +118,7 @@ func TestSnapshot_BoundedAndChecked(t *testing.T) {
 	x := New(Config{})
 	for _, bad := range [][]byte{make([]byte, 9), make([]byte, 8), {1, 0, 0, 0, 0, 0, 0, 0, 3}} {
 		if x.Restore(key(1), bad) == nil {
-			t.Errorf("%v is no snapshot", bad)
+			t.Errorf("%v is restored, want an error", bad)
 		}
 	}
 	block := []byte{1, 0, 0, 0, 0, 0, 0, 0, 9}

@@ -25,7 +25,7 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	epp.server.Stop()
 	poll.Until(t, "it is lost no longer", func() bool { return n.answer("epp") == down })
 	if all := n.all("epp"); !slices.Equal(all[len(all)-3:], []Answer{up, lost, down}) {
-		t.Errorf("reported %+v", all)
+		t.Errorf("reported %+v, want at the end %+v", all, []Answer{up, lost, down})
 	}
 	again := start(t, epp.addr.String(), fullDuplex)
 	poll.Until(t, "it is back", func() bool { return n.answer("epp") == up })

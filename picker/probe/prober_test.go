@@ -267,7 +267,7 @@ func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
 		p.Set("other", at(start(t, "127.0.0.1:0", fullDuplex).addr))
 		poll.Until(t, name+": the other one", func() bool { return n.last("other") == FullDuplex })
 		if now := epp.probes(); now != probes {
-			t.Errorf("%s: a picker that had answered was probed %d more times", name, now-probes)
+			t.Errorf("%s: a picker that had answered was probed %d more times, want none", name, now-probes)
 		}
 	}
 }
@@ -366,7 +366,7 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	p, n := run(t)
 	if err := p.WaitAnswered(t.Context()); err != nil {
-		t.Errorf("with no picker: %v", err)
+		t.Errorf("with no picker: got %v, want no error", err)
 	}
 	slow := start(t, "127.0.0.1:0", fails)
 	p.Set("nowhere yet", at())

@@ -100,7 +100,7 @@ func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 				release()
 				poll.Until(t, "it is back", func() bool { return n.answer("epp") == up })
 				if all := n.all("epp"); !slices.Equal(all[len(all)-3:], []Answer{mute, still, up}) {
-					t.Errorf("reported %+v", all)
+					t.Errorf("reported %+v, want at the end %+v", all, []Answer{mute, still, up})
 				}
 			}
 		})

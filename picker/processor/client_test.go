@@ -86,7 +86,7 @@ func TestProcess_BodyIsSentAsTheClientWroteIt(t *testing.T) {
 		}
 	}
 	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body(`[1]`), Route: true}); outcome != Skipped {
-		t.Errorf("a body that is no object: %s", outcome)
+		t.Errorf("a body that is no object: got %s, want %s", outcome, Skipped)
 	}
 }
 
@@ -129,12 +129,12 @@ func TestProcess_AnswerIsReadAndChecked(t *testing.T) {
 		got, err := read([]byte(text))
 		if want == nil {
 			if err == nil {
-				t.Errorf("%.60s is read as %+v", text, got)
+				t.Errorf("%.60s is read as %+v, want an error", text, got)
 			}
 			continue
 		}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil || len(slices.Collect(got.IDs())) != want.Count {
-			t.Errorf("%.60s: %v %s", text, err, diff)
+			t.Errorf("%.60s: got %v, want no error and %d IDs; (-want +got):\n%s", text, err, want.Count, diff)
 		}
 	}
 }
@@ -151,12 +151,13 @@ func TestProcess_FailuresOpenTheBreaker(t *testing.T) {
 	})
 	for range failures {
 		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || err == nil {
-			t.Fatalf("%s %v", outcome, err)
+			t.Fatalf("got %s %v, want %s", outcome, err, Failed)
 		}
 	}
 	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped || err == nil ||
 		!c.Open() || calls.Load() != failures {
-		t.Errorf("after %d failures: %s %v, %d calls", failures, outcome, err, calls.Load())
+		t.Errorf("after %d failures: got %s %v, %d calls; want %s, without a call",
+			failures, outcome, err, calls.Load(), Skipped)
 	}
 }
 
@@ -171,7 +172,7 @@ func TestProcess_HugeAnswerIsAnError(t *testing.T) {
 	})
 	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed ||
 		!strings.Contains(err.Error(), "more than") {
-		t.Errorf("an answer of 100 MB: %s %v", outcome, err)
+		t.Errorf(`an answer of 100 MB: got %s %v, want %s with "more than"`, outcome, err, Failed)
 	}
 }
 
@@ -188,7 +189,7 @@ func TestProcess_HangingServiceCostsItsTimeAndThenNothing(t *testing.T) {
 	for range failures {
 		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed ||
 			err.Error() != "no answer in 50ms" {
-			t.Errorf("%s %v", outcome, err)
+			t.Errorf("got %s %v, want %s: no answer in 50ms", outcome, err, Failed)
 		}
 	}
 	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped {
@@ -206,7 +207,7 @@ func TestProcess_BreakerTriesAgain(t *testing.T) {
 		}
 		defer func() {
 			if len(calls) != 2 || calls[0] != "open: the service has no address" || calls[1] != "closed" {
-				t.Errorf("calls: %q", calls)
+				t.Errorf("calls: %q, want one that the service has no address, and closed", calls)
 			}
 		}()
 		for range failures {
@@ -220,7 +221,7 @@ func TestProcess_BreakerTriesAgain(t *testing.T) {
 			t.Error("the breaker stays open")
 		}
 		if _, err := c.breaker.Execute(func() (*Answer, error) { return &Answer{}, nil }); err != nil || c.Open() {
-			t.Errorf("a trial that works does not close it: %v", err)
+			t.Errorf("a trial that works: got %v, open %t; want it closed", err, c.Open())
 		}
 	})
 }
@@ -231,7 +232,7 @@ func TestProcess_RejectedRequestsLeaveTheBreakerClosed(t *testing.T) {
 	c := service(t, func(w http.ResponseWriter, _ string) { http.Error(w, "no", status) })
 	for range 3 * failures {
 		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Rejected || err == nil {
-			t.Fatalf("%s %v", outcome, err)
+			t.Fatalf("got %s %v, want %s", outcome, err, Rejected)
 		}
 	}
 	if c.Open() {
@@ -250,7 +251,7 @@ func TestProcess_ServiceWithoutAddressFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || err == nil {
-			t.Errorf("%v: %s %v", addresses, outcome, err)
+			t.Errorf("%v: got %s %v, want %s", addresses, outcome, err, Failed)
 		}
 	}
 }
@@ -265,7 +266,7 @@ func FuzzAnswer_DecodesOrFails(f *testing.F) {
 		}
 		var list []uint32
 		if err := json.Unmarshal(a.Tokens, &list); err != nil || len(list) != a.Count {
-			t.Errorf("%s is taken for a list of %d: %v", a.Tokens, a.Count, err)
+			t.Errorf("%s is taken for a list of %d, want no more or fewer: %v", a.Tokens, a.Count, err)
 		}
 		if got := slices.Collect(a.IDs()); !slices.Equal(got, list) {
 			t.Errorf("%s is read as %v, want %v", a.Tokens, got, list)
@@ -285,7 +286,7 @@ func FuzzRequest_IsTheClientsWithRoute(f *testing.F) {
 		at = max(0, min(at, len(text)))
 		q := &Request{Body: mem.BufferSlice{mem.SliceBuffer(text[:at]), mem.SliceBuffer(text[at:])}, Route: true}
 		if !object(q.Body) {
-			t.Fatalf("%q is no object", text)
+			t.Fatalf("%q is no object, want one, as encoding/json reads", text)
 		}
 		sent, size, err := q.encode()
 		if err != nil {
@@ -296,11 +297,11 @@ func FuzzRequest_IsTheClientsWithRoute(f *testing.F) {
 			Body map[string]json.RawMessage `json:"request_body"`
 		}
 		if err := json.Unmarshal(got, &message); err != nil || int64(len(got)) != size {
-			t.Fatalf("%q becomes %q: %v", text, got, err)
+			t.Fatalf("%q becomes %q of %d bytes: %v, want JSON of that size", text, got, size, err)
 		}
 		members["route"] = json.RawMessage("true")
 		if diff := cmp.Diff(members, message.Body); diff != "" {
-			t.Errorf("%q becomes %q: %s", text, got, diff)
+			t.Errorf("%q becomes %q (-want +got):\n%s", text, got, diff)
 		}
 	})
 }

@@ -56,13 +56,14 @@ func TestRecord_BoundedByTwoFiles(t *testing.T) {
 	for _, name := range []string{path, path + ".1"} {
 		info, err := os.Stat(name)
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Fatalf("%v %v", info, err)
+			t.Fatalf("got %v %v, want mode 0600", info, err)
 		}
 		size += info.Size()
 	}
 	if size > limit || newest[len(newest)-1].Timestamp != 999 ||
 		older[len(older)-1].Timestamp+1 != newest[0].Timestamp || f.Dropped() != 0 {
-		t.Errorf("%d bytes, %d and %d lines, %d dropped", size, len(older), len(newest), f.Dropped())
+		t.Errorf("%d bytes, %d and %d lines, %d dropped; want at most %d bytes, no gap, and none dropped",
+			size, len(older), len(newest), f.Dropped(), limit)
 	}
 	// The next process keeps the previous one's lines.
 	if _, err := Open(path, limit, slog.New(slog.DiscardHandler)); err != nil {

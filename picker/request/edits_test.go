@@ -90,7 +90,7 @@ func TestTokenIDs_RouteIsReadAndBounded(t *testing.T) {
 	}
 	if _, _, ok := edited([]byte(`{`+string(bytes.Repeat([]byte(`"route":1,`), maxSpans+1))+`"a":1}`), nil,
 		Edit{}); ok {
-		t.Errorf("%d members are removed", maxSpans+1)
+		t.Errorf("%d members are removed, want that they are too many", maxSpans+1)
 	}
 }
 
@@ -108,19 +108,19 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 			got, s, alsoOK := edited(body, cuts, e)
 			s.Release()
 			if got != whole || ok != alsoOK {
-				t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
+				t.Fatalf("%q cut by %v is %q, want %q as of the whole", body, cuts, got, whole)
 			}
 			var original, changed map[string]any
 			if !ok || !json.Valid(body) || json.Unmarshal(body, &original) != nil || original == nil {
 				continue
 			}
 			if err := json.Unmarshal([]byte(got), &changed); err != nil {
-				t.Fatalf("%q became %q: %v", body, got, err)
+				t.Fatalf("%q became %q, want JSON: %v", body, got, err)
 			}
 			if _, has := changed["route"]; has || e.TokenIDs != nil &&
 				(fmt.Sprint(changed["token_ids"]) != "[1 2]" ||
 					bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
-				t.Fatalf("%q became %q", body, got)
+				t.Fatalf("%q became %q, want no route, and token_ids [1,2] if given", body, got)
 			}
 			names := []string{"route", "nvext"}
 			if e.TokenIDs != nil {
@@ -133,7 +133,7 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 			before, _ := json.Marshal(original)
 			after, _ := json.Marshal(changed)
 			if !bytes.Equal(before, after) {
-				t.Fatalf("%q became %q", body, got)
+				t.Fatalf("%q became %q, want the other members unchanged", body, got)
 			}
 		}
 	})
@@ -209,7 +209,7 @@ func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
 		}
 		if got, ok := inChunks(body, cuts, func(string) *Target { return NewTarget("other") }); ok &&
 			!json.Valid([]byte(got)) {
-			t.Fatalf("%q cut by %v is %q", body, cuts, got)
+			t.Fatalf("%q cut by %v is %q, want JSON", body, cuts, got)
 		}
 	})
 }

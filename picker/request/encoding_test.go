@@ -36,7 +36,7 @@ func TestScanner_BodiesInOtherEncodingsAreFound(t *testing.T) {
 				s.Write(chunk)
 			}
 			if !s.NotUTF8() {
-				t.Errorf("%q in chunks of %d is not found", name, size)
+				t.Errorf("%q in chunks of %d passes for UTF-8, want it found", name, size)
 			}
 			s.Release()
 		}
@@ -46,7 +46,7 @@ func TestScanner_BodiesInOtherEncodingsAreFound(t *testing.T) {
 		"\x1f\x8b\x08\x00", "--x\r\n", "\xff\xd8\xff\xe0", mark + "{}", "\x00", "\x00\x01"} {
 		s := New(OtherKind)
 		if s.Write([]byte(body)); s.NotUTF8() {
-			t.Errorf("%q is not UTF-8", body)
+			t.Errorf("%q is not UTF-8, want it to pass", body)
 		}
 		s.Release()
 	}
@@ -57,11 +57,11 @@ func TestRewrite_ByteOrderMarkHidesNoMember(t *testing.T) {
 	for _, cuts := range [][]byte{nil, {1}, {2}} {
 		if got, ok := replaced(ChatCompletions, []byte(mark+`{"model":"a"}`), cuts, to); got != mark+`{"model":"b"}` ||
 			!ok {
-			t.Errorf("%q %t", got, ok)
+			t.Errorf("got %q %t, want the model b behind the mark", got, ok)
 		}
 	}
 	if got, _ := replaced(ChatCompletions, []byte("\xef\xbb{}"+`{"model":"a"}`), nil, to); bytes.Contains([]byte(got),
 		[]byte(`"b"`)) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want no model b: the body is no JSON", got)
 	}
 }

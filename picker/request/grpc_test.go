@@ -41,18 +41,19 @@ func TestGRPC_PromptEqualsThatOfHTTP(t *testing.T) {
 	body = append(body, `]}`...)
 	over, http := scan(GRPCGenerate, generate(ids, "", 12), 100), scan(Generate, body, 100)
 	if len(http.Chain) != 15 || !slices.Equal(over.Chain, http.Chain) {
-		t.Errorf("%d blocks by gRPC, %d by HTTP, or different ones", len(over.Chain), len(http.Chain))
+		t.Errorf("%d blocks by gRPC, %d by HTTP; want the same 15", len(over.Chain), len(http.Chain))
 	}
 	if over.Tokens != 1000 || over.MaxTokens != 12 || !over.Stream {
-		t.Errorf("facts %+v", over)
+		t.Errorf("facts %+v, want 1000 tokens, 12 at most, streamed", over)
 	}
 	if text := scan(GRPCGenerate, generate(nil, string(body), 0), 7); len(text.Chain) == 0 ||
 		text.Tokens != len(body)/prefix.BytesPerToken {
-		t.Errorf("a prompt of %d bytes has %d tokens, %d blocks", len(body), text.Tokens, len(text.Chain))
+		t.Errorf("a prompt of %d bytes has %d tokens, %d blocks; want %d tokens, and blocks",
+			len(body), text.Tokens, len(text.Chain), len(body)/prefix.BytesPerToken)
 	}
 	if embed := scan(GRPCEmbed, generate(ids, "", 12), 7); !slices.Equal(embed.Chain, http.Chain) ||
 		embed.MaxTokens != 0 {
-		t.Errorf("EmbedRequest: %+v", embed)
+		t.Errorf("EmbedRequest: got %+v, want the chain of the tokens, and no maximum", embed)
 	}
 }
 
@@ -80,7 +81,7 @@ func FuzzGRPC_FactsDoNotDependOnChunks(f *testing.F) {
 			a, b := scan(k, body, int(chunk)+1), scan(k, body, len(body)+1)
 			if a.Tokens != b.Tokens || a.MaxTokens != b.MaxTokens || !slices.Equal(a.Chain, b.Chain) ||
 				a.Tokens > len(body) {
-				t.Fatalf("%+v in chunks, %+v whole", a, b)
+				t.Fatalf("%+v in chunks, %+v whole; want equal facts of at most a token a byte", a, b)
 			}
 		}
 	})

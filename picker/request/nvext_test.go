@@ -77,25 +77,25 @@ func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 		whole, ok := bare(body, nil, "[1,2]")
 		got, alsoOK := bare(body, cuts, "[1,2]")
 		if got != whole || ok != alsoOK {
-			t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
+			t.Fatalf("%q cut by %v is %q, want %q as of the whole", body, cuts, got, whole)
 		}
 		var original, changed map[string]any
 		if !ok || !json.Valid(body) || json.Unmarshal(body, &original) != nil || original == nil {
 			return
 		}
 		if err := json.Unmarshal([]byte(got), &changed); err != nil {
-			t.Fatalf("%q became %q: %v", body, got, err)
+			t.Fatalf("%q became %q, want JSON: %v", body, got, err)
 		}
 		members, _ := changed["nvext"].(map[string]any)
 		for key, value := range members {
 			switch key {
 			case "backend_instance_id", "decode_worker_id", "prefill_worker_id", "dp_rank", "prefill_dp_rank":
 				if value != nil {
-					t.Fatalf("%q became %q, which has %s", body, got, key)
+					t.Fatalf("%q became %q, which has %s; want it removed", body, got, key)
 				}
 			case "token_data":
 				if ids, ok := value.([]any); value != nil && (!ok || len(ids) != 2 || ids[0] != 1.0) {
-					t.Fatalf("%q became %q", body, got)
+					t.Fatalf("%q became %q, want token_data [1,2]", body, got)
 				}
 			}
 		}
@@ -104,7 +104,7 @@ func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 		before, _ := json.Marshal(original)
 		after, _ := json.Marshal(changed)
 		if !bytes.Equal(before, after) {
-			t.Fatalf("%q became %q", body, got)
+			t.Fatalf("%q became %q, want the other members unchanged", body, got)
 		}
 	})
 }

@@ -32,11 +32,11 @@ func TestResponseID_SurvivesJSON(t *testing.T) {
 	raw, err := json.Marshal(id)
 	var got ResponseID
 	if err != nil || json.Unmarshal(raw, &got) != nil || got != id || strings.Contains(string(raw), "resp") {
-		t.Errorf("%v is %s and then %v: %v", id, raw, got, err)
+		t.Errorf("%v is %s and then %v: %v; want the same, without its text in JSON", id, raw, got, err)
 	}
 	for _, bad := range []string{`""`, `"YQ"`, `"` + strings.Repeat("A", 1000) + `"`, `"?"`} {
 		if json.Unmarshal([]byte(bad), &got) == nil && len(bad) < 100 {
-			t.Errorf("%s is an ID", bad)
+			t.Errorf("%s is an ID, want an error", bad)
 		}
 	}
 }

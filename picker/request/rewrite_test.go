@@ -88,7 +88,7 @@ func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 		return slices.Clone(s.Facts().Chain)
 	}
 	if a, b := chain("public", NewTarget("v1")), chain("v1", nil); len(a) == 0 || !slices.Equal(a, b) {
-		t.Errorf("%d and %d blocks differ", len(a), len(b))
+		t.Errorf("got %d blocks, and %d of a request for v1; want the same", len(a), len(b))
 	}
 }
 
@@ -118,12 +118,12 @@ func TestRewriter_EachModelIsReplacedByItsOwn(t *testing.T) {
 	const want = `{"a":1,"model":"first-v1","model":5,"model":"kept","messages":["x"],"model":"last-v1"}`
 	for _, cuts := range [][]byte{nil, {1}, {5, 1}, {16}} {
 		if got, ok := streamed([]byte(body), cuts, own); got != want || !ok {
-			t.Errorf("cut by %v: %s", cuts, got)
+			t.Errorf("cut by %v: got %s, want %s", cuts, got, want)
 		}
 	}
 	long := `{"model":"` + strings.Repeat("x", 3*maxValue) + `","model":"a"}`
 	if got, _ := streamed([]byte(long), []byte{31}, own); got != strings.Replace(long, `"a"`, `"a-v1"`, 1) {
-		t.Errorf("behind a long model: ...%s", got[len(got)-40:])
+		t.Errorf("behind a long model: got ...%s, want a-v1 at the end", got[len(got)-40:])
 	}
 }
 
@@ -166,7 +166,7 @@ func FuzzRewriter_ChunksMakeNoDifference(f *testing.F) {
 			return
 		}
 		if got != whole {
-			t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
+			t.Fatalf("%q cut by %v is %q, want %q as of the whole", body, cuts, got, whole)
 		}
 		var original, changed struct {
 			Model any `json:"model"`
@@ -178,16 +178,16 @@ func FuzzRewriter_ChunksMakeNoDifference(f *testing.F) {
 		_ = json.Unmarshal(original.Rest["model"], &original.Model)
 		buffered, _ := replaced(OtherKind, body, cuts, to)
 		if err := json.Unmarshal([]byte(buffered), &changed.Rest); err != nil {
-			t.Fatalf("%q became %q: %v", body, buffered, err)
+			t.Fatalf("%q became %q, want JSON: %v", body, buffered, err)
 		}
 		_ = json.Unmarshal(changed.Rest["model"], &changed.Model)
 		if name, text := original.Model.(string); text && name != "" && len(original.Rest["model"]) < maxValue &&
 			!strings.Contains(string(original.Rest["model"]), `\`) && changed.Model != "to" {
-			t.Fatalf("%q became %q", body, buffered)
+			t.Fatalf(`%q became %q, want the model "to"`, body, buffered)
 		}
 		for key, value := range original.Rest {
 			if key != "model" && !bytes.Equal(value, changed.Rest[key]) {
-				t.Fatalf("%q became %q: %q changed", body, buffered, key)
+				t.Fatalf("%q became %q: %q changed, want the model alone", body, buffered, key)
 			}
 		}
 	})

@@ -65,7 +65,7 @@ func TestModel_FoundWhereverAChunkEnds(t *testing.T) {
 func TestModel_OverlongNameIsIgnored(t *testing.T) {
 	body := `{"model":"` + strings.Repeat("m", maxModel+1) + `","stream":true}`
 	if got := scan(ChatCompletions, []byte(body), 100); got.Model != "" || !got.Stream {
-		t.Errorf("model of %d bytes, stream %v", len(got.Model), got.Stream)
+		t.Errorf("model of %d bytes, stream %v; want none, and true", len(got.Model), got.Stream)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestRequest_TokenIDsAreExactOnlyAlone(t *testing.T) {
 		for _, chunk := range []int{1, 7, 1000} {
 			got := scan(kind, []byte(body), chunk).Exact
 			if got.Tokens != 200 || !slices.Equal(got.Ends, want.Exact().Ends) {
-				t.Errorf("%.60s: %d tokens, %x", body, got.Tokens, got.Ends)
+				t.Errorf("%.60s: got %d tokens, %x; want 200, %x", body, got.Tokens, got.Ends, want.Exact().Ends)
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func TestRequest_TokenIDsAreExactOnlyAlone(t *testing.T) {
 		`{"model": "m"}`: Completions,
 	} {
 		if got := scan(kind, []byte(body), 1000).Exact; got.Tokens != 0 || len(got.Ends) != 0 {
-			t.Errorf("%.60s: %d tokens", body, got.Tokens)
+			t.Errorf("%.60s: got %d tokens, want none", body, got.Tokens)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 		got := scan(k, body, int(chunk)+1)
 		// A pooled scanner may have room for items that a new one lacks.
 		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole, cmpopts.EquateEmpty()) {
-			t.Fatalf("chunks of %d: %+v, whole: %+v", int(chunk)+1, got, whole)
+			t.Fatalf("chunks of %d: got %+v, want %+v as of the whole", int(chunk)+1, got, whole)
 		}
 		if !json.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {
 			return

@@ -49,7 +49,7 @@ func (s *script) run(t *testing.T, body string) {
 	s.body, s.model, s.status, s.rerouted = body, "", "", false
 	if err := s.state.CallByParam(lua.P{Fn: s.state.GetGlobal("envoy_on_request"), Protect: true},
 		s.handle()); err != nil {
-		t.Fatalf("%q: %v", body, err)
+		t.Fatalf("%q: got %v, want no error", body, err)
 	}
 }
 
@@ -114,10 +114,10 @@ func FuzzModel_RouteAndPickerAgree(f *testing.F) {
 		s.run(t, string(body))
 		if strings.ContainsFunc(s.model, func(r rune) bool { return r < ' ' || r == 0x7f }) ||
 			len(s.model) > maxHeader {
-			t.Errorf("%q: header %q", body, s.model)
+			t.Errorf("%q: header %q, want at most %d bytes without control characters", body, s.model, maxHeader)
 		}
 		if s.rerouted == (s.status != "") {
-			t.Errorf("%q: status %q, route chosen again: %v", body, s.status, s.rerouted)
+			t.Errorf("%q: status %q, route chosen again: %v; want one of the two", body, s.status, s.rerouted)
 		}
 		if !json.Valid(body) || !utf8.Valid(body) {
 			return

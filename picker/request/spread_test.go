@@ -45,13 +45,13 @@ func TestCHWBL_GoldenKeys(t *testing.T) {
 	}
 	for _, kind := range []Kind{OtherKind, Completions, Messages} {
 		if key, err := SpreadKey(kind, 2, []byte("{"), nil); err != nil || string(key) != "{" {
-			t.Errorf("kind %d: %q %v", kind, key, err)
+			t.Errorf(`kind %d: got %q %v, want the body "{"`, kind, key, err)
 		}
 	}
 	for _, body := range []string{"", "{", `{"messages":[}`, `{"a":1}x`, `{"a" 1}`, `{"messages":"`,
 		strings.Repeat("[", 600) + strings.Repeat("]", 600), "nul"} {
 		if key, err := SpreadKey(ChatCompletions, 2, []byte(body), nil); err == nil {
-			t.Errorf("%q has the key %q", body, key)
+			t.Errorf("%q has the key %q, want an error", body, key)
 		}
 	}
 }

@@ -74,11 +74,11 @@ func FuzzIncludeUsage_ChangedBodyStaysJSON(f *testing.F) {
 			return
 		}
 		if err := json.Unmarshal(got, &after); err != nil {
-			t.Fatalf("%q becomes %q: %v", text, got, err)
+			t.Fatalf("%q becomes %q, want JSON: %v", text, got, err)
 		}
 		for name, value := range before {
 			if name != "stream_options" && string(after[name]) != string(value) {
-				t.Errorf("%q becomes %q", text, got)
+				t.Errorf("%q becomes %q, want stream_options changed alone", text, got)
 			}
 		}
 	})

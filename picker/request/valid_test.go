@@ -14,7 +14,7 @@ func TestBody_BrokenDeepOrEmptyIsInvalid(t *testing.T) {
 		`hello`: false, `{"a": "\`: false, `]`: false,
 	} {
 		if err := Check([]byte(text)); (err == nil) != ok {
-			t.Errorf("%.40q: %v", text, err)
+			t.Errorf("%.40q: got %v, want valid: %t", text, err, ok)
 		}
 	}
 }
@@ -24,7 +24,7 @@ func FuzzBody_CheckEqualsEncodingJSON(f *testing.F) {
 	f.Add([]byte(`[[]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) < maxNesting && (Check(body) == nil) != json.Valid(body) {
-			t.Errorf("%q", body)
+			t.Errorf("%q: got valid %t, want %t as in encoding/json", body, Check(body) == nil, json.Valid(body))
 		}
 	})
 }

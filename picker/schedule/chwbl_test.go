@@ -94,21 +94,21 @@ func TestCHWBL_BoundMovesRequestsOn(t *testing.T) {
 	for key := range uint64(64) {
 		r := Request{Spread: key<<58 | 1}
 		if c := s.Rank(&r, epoch, list, nil, 2, &Scratch{}); number(&c[0]) != 1 || number(&c[1]) != 0 {
-			t.Fatalf("key %x goes to the endpoint above the bound: %d", r.Spread, number(&c[0]))
+			t.Fatalf("key %x goes to the endpoint above the bound: %d, want 1", r.Spread, number(&c[0]))
 		}
 	}
 	verdicts := s.Describe(&Request{Spread: 1}, epoch, list, nil)
 	if verdicts[0].Out != overLoad || verdicts[1].Out != "" || verdicts[0].Place+verdicts[1].Place != 3 ||
 		verdicts[0].State.InFlight != 3 {
-		t.Errorf("%+v", verdicts)
+		t.Errorf("got %+v, want the first out for its load of 3, and places 1 and 2", verdicts)
 	}
 	// Without a key the fewest in flight decide.
 	if got := ranked(s, list, 2); got[0] != 1 || got[1] != 0 {
-		t.Errorf("%v", got)
+		t.Errorf("without a key: got %v, want 1 before 0", got)
 	}
 	if verdicts := s.Describe(&Request{}, epoch, list, nil); verdicts[0].Place != 0 || verdicts[0].Out != "" ||
 		verdicts[0].State.InFlight != 3 {
-		t.Errorf("%+v", verdicts)
+		t.Errorf("without a key: got %+v, want no places, and the first not out", verdicts)
 	}
 }
 

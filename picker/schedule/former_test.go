@@ -59,16 +59,17 @@ func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 		return at
 	}
 	if at := counts(); at[home] == 40 {
-		t.Fatalf("before any server had the prompt: %v", at)
+		t.Fatalf("before any server had the prompt: %v, want several servers", at)
 	}
 	prefixes.Add(list[home].Load().Prefixes(), document(1))
 	fill(prefixes, list[home].Load().Prefixes(), 90)
 	if at := counts(); at[home] != 40 {
-		t.Errorf("after its server has evicted it: %v", at)
+		t.Errorf("after its server has evicted it: %v, want all 40 at server 2", at)
 	}
 	for i, v := range s.Describe(&r, epoch, list, nil) {
 		if evicted := v.Costs["evicted"]; v.Cached != 0 || (evicted == 0) != (i == home) {
-			t.Errorf("server %d has %d tokens cached, and would evict for %g s", i, v.Cached, evicted)
+			t.Errorf("server %d has %d tokens cached, and would evict for %g s; want 0, and 0 s at home only",
+				i, v.Cached, evicted)
 		}
 	}
 	leases := endpoint.NewLeases("test", time.Hour)
@@ -76,12 +77,12 @@ func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 		leases.Open(&list[home], endpoint.Holder{}, endpoint.Work{Tokens: 500, Rate: defaultRate}, 0, epoch)
 	}
 	if at := counts(); at[home] != 0 {
-		t.Errorf("while its server is busy: %v", at)
+		t.Errorf("while its server is busy: %v, want none at server 2", at)
 	}
 	prefixes.Add(list[0].Load().Prefixes(), document(1))
 	for i, v := range s.Describe(&r, epoch, list, nil) {
 		if evicted := v.Costs["evicted"]; (evicted == 0) != (i == 0) {
-			t.Errorf("while server 0 has it, server %d would evict for %g s", i, evicted)
+			t.Errorf("while server 0 has it, server %d would evict for %g s, want 0 s at server 0 only", i, evicted)
 		}
 	}
 }

@@ -40,11 +40,11 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 		return n
 	}
 	if n := share(); n == 0 || n == 40 {
-		t.Errorf("before any sample %d of 40 go to one server", n)
+		t.Errorf("before any sample %d of 40 go to one server, want 1 to 39", n)
 	}
 	serve(fast)
 	if n := share(); n == 0 || n == 40 {
-		t.Errorf("with a sample of one server %d of 40 go there", n)
+		t.Errorf("with a sample of one server %d of 40 go there, want 1 to 39", n)
 	}
 	serve(&list[0])
 	for range 10 {

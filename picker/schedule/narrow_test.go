@@ -66,7 +66,7 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	}
 	if v := s.Describe(r, epoch, list, nil); v[0].Out != "sticky" || v[1].Out != "" || v[2].Out != "sticky" ||
 		len(v[1].Scores) != 1 {
-		t.Errorf("verdicts %+v", v)
+		t.Errorf("verdicts %+v, want 1 alone in, and 0 and 2 out as sticky", v)
 	}
 	for parameters, first := range map[string]string{
 		"{peakPrefillThroughput: 1000, maxTTFTPenaltyMs: 2000}": "[0 ",
@@ -170,17 +170,17 @@ schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pl
 	}
 	for i := 3; i < len(turns); i++ {
 		if turns[i] != turns[i-3] {
-			t.Fatalf("turns %v: each endpoint gets one prompt of three", turns)
+			t.Fatalf("turns %v, want each endpoint with one prompt of three", turns)
 		}
 	}
 	slices.Sort(turns[:3])
 	if fmt.Sprint(turns[:3]) != "[0 1 2]" {
-		t.Errorf("turns %v", turns)
+		t.Errorf("turns %v, want each endpoint once in the first three", turns)
 	}
 	last := turns[8]
 	prefixes.Add(list[last].Load().Prefixes(), chainOf(3))
 	if got := first(&Request{Tokens: 200, Chain: chainOf(3)}); got != last {
-		t.Errorf("a prompt that %d has goes to %d", last, got)
+		t.Errorf("a prompt that %d has goes to %d, want the former", last, got)
 	}
 	for range 5 { // explain changes nothing
 		s.Preview(&Request{}, epoch, list, nil, 1, &Scratch{})
@@ -199,7 +199,7 @@ func TestPlugins_ImagesGoWhereTheyWere(t *testing.T) {
 	at := first(1, 2)
 	for range 20 {
 		if got := first(2, 1); got != at {
-			t.Fatalf("at %d, was at %d", got, at)
+			t.Fatalf("the same items went to %d, want %d", got, at)
 		}
 	}
 	v := s.Describe(&Request{Items: []uint64{1, 2, 3, 4}}, epoch, list, nil)
@@ -265,7 +265,7 @@ func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 		ttft = append(ttft, c.TTFT)
 	}
 	if !(ttft[0] < ttft[1] && ttft[1] < ttft[2]) || v[1].Score <= v[2].Score {
-		t.Fatalf("predicted %v, verdicts %+v", ttft, v)
+		t.Fatalf("predicted %v, verdicts %+v; want rising times, and a higher score for 1 than for 2", ttft, v)
 	}
 	within := *r
 	within.Objective.TTFT = (ttft[1] + ttft[2]) / 2
@@ -273,7 +273,7 @@ func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 		t.Errorf(`2 meets the objective most closely: %s, want "[2 1 0]"`, got)
 	}
 	if v := s.Describe(&within, epoch, list, nil); v[0].Out != "tier" {
-		t.Errorf("verdicts %+v", v)
+		t.Errorf("verdicts %+v, want the first out by its tier", v)
 	}
 	none := *r
 	none.Objective.TTFT = ttft[0] / 2
@@ -284,7 +284,7 @@ func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 	none.Criticality = Sheddable
 	if got := s.Rank(&none, epoch, list, nil, 1, scratch); len(got) != 0 || !scratch.Shed ||
 		scratch.Why != whyObjective {
-		t.Errorf("%d endpoints, shed %v: %s", len(got), scratch.Shed, scratch.Why)
+		t.Errorf("%d endpoints, shed %v: %s; want none, true, %s", len(got), scratch.Shed, scratch.Why, whyObjective)
 	}
 	idle := endpoints(t, server{inFlight: 9, kv: 0.5}, server{kv: 0.5})
 	if got := s.Rank(&none, epoch, idle, nil, 1, scratch); len(got) != 1 || number(&got[0]) != 1 {

@@ -30,8 +30,8 @@ func TestSLO_LoadingAnAdapterCountsAsTime(t *testing.T) {
 	v := strategy(t, Options{}).Describe(&Request{Model: "sql", Tokens: 400, Objective: Objective{TTFT: .3}}, epoch,
 		list, nil)
 	if d := v[0].TTFT - v[1].TTFT - loadAdapter; d < -1e-6 || d > 1e-6 || !v[0].Late || v[1].Late {
-		t.Errorf("first tokens after %v s where the adapter is to be loaded (late: %t), %v s where it is (%t)",
-			v[0].TTFT, v[0].Late, v[1].TTFT, v[1].Late)
+		t.Errorf("first tokens after %v s where the adapter is to be loaded (late: %t), %v s where it is (%t); want "+
+			"%v s between", v[0].TTFT, v[0].Late, v[1].TTFT, v[1].Late, loadAdapter)
 	}
 }
 
@@ -70,17 +70,17 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 		switch {
 		case tt.first < 0:
 			if len(c) > 0 || !scratch.Shed || scratch.Why != whyObjective {
-				t.Errorf("%s: %d of %+v", tt.name, len(c), scratch.Why)
+				t.Errorf("%s: %d endpoints, shed for %q; want none, for %q", tt.name, len(c), scratch.Why, whyObjective)
 			}
 		case len(c) != 2 || int(number(&c[0])) != tt.first || scratch.Shed:
-			t.Errorf("%s: %v", tt.name, c)
+			t.Errorf("%s: got %v, want both, %d first, and not shed", tt.name, c, tt.first)
 		case c[0].TTFT <= 0 || c[0].TPOT <= 0:
 			t.Errorf("%s: nothing is predicted", tt.name)
 		}
 	}
 	r := Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}
 	if v := s.Describe(&r, epoch, list, nil); !v[0].Late || v[1].Late || v[0].TPOT < 0.09 || v[1].TTFT < 0.3 {
-		t.Errorf("%+v", v)
+		t.Errorf("verdicts %+v, want the first late alone, at 0.09 s a token at least", v)
 	}
 	var scratch Scratch
 	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {
@@ -136,11 +136,11 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 		either := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Endpoint" },
 			cmp.Comparer(func(a, b string) bool { return (a == "") == (b == "") }))
 		if diff := cmp.Diff(tt.want, s.Exceeded(&scratch), close, either); diff != "" {
-			t.Errorf("%s: %s", tt.name, diff)
+			t.Errorf("%s: exceeded (-want +got):\n%s", tt.name, diff)
 		}
 		free := pages(endpoint.Reading{})
 		if c := s.Rank(&Request{}, epoch, free, nil, 1, &scratch); len(c) != 1 || s.Exceeded(&scratch) != nil {
-			t.Errorf("%s: a pick has limits: %+v", tt.name, s.Exceeded(&scratch))
+			t.Errorf("%s: a free pool exceeds %+v, want a pick and nothing exceeded", tt.name, s.Exceeded(&scratch))
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestSLO_ShedAfter(t *testing.T) {
 			}
 		}
 		if n, why := rank(on, Sheddable); n != 0 || why != whyWait {
-			t.Errorf("%s: not shed: %d %q", name, n, why)
+			t.Errorf("%s: got %d endpoints, %q; want none, for %q", name, n, why, whyWait)
 		}
 		var scratch Scratch
 		if c := on.Preview(&Request{Tokens: 400, Criticality: Sheddable}, epoch, list, nil, 1, &scratch); len(c) > 0 ||

@@ -53,7 +53,7 @@ func scores(t testing.TB, p *endpointpicker.Profile, r *Request, states []endpoi
 	var out []float64
 	for i, v := range verdicts {
 		if math.Abs(v.Score-byPick[uint32(i)]) > 1e-12 {
-			t.Errorf("endpoint %d: score %g by pick, %g by explain", i, byPick[uint32(i)], v.Score)
+			t.Errorf("endpoint %d: score %g by pick, want %g as by explain", i, byPick[uint32(i)], v.Score)
 		}
 		out = append(out, math.Round(v.Score*1e4)/1e4)
 	}
@@ -134,7 +134,7 @@ func TestPlugins_SessionAffinityScoresTheSessionsEndpoint(t *testing.T) {
 		}
 	}
 	if v := s.Describe(&Request{}, epoch, list, nil); v[0].Score != 0 || v[1].Score != 0 {
-		t.Errorf("without a session: %+v", v)
+		t.Errorf("without a session: got %+v, want scores of 0", v)
 	}
 	if o := (Options{Name: Plugins, Profile: one(t, "session-affinity-scorer", "{}")}); !UsesSessions(&o) ||
 		UsesMetrics(&o) {
@@ -233,7 +233,7 @@ func TestPlugins_ChoicesNameFallbacks(t *testing.T) {
 				seen[n] = true
 			}
 			if len(got) != 3 || len(seen) != 3 || seen[2] {
-				t.Fatalf("%s: %v", picker, got)
+				t.Fatalf("%s: got %v, want three endpoints, once each, the last without 2", picker, got)
 			}
 		}
 	}
@@ -278,7 +278,7 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 		})
 	verdicts := s.Describe(&Request{}, epoch, list, nil)
 	if verdicts[0].Out != "" || verdicts[0].Score != 1 || verdicts[1].Out != "gpus" || verdicts[1].Scores != nil {
-		t.Errorf("verdicts %+v", verdicts)
+		t.Errorf("verdicts %+v, want the first in with score 1, and the second out by gpus without scores", verdicts)
 	}
 }
 
@@ -305,7 +305,7 @@ schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer}, {pluginRef: to
 		r := Request{Tokens: 1500, Chain: chain}
 		c := s.Rank(&r, epoch, list, nil, 1, &Scratch{})
 		if i > 0 && got[i-1] == int(number(&c[0])) && c[0].Cached != 512 {
-			t.Errorf("pick %d: %d tokens cached", i, c[0].Cached)
+			t.Errorf("pick %d: %d tokens cached, want 512 at the server of the pick before", i, c[0].Cached)
 		}
 		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch)
 		prefixes.Add(c[0].Endpoint.Load().Prefixes(), chain)
@@ -316,7 +316,7 @@ schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer}, {pluginRef: to
 	// 1.39 with two.
 	for i := 0; i < len(got); i += 2 {
 		if got[i] != got[i+1] || slices.Contains(got[:i], got[i]) {
-			t.Errorf("picks %v: each server gets two, one after the other", got)
+			t.Errorf("picks %v: want two for each server, one after the other", got)
 		}
 	}
 }

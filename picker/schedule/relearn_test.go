@@ -79,7 +79,7 @@ func TestSLO_ServerThatWasSlowOnceIsTriedAgain(t *testing.T) {
 			for _, after := range []time.Duration{0, 9 * time.Second} {
 				p.now = p.now.Add(after)
 				if yes, _ := p.passes(kind.slow); yes {
-					t.Fatalf("%s: sent after %s", name, after)
+					t.Fatalf("%s: sent after %s, want no request before a trial is due", name, after)
 				}
 			}
 			for range 3 { // it is as slow as before
@@ -89,7 +89,7 @@ func TestSLO_ServerThatWasSlowOnceIsTriedAgain(t *testing.T) {
 				}
 				lease, c := p.send()
 				if lease == nil || !c.Relearn || c.TTFT < 1.5 {
-					t.Fatalf("%s: not tried: %+v", name, c)
+					t.Fatalf("%s: not tried: got %+v, want a trial with a first token after at least 1.5 s", name, c)
 				}
 				if lease, _ := p.send(); lease != nil {
 					t.Errorf("%s: two trials at a time", name)
@@ -125,14 +125,14 @@ func TestSLO_TrialsOfSpeed(t *testing.T) {
 			p := due(answer{3 * time.Second, 0, 100 * time.Millisecond}, o, 1)
 			p.passes(fastHeaders)
 			if yes, trial := p.passes(fastHeaders); !yes || trial {
-				t.Errorf("%+v: passes: %t, as a trial: %t", o, yes, trial)
+				t.Errorf("%+v: passes: %t, as a trial: %t; want true, false", o, yes, trial)
 			}
 		}
 	})
 	t.Run("an objective that no server meets", func(t *testing.T) {
 		for _, o := range []Objective{{TTFT: 0.001}, {TPOT: 0.001}} {
 			if yes, _ := due(slowHeaders, o, 1).passes(slowHeaders); yes {
-				t.Errorf("%+v: a request passes", o)
+				t.Errorf("%+v: a request passes, want none", o)
 			}
 		}
 	})
@@ -144,7 +144,7 @@ func TestSLO_TrialsOfSpeed(t *testing.T) {
 				t.Fatal("not tried")
 			}
 			if yes, trial := p.passes(fastHeaders); !yes || trial {
-				t.Errorf("passes: %t, as a trial: %t", yes, trial)
+				t.Errorf("passes: %t, as a trial: %t; want true, false", yes, trial)
 			}
 		}
 	})
@@ -152,7 +152,7 @@ func TestSLO_TrialsOfSpeed(t *testing.T) {
 		p := due(slowHeaders, Objective{TTFT: 1.5}, 3)
 		for i := range 4 {
 			if lease, c := p.send(); (lease != nil) != (i < 3) || lease != nil && !c.Relearn {
-				t.Errorf("request %d: sent: %t, to %+v", i, lease != nil, c)
+				t.Errorf("request %d: sent: %t, to %+v; want the first 3 sent, as trials", i, lease != nil, c)
 			}
 		}
 	})

@@ -146,7 +146,7 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	page(2)
 	for range 20 {
 		if n := pick("sql"); n != 1 {
-			t.Fatalf("server %d is picked, without the adapter", n)
+			t.Fatalf("server %d is picked, want 1, which has the adapter", n)
 		}
 	}
 	page(1)
@@ -159,7 +159,7 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	page(1, "d", "e")
 	costs := s.Describe(&Request{Model: "law", Tokens: 100}, epoch, list, nil)
 	if costs[2].Costs["adapter"] != 0 {
-		t.Errorf("a model that no server shows costs %v", costs[2].Costs)
+		t.Errorf("a model that no server shows costs %v, want 0 for its adapter", costs[2].Costs)
 	}
 	costs = s.Describe(&Request{Model: "sql", Tokens: 100}, epoch, list, nil)
 	for i, want := range []float64{loadAdapter + awaitSlot, 0, loadAdapter} {
@@ -183,7 +183,7 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 		counts[number(&c[0])]++
 	}
 	if counts[0] < 20 {
-		t.Errorf("the base model's requests go to %v", counts)
+		t.Errorf("the base model's requests go to %v, want at least 20 to server 0", counts)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestAdapter_AffinityHoldsWithoutPages(t *testing.T) {
 	}
 	for model, at := range servers {
 		if model != "adapter-0" && len(at) > 1 {
-			t.Errorf("%s is loaded by servers %v", model, at)
+			t.Errorf("%s is loaded by servers %v, want one", model, at)
 		}
 	}
 	one := strategy(t, Options{})
@@ -294,9 +294,9 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 				return lease, picks
 			}
 			if _, n := pick(12); tt.wait > 0 && n != 0 {
-				t.Errorf("%d requests before the first trial", n)
+				t.Errorf("%d requests before the first trial, want 0", n)
 			} else if tt.wait == 0 && n != 1 {
-				t.Errorf("%d requests at once", n)
+				t.Errorf("%d requests at once, want 1", n)
 			}
 			for i := range list {
 				e := &list[i]
@@ -305,7 +305,7 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 			now = now.Add(tt.wait)
 			trial, n := pick(12)
 			if tt.wait > 0 && n != 1 {
-				t.Fatalf("%d trials in flight", n)
+				t.Fatalf("%d trials in flight, want 1", n)
 			}
 			if trial == nil { // of the first requests
 				trial = leases.Find("me." + fmt.Sprint(1))
@@ -353,7 +353,7 @@ func TestTrial_PausesGrowWithEachFailure(t *testing.T) {
 func TestLeastRequest_IgnoresMetrics(t *testing.T) {
 	list := endpoints(t, server{inFlight: 2}, server{queue: 9, kv: 1})
 	if got := ranked(strategy(t, Options{Name: "least-request"}), list, 1); got[0] != 1 {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want 1, with fewer requests in flight", got)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	s, r := strategy(t, Options{Full: Full{Queue: 9}}), &Request{Tokens: 4000}
 	v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return true })
 	if v[2].Out != "draining" || v[3].Out != "full" {
-		t.Errorf("%+v", v)
+		t.Errorf("verdicts %+v, want the third out as draining, and the fourth as full", v)
 	}
 	near := func(got map[string]float64, want map[string]float64) bool {
 		for name, w := range want {
@@ -415,12 +415,12 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		sum += part
 	}
 	if d := sum - *v[0].Cost; d < -1e-9 || d > 1e-9 {
-		t.Errorf("cost %v of parts %v", *v[0].Cost, v[0].Costs)
+		t.Errorf("cost %v of parts %v, want their sum", *v[0].Cost, v[0].Costs)
 	}
 	if v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool {
 		return e == &list[1]
 	}); v[0].Out != "subset" || v[1].Out != "" {
-		t.Errorf("%+v", v)
+		t.Errorf("verdicts %+v, want the first out by the subset, and the second in", v)
 	}
 }
 

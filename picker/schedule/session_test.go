@@ -16,17 +16,18 @@ func TestSession_StaysWhereItIs(t *testing.T) {
 	for _, id := range []uint64{0, 1, 1 << 63} {
 		if c := pick(Session{ID: id, At: list[1].Addr}); number(&c[0]) != 1 || len(c) != 3 ||
 			c[1].Endpoint == c[2].Endpoint || number(&c[1]) == 1 {
-			t.Errorf("a session at the busiest endpoint, ID %x: %d", id, number(&c[0]))
+			t.Errorf("a session at the busiest endpoint, ID %x: got %d, want 1, and then the two others",
+				id, number(&c[0]))
 		}
 	}
 	begun := pick(Session{ID: 77})[0].Endpoint
 	for _, at := range []netip.AddrPort{{}, list[2].Addr, netip.MustParseAddrPort("10.9.9.9:80")} {
 		if c := pick(Session{ID: 77, At: at}); c[0].Endpoint != begun {
-			t.Errorf("a session at %v, which takes no requests, does not begin again at its place of the ring", at)
+			t.Errorf("a session at %v, which takes no requests: got another place, want its place on the ring", at)
 		}
 	}
 	if c := pick(Session{At: list[2].Addr}); number(&c[0]) != 0 || number(&c[1]) != 3 {
-		t.Errorf("without an ID the fewest in flight decide: %d", number(&c[0]))
+		t.Errorf("without an ID: got %d and %d, want 0 and 3, with the fewest in flight", number(&c[0]), number(&c[1]))
 	}
 	other := strategy(t, Options{Name: "session"})
 	chwbl := strategy(t, Options{Name: "chwbl", Hashing: Hashing{LoadFactor: 100}})
@@ -35,12 +36,12 @@ func TestSession_StaysWhereItIs(t *testing.T) {
 		a := pick(Session{ID: id})[0].Endpoint
 		b := other.Rank(&Request{Session: Session{ID: id}}, epoch, list, nil, 1, &Scratch{})[0].Endpoint
 		if c := chwbl.Rank(&Request{Spread: id}, epoch, list, nil, 1, &Scratch{})[0].Endpoint; a != b || a != c {
-			t.Fatalf("ID %x begins at %s, %s and %s", id, a.Text, b.Text, c.Text)
+			t.Fatalf("ID %x begins at %s, %s and %s; want one endpoint", id, a.Text, b.Text, c.Text)
 		}
 	}
 	verdicts := s.Describe(&Request{Session: Session{ID: 77, At: list[1].Addr}}, epoch, list, nil)
 	if !verdicts[1].Session || verdicts[0].Session || verdicts[0].Place == 0 {
-		t.Errorf("%+v", verdicts)
+		t.Errorf("verdicts %+v, want the session at the second alone, and places on the ring", verdicts)
 	}
 	var scratch Scratch
 	r := Request{Session: Session{ID: 77, At: list[1].Addr}}
@@ -66,14 +67,14 @@ func TestSession_TableIsBoundedAndExpires(t *testing.T) {
 		t.Errorf("at %v, want %v", at, b)
 	}
 	if at := s.Find(1, epoch.Add(2*ttl+1), ttl); at.IsValid() {
-		t.Errorf("it has not expired: %v", at)
+		t.Errorf("after its time: got %v, want none", at)
 	}
 	later := epoch.Add(3 * ttl)
 	for id := range uint64(2 * maxSessions) {
 		s.Keep(id+1, a, later, ttl)
 	}
 	if s.Len() != maxSessions || s.Find(1, later, ttl).IsValid() || s.Find(2*maxSessions, later, ttl) != a {
-		t.Errorf("%d sessions", s.Len())
+		t.Errorf("%d sessions, want %d, the last ones", s.Len(), maxSessions)
 	}
 	for id := range uint64(maxSessions) {
 		s.Keep(id<<32, b, later.Add(2*ttl), ttl)

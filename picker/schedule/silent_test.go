@@ -36,7 +36,7 @@ func TestSilent_ServerGetsNoRequestsWithAnyStrategy(t *testing.T) {
 			list[1].Load().Suspect(epoch)
 			rank(2)
 			if v := s.Describe(&Request{}, epoch, list, nil); v[1].Out != silence || v[1].State.Silent == nil {
-				t.Errorf("it is explained as %+v", v[1])
+				t.Errorf("explained as %+v, want out as %s", v[1], silence)
 			}
 			list[0].Load().Suspect(epoch)
 			list[2].Load().Suspect(epoch)
@@ -66,6 +66,6 @@ func TestSilent_ServerGetsAFewRequestsWhileOthersAreFull(t *testing.T) {
 		t.Errorf("it gets %d requests, want %d", given, endpoint.MaxGiven)
 	}
 	if x := s.Exceeded(&scratch); len(x) != 1 || x[0].Limit != LimitInFlight {
-		t.Errorf("the others are not why the pool is full: %+v", x)
+		t.Errorf("the pool is full by %+v, want %s of the others", x, LimitInFlight)
 	}
 }

@@ -124,7 +124,7 @@ func TestTree_OrderOfEndpointsDecidesNothing(t *testing.T) {
 		left, dropped := outcome(r, slices.Clone(c), states)
 		random.Shuffle(len(c), func(i, k int) { c[i], c[k] = c[k], c[i] })
 		if l, d := outcome(r, c, states); l != left || d != dropped {
-			t.Fatalf("%+v: %q %q, and in another order %q %q", list, left, dropped, l, d)
+			t.Fatalf("%+v: got %q %q, and in another order %q %q; want the same", list, left, dropped, l, d)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestTree_RetriesFollowTheTree(t *testing.T) {
 	c, states = pods(pod{queue: 6}, pod{queue: 1, kv: 0.5})
 	if got := s.choose(&Request{Criticality: Sheddable}, nil, c, states, 2); len(got) != 1 ||
 		got[0].Endpoint.Text != "B" {
-		t.Errorf("a sheddable request is tried where there is no capacity: %+v", got)
+		t.Errorf("a sheddable request: got %+v, want B, which alone has capacity", got)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 	}
 	for i := range 3 {
 		if n := seen[fmt.Sprintf("10.0.0.%d:80", i)]; n < 60 {
-			t.Errorf("%v", seen)
+			t.Errorf("got %v, want at least 60 for each of the first three", seen)
 		}
 	}
 	if len(seen) != 3 {
@@ -164,7 +164,7 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 	}
 	if len(s.Rank(&Request{Criticality: Sheddable}, epoch, list[3:], nil, 1, &scratch)) > 0 || !scratch.Shed ||
 		scratch.Eligible != 1 {
-		t.Errorf("not shed: %+v", scratch)
+		t.Errorf("got %+v, want shed with 1 eligible", scratch)
 	}
 	r := &Request{Model: "x", Criticality: Critical}
 	if n := testing.AllocsPerRun(100, func() { s.Rank(r, epoch, list, nil, 3, &scratch) }); n != 0 {
@@ -172,6 +172,6 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 	}
 	verdicts := s.Describe(r, epoch, list, nil)
 	if verdicts[3].Out != stepQueue || verdicts[0].Out != "" {
-		t.Errorf("%+v", verdicts)
+		t.Errorf("verdicts %+v, want the fourth out by %s, and the first in", verdicts, stepQueue)
 	}
 }

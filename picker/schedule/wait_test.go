@@ -15,7 +15,7 @@ func TestStrategy_WaitIsThatOfTheLeastLoadedServer(t *testing.T) {
 		t.Errorf("%+v %t, want %g s", w, ok, want)
 	}
 	if w, ok := s.Wait(epoch, nil); !ok || w != (Wait{}) {
-		t.Errorf("without servers: %+v %t", w, ok)
+		t.Errorf("without servers: got %+v %t, want no wait, and true", w, ok)
 	}
 	if _, ok := strategy(t, Options{Name: "least-request"}).Wait(epoch, list); ok {
 		t.Error("least-request has costs in seconds")

@@ -55,7 +55,7 @@ func once(t *testing.T, c *Client) (scores []float64) {
 		var err error
 		var outcome Outcome
 		if scores, outcome, err = c.Score(t.Context(), two()); outcome != Scored {
-			return fmt.Errorf("%s %v", outcome, err)
+			return fmt.Errorf("got %s %v, want %s", outcome, err, Scored)
 		}
 		return nil
 	})
@@ -84,7 +84,7 @@ func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 		return scoringtest.Scores(0.25, 1), nil
 	})
 	if got := once(t, client(t, at)); fmt.Sprint(got) != "[0.25 1]" {
-		t.Errorf("scores %v", got)
+		t.Errorf("scores %v, want [0.25 1]", got)
 	}
 	request := <-asked
 	one := func(m []byte, message, field string) []byte {
@@ -100,7 +100,7 @@ func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 		string(one(facts, "Facts", "model")) != "m" ||
 		string(one(candidates[0], "Candidate", "address")) != "10.0.0.1:80" ||
 		string(one(candidates[0], "Candidate", "pod")) != "a" {
-		t.Errorf("request %q", request)
+		t.Errorf("request %q, want pool ns/pool, model m and two candidates, the first a at 10.0.0.1:80", request)
 	}
 	for _, tt := range []struct {
 		in      []byte
@@ -154,7 +154,7 @@ func TestExternalScorer_FailuresGiveNoScores(t *testing.T) {
 			works.Store(false)
 			for i := range maxFailures {
 				if got, outcome, err := c.Score(t.Context(), two()); got != nil || outcome != Failed || err == nil {
-					t.Fatalf("call %d: %v %s %v", i, got, outcome, err)
+					t.Fatalf("call %d: got %v %s %v, want %s", i, got, outcome, err, Failed)
 				}
 			}
 			for range 20 {
@@ -164,7 +164,7 @@ func TestExternalScorer_FailuresGiveNoScores(t *testing.T) {
 			}
 			works.Store(true)
 			if got := once(t, c); fmt.Sprint(got) != "[1 1]" {
-				t.Errorf("after it works again: %v", got)
+				t.Errorf("after it works again: scores %v, want [1 1]", got)
 			}
 		})
 	}
@@ -192,7 +192,7 @@ func TestExternalScorer_FurtherAddressesAreTried(t *testing.T) {
 		t.Helper()
 		poll.NoError(t, "scores "+want, 10*time.Second, func() error {
 			if got, outcome, err := c.Score(t.Context(), two()); fmt.Sprint(got) != want {
-				return fmt.Errorf("%v %s %v", got, outcome, err)
+				return fmt.Errorf("got %v %s %v, want %s", got, outcome, err, want)
 			}
 			return nil
 		})
@@ -207,11 +207,11 @@ func TestExternalScorer_FurtherAddressesAreTried(t *testing.T) {
 func TestExternalScorer_ScoresAreBounded(t *testing.T) {
 	at := scoringtest.Start(t, func(context.Context, []byte) ([]byte, error) { return scoringtest.Scores(-3, 7), nil })
 	if got := once(t, client(t, at)); fmt.Sprint(got) != "[0 1]" {
-		t.Errorf("scores %v", got)
+		t.Errorf("scores %v, want [0 1]", got)
 	}
 	var s scores
 	if err := s.unmarshal(scoringtest.Scores(math.NaN(), math.Inf(1))); err != nil || fmt.Sprint(s) != "[0 1]" {
-		t.Errorf("scores %v, %v", s, err)
+		t.Errorf("scores %v, %v; want [0 1]", s, err)
 	}
 }
 
@@ -237,7 +237,7 @@ func FuzzExternalScorer_AnswersAreBounded(f *testing.F) {
 		}
 		for _, v := range s {
 			if !(v >= 0 && v <= 1) {
-				t.Fatalf("score %g", v)
+				t.Fatalf("score %g, want 0 to 1", v)
 			}
 		}
 	})

@@ -49,6 +49,6 @@ func TestHeldOut_SeedDrawsWorkloads(t *testing.T) {
 	}
 	one, again, other := about(1), about(1), about(2)
 	if one != again || one == other {
-		t.Errorf("got %s, again %s, and %s", one, again, other)
+		t.Errorf("got %s, again %s, and %s of another seed; want the first two equal, the last not", one, again, other)
 	}
 }

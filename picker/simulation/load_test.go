@@ -132,8 +132,8 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 			}
 		})
 		if after, before := p90(joined[:]), p90(steady[:]); after > 2*before {
-			t.Errorf("%s: TTFT p90 %s in the 10 s after a server has joined, %s if it was there before", name, after,
-				before)
+			t.Errorf("%s: TTFT p90 %s in the 10 s after a server has joined, %s if it was there before; want at "+
+				"most twice that", name, after, before)
 		}
 		picks, total := 0, 0
 		for i := range all {
@@ -141,7 +141,7 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 		}
 		t.Logf("%s: %d of %d picks of the first second", name, picks, total)
 		if 2*picks > total {
-			t.Errorf("%s: the new server gets %d of the first second's %d picks", name, picks, total)
+			t.Errorf("%s: the new server gets %d of the first second's %d picks, want at most half", name, picks, total)
 		}
 	}
 }

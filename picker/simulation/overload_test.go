@@ -23,8 +23,8 @@ func TestSLO_OverloadKeepsGoodput(t *testing.T) {
 			s := Scenario{Workload: w, Strategy: load[0], ShedAfter: 1500 * time.Millisecond, Seed: 1}
 			got := Summarize(w, Run(s), w.Warm(), math.MaxInt64)
 			if got.Goodput < 0.7*full || got.TTFT90 > 4*time.Second || got.Shed == 0 {
-				t.Errorf("%s: goodput %.2f of capacity, TTFT p90 %s, %d shed", name, got.Goodput/full, got.TTFT90,
-					got.Shed)
+				t.Errorf("%s: goodput %.2f of capacity, TTFT p90 %s, %d shed; want at least 0.70, at most 4s, and some",
+					name, got.Goodput/full, got.TTFT90, got.Shed)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 					at := w.Requests[i].At
 					if o.Server < 0 || o.Scheduled < at || o.FirstByte <= o.Scheduled || o.End < o.FirstByte ||
 						o.Server == 3 && at < 2*time.Second {
-						t.Fatalf("request %d at %s: %+v", i, at, o)
+						t.Fatalf("request %d at %s: got %+v, want a server that is there, and times in order", i, at, o)
 					}
 				}
 			})
@@ -71,7 +71,8 @@ func TestSimulation_AccessLogReportsLate(t *testing.T) {
 	out := Run(Scenario{Workload: w, Strategy: s, Servers: 1})
 	if len(learned) != 6 || learned[0] != "0 at 0s" || learned[1] != "2 at 2s" || learned[3] != "2 at 6s" ||
 		learned[4] != "1 at 8s" {
-		t.Errorf("%v; the first byte came at %s", learned, out[0].FirstByte)
+		t.Errorf("got %v; want 6 reports, the first at 0s, then at 2s, 6s and 8s; the first byte came at %s",
+			learned, out[0].FirstByte)
 	}
 }
 
@@ -104,7 +105,7 @@ func TestSimulation_ShedsByTheChosenServersWait(t *testing.T) {
 	all := Summarize(w, Run(Scenario{Workload: w, Strategy: named(t, "reference"), Servers: 4}), 0,
 		w.Requests[len(w.Requests)-1].At)
 	if s.Shed == 0 || all.Shed != 0 || s.TTFT90 > all.TTFT90/2 {
-		t.Errorf("%+v, without shedding %+v", s, all)
+		t.Errorf("got %+v, without shedding %+v; want some shed, none without, and half the TTFT p90", s, all)
 	}
 }
 
@@ -120,7 +121,8 @@ func TestSimulation_StrategiesRankAsMeasured(t *testing.T) {
 				total += s.TTFT90
 			}
 			if i > 0 && total < last {
-				t.Errorf("%s: %s has a TTFT p90 of %s, %s of %s", source.Name, names[i-1], last/2, name, total/2)
+				t.Errorf("%s: %s has a TTFT p90 of %s, %s of %s; want them in this order",
+					source.Name, names[i-1], last/2, name, total/2)
 			}
 			last = total
 		}
@@ -144,11 +146,11 @@ func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	bare := Pages{Bare: true}
 	if rates := LearnedRates(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2,
 		Pages: bare}); rates[0] != 0 || rates[1] != 0 {
-		t.Errorf("without a stream, rates of %v are learned", rates)
+		t.Errorf("without a stream, rates of %v are learned, want none", rates)
 	}
 	if rates := LearnedRates(Scenario{Workload: w, Strategy: named(t, "load"), Servers: 2, Pages: bare}); rates[0] ==
 		0 || rates[1] == 0 {
-		t.Errorf("of streams, rates of %v are learned", rates)
+		t.Errorf("of streams, rates of %v are learned, want one of each server", rates)
 	}
 	for i, o := range Run(Scenario{Workload: whole, Strategy: named(t, "dynamo"), Servers: 2}) {
 		if o.FirstByte != o.End || o.Headers != o.End {
@@ -157,6 +159,6 @@ func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	}
 	if s := Summarize(whole, Run(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2}), 0,
 		time.Hour); s.Streams != 0 || s.TTFT90 != 0 || s.EndToEnd == 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want no streams, no TTFT, and an end-to-end time", s)
 	}
 }

@@ -59,7 +59,7 @@ func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
 		t.Errorf("the second request waits for %s, want at least 0 and at most %s", wait, 20300*time.Microsecond)
 	}
 	if out[1].End != out[1].FirstByte || out[1].FirstByte-out[1].Scheduled != 20600*time.Microsecond {
-		t.Errorf("%+v", out[1])
+		t.Errorf("got %+v, want an end at its first byte, 20.6ms after it was scheduled", out[1])
 	}
 	// 999 tokens after the first, one of them in a step of two sequences.
 	if want := out[0].FirstByte + 999*20300*time.Microsecond + 300*time.Microsecond; out[0].End != want {
@@ -75,7 +75,7 @@ func TestServer_CachesPromptsByPrefix(t *testing.T) {
 		// all cached but the last token's block
 		request{at: 2 * time.Minute, contents: a, input: 4 * BlockTokens, output: 1})
 	if out[0].Cached != 0 || out[1].Cached != 2*BlockTokens || out[2].Cached != 3*BlockTokens {
-		t.Errorf("%+v", out)
+		t.Errorf("got %+v, want 0, 2 and 3 blocks cached", out)
 	}
 }
 
@@ -94,11 +94,11 @@ func TestServer_PreemptsTheLastOneWhenBlocksRunOut(t *testing.T) {
 		request{contents: []uint64{1}, input: BlockTokens - 10, output: 1000},
 		request{at: ms, contents: []uint64{2}, input: BlockTokens - 10, output: 1000})
 	if out[0].Preempted != 0 || out[1].Preempted == 0 || out[1].End < out[0].End {
-		t.Errorf("%+v", out)
+		t.Errorf("got %+v, want the second alone preempted, and ended last", out)
 	}
 	for i, o := range out {
 		if o.End == 0 {
-			t.Errorf("request %d does not end", i)
+			t.Errorf("request %d does not end, want an end", i)
 		}
 	}
 }
@@ -111,13 +111,13 @@ func TestServer_AdapterWaitsForASlot(t *testing.T) {
 		request{at: 2 * ms, contents: []uint64{3}, input: 100, output: 1, adapter: 1},
 		request{at: 3 * ms, contents: []uint64{4}, input: 100, output: 1})
 	if out[0].FirstByte < time.Second {
-		t.Errorf("the adapter is not loaded: %+v", out[0])
+		t.Errorf("got %+v, want a first byte after at least 1s, in which the adapter is loaded", out[0])
 	}
 	if out[1].Scheduled < out[0].End || out[1].FirstByte-out[1].Scheduled < time.Second {
-		t.Errorf("the second adapter does not wait for the slot: %+v", out[1])
+		t.Errorf("the second adapter: got %+v, want it scheduled when the first has ended, and loaded for 1s", out[1])
 	}
 	if out[2].End > out[0].End || out[3].End > out[0].End {
-		t.Errorf("requests behind it wait too: %+v", out[2:])
+		t.Errorf("requests behind it: got %+v, want both ended before the first", out[2:])
 	}
 }
 
@@ -128,7 +128,7 @@ func TestServer_RunsAtMostItsSequences(t *testing.T) {
 	}
 	out := play(ServerConfig{Sequences: 2}, requests...)
 	if out[2].Scheduled < out[0].End || out[3].Scheduled < out[1].End || out[1].Scheduled > out[0].End {
-		t.Errorf("%+v", out)
+		t.Errorf("got %+v, want two at a time", out)
 	}
 }
 
@@ -147,6 +147,6 @@ func TestServer_StreamsBeginWithTheirHeaders(t *testing.T) {
 	}
 	if o := out[2]; o.Scheduled != time.Minute+20*ms || o.End < o.Scheduled+330*ms || o.Headers != o.End ||
 		o.FirstByte != o.End {
-		t.Errorf("an answer that is not streamed: %+v", o)
+		t.Errorf("an answer that is not streamed: got %+v, want headers and first byte at its end", o)
 	}
 }

@@ -23,15 +23,15 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	for _, s.Pages.Bare = range []bool{false, true} {
 		for i, rate := range LearnedRates(s) {
 			if speed := speeds[i%4]; math.Abs(rate-speed) > 0.25*speed {
-				t.Errorf("pages without series %t: server %d: learned %.0f tokens a second, is %.0f", s.Pages.Bare, i,
-					rate, speed)
+				t.Errorf("pages without series %t: server %d: learned %.0f tokens a second, want about %.0f",
+					s.Pages.Bare, i, rate, speed)
 			}
 		}
 	}
 	s.KnownSpeeds = true
 	for i, rate := range LearnedRates(s) {
 		if rate != speeds[i%4] {
-			t.Errorf("server %d: known are %.0f tokens a second, is %.0f", i, rate, speeds[i%4])
+			t.Errorf("server %d: known are %.0f tokens a second, want %.0f", i, rate, speeds[i%4])
 		}
 	}
 }

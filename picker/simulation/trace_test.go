@@ -31,7 +31,8 @@ func TestTrace_EqualHashesAreSharedPrefixes(t *testing.T) {
 	}
 	a, b := w.Requests[0], w.Requests[1]
 	if len(a.Blocks) != 14 || len(a.full()) != 13 || a.Blocks[0] != b.Blocks[0] || a.Blocks[1] == b.Blocks[1] {
-		t.Errorf("%v %v", a.Blocks, b.Blocks)
+		t.Errorf("blocks %v and %v, want 14 in the first, 13 of them full, and the first block alone shared",
+			a.Blocks, b.Blocks)
 	}
 }
 
@@ -73,7 +74,7 @@ func TestTrace_SpreadKeepsRequestsBetweenTheirTimestamps(t *testing.T) {
 	for i, r := range spread.Requests {
 		original := w.Requests[i].At
 		if r.At < original || r.At >= original+3001*time.Millisecond || i > 0 && r.At < spread.Requests[i-1].At {
-			t.Errorf("request %d of %s comes at %s", i, original, r.At)
+			t.Errorf("request %d of %s comes at %s, want it within 3001ms, and in order", i, original, r.At)
 		}
 		if r.At != original {
 			moved++
@@ -104,7 +105,7 @@ func FuzzTrace_ReadsOrNamesTheLine(f *testing.F) {
 		for i, r := range w.Requests {
 			if r.Input < 1 || r.Output < 1 || r.At < 0 || len(r.Blocks) != (r.Input+BlockTokens-1)/BlockTokens ||
 				i > 0 && r.At < w.Requests[i-1].At {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v, want input, output and blocks that fit, in order", r)
 			}
 		}
 	})

@@ -47,13 +47,13 @@ func TestConn_HoldsNoBufferWhileItWaits(t *testing.T) {
 	} = a // as gRPC looks for it
 	_ = a.SetReadDeadline(time.Now().Add(-time.Second))
 	if _, _, err := reads.ReadOnReady(10, &pool); err == nil || pool.used != 0 {
-		t.Errorf("after the deadline: %v, %d buffers in use", err, pool.used)
+		t.Errorf("after the deadline: got %v, %d buffers in use; want an error, and none", err, pool.used)
 	}
 	_ = a.SetReadDeadline(time.Time{})
 	_, _ = b.Write([]byte("hello"))
 	buffer, n, err := reads.ReadOnReady(10, &pool)
 	if err != nil || pool.used != 1 || string((*buffer)[:n]) != "hello" {
-		t.Fatalf("%d bytes, %v, %d buffers in use", n, err, pool.used)
+		t.Fatalf("got %d bytes, %v, %d buffers in use; want hello in one", n, err, pool.used)
 	}
 	pool.Put(buffer)
 	_ = b.Close()

@@ -58,7 +58,7 @@ func TestConn_LargeBodiesArriveWhole(t *testing.T) {
 	}()
 	got, err := io.ReadAll(b)
 	if err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("%d bytes of %d arrived, %v", len(got), len(sent), err)
+		t.Errorf("%d bytes of %d arrived, %v; want all, unchanged", len(got), len(sent), err)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	var timeout net.Error
 	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) ||
 		!timeout.Timeout() {
-		t.Errorf("after the deadline: %v", err)
+		t.Errorf("after the deadline: got %v, want a timeout", err)
 	}
 	_ = a.SetReadDeadline(time.Time{})
 	if n, err := a.Read(nil); n != 0 || err != nil {
@@ -84,7 +84,7 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	_ = b.Close()
 	var op *net.OpError
 	if _, err := a.Read(make([]byte, 1)); !errors.As(err, &op) || op.Op != "read" || op.Addr == nil {
-		t.Errorf("of a connection that was reset: %v", err)
+		t.Errorf("of a connection that was reset: got %v, want an error of read with the address", err)
 	}
 	_ = a.Close()
 	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {

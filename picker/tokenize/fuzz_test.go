@@ -21,10 +21,11 @@ func FuzzRender_ChunksOfAnAnswerMakeNoDifference(f *testing.F) {
 		whole, err := read(bytes.NewReader(body), 1)
 		pieces, pieceErr := read(iotest.OneByteReader(bytes.NewReader(body)), 1)
 		if (err == nil) != (pieceErr == nil) || !reflect.DeepEqual(whole, pieces) {
-			t.Fatalf("whole: %+v, %v; byte by byte: %+v, %v", whole, err, pieces, pieceErr)
+			t.Fatalf("whole: %+v, %v; byte by byte: %+v, %v; want the same", whole, err, pieces, pieceErr)
 		}
 		if err == nil && (whole.tokens < 1 || whole.tokens > len(body) || whole.tokens > prefix.MaxTokens) {
-			t.Errorf("%d tokens from %d bytes", whole.tokens, len(body))
+			t.Errorf("%d tokens from %d bytes, want 1 to as many, and at most %d",
+				whole.tokens, len(body), prefix.MaxTokens)
 		}
 	})
 }

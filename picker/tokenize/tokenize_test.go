@@ -57,7 +57,7 @@ func TestRender_ServersThatSpeakH2CAreAsked(t *testing.T) {
 	prompt := &Prompt{Key: 7, Kind: request.ChatCompletions, Body: body("the body")}
 	base := func() string { return pool.URL(addr) }
 	if all, ok := New(Config{}).Tokens(t.Context(), base, prompt, pool, time.Minute); !ok || all.Count != 1000 {
-		t.Errorf("%d tokens, %t", all.Count, ok)
+		t.Errorf("%d tokens, %t; want 1000, true", all.Count, ok)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestRender_WhatHasNoTokensIsApproximate(t *testing.T) {
 		base, _ := server(t, answer)
 		if _, ok := New(Config{}).Tokens(context.Background(), base,
 			&Prompt{Kind: request.ChatCompletions, Body: body("the body")}, new(Pool), time.Minute); ok {
-			t.Errorf("%s: there are tokens", name)
+			t.Errorf("%s: there are tokens, want none", name)
 		}
 	}
 }
@@ -168,6 +168,6 @@ func TestRender_KeptPromptsAreBounded(t *testing.T) {
 		r.find(0)
 	}
 	if r.prompts.Len() != 3 || r.find(0) == nil || r.find(9) == nil || r.find(7) != nil {
-		t.Errorf("%d prompts are kept", r.prompts.Len())
+		t.Errorf("%d prompts are kept, want 3, of them those used last", r.prompts.Len())
 	}
 }

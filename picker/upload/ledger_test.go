@@ -41,7 +41,7 @@ func TestUpload_LimitIsNeverExceeded(t *testing.T) {
 	u := l.Open(Proxy{}, 1<<20)
 	for _, n := range []int64{-1, math.MinInt64, math.MaxInt64, 1<<19 + 1} {
 		if u.Take(n) {
-			t.Errorf("%d bytes were taken", n)
+			t.Errorf("%d bytes were taken, want them denied", n)
 		}
 	}
 	first, second := u.Take(1<<18), u.Take(1<<18)

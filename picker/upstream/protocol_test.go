@@ -111,6 +111,6 @@ func TestProtocol_ClosedPortOfH2CIsSeen(t *testing.T) {
 	_, err = call(t, by.Transport(0), by.URL(at))
 	var dial *net.OpError
 	if !errors.As(err, &dial) || dial.Op != "dial" || !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want connection refused by dial", err)
 	}
 }

@@ -108,7 +108,7 @@ func TestUsage_PostgreSQLOfSeveralProcesses(t *testing.T) {
 	k.Log([]accesslog.Used{answered("ns/alice", 2, 1)})
 	a := k.Read(t.Context(), Query{By: []string{"owner"}, Since: time.Hour})
 	if a.Problem == "" || !a.Shared {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want a shared answer with a problem", a)
 	}
 	start()
 	if n := total(t, k, time.Hour); n.Requests != 1501 {

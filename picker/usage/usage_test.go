@@ -186,7 +186,7 @@ func TestUsage_WaitsForItsDatabase(t *testing.T) {
 	k.Log([]accesslog.Used{answered("ns/alice", 10, 2)})
 	a := k.Read(t.Context(), Query{By: []string{"owner"}, Since: time.Hour})
 	if a.Problem == "" || len(a.Rows) != 1 || a.Rows[0].Requests != 1 {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want a problem, and one row of 1 request", a)
 	}
 	c.now = time.Now().Add(2 * time.Hour) // segments have the times of their files
 	if err := k.applyAll(t.Context()); err == nil || len(late) != 1 || late[0] != "true true" {
@@ -218,7 +218,7 @@ func TestUsage_FullDiskKeepsCountsInMemory(t *testing.T) {
 	}
 	a := k.Read(t.Context(), Query{By: []string{"owner"}, Since: time.Hour})
 	if a.Problem == "" || len(a.Rows) != 1 || a.Rows[0].Requests != 3 {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want a problem, and one row of 3 requests", a)
 	}
 	if err := os.Remove(filepath.Join(dir, "journal")); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,8 @@ func TestUsage_MillionOwnersAreBounded(t *testing.T) {
 		n += c.Requests
 	}
 	if len(k.held) > 2*maxKeys+10 || n != 1_000_000 || len(k.series.owners) > maxSeries+1 {
-		t.Errorf("%d rows of %d requests, %d series", len(k.held), n, len(k.series.owners))
+		t.Errorf("%d rows of %d requests, %d series; want at most %d, all 1000000, and at most %d",
+			len(k.held), n, len(k.series.owners), 2*maxKeys+10, maxSeries+1)
 	}
 }
 
@@ -311,7 +312,7 @@ func TestUsage_CountsOfOneRequest(t *testing.T) {
 		var e estimates
 		used := tt.used
 		if diff := cmp.Diff(tt.want, e.count(&used)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -328,11 +329,11 @@ func TestUsage_EstimatesFollowAccounts(t *testing.T) {
 	u.Accounted = false
 	got := e.count(&u)
 	if got.Input < 135 || got.Input > 150 || got.Output < 475 || got.Output > 525 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want 135 to 150 tokens in, 475 to 525 out", got)
 	}
 	u.Pool = "ns/other"
 	if other := e.count(&u); other.Input != 100 || other.Output < 900 {
-		t.Errorf("another pool: %+v", other)
+		t.Errorf("another pool: got %+v, want 100 tokens in, and at least 900 out", other)
 	}
 }
 
@@ -345,7 +346,7 @@ func TestUsage_NamesFitDatabases(t *testing.T) {
 	got := k.Read(t.Context(), Query{By: []string{"model"}, Since: time.Hour})
 	if got.Problem != "" || len(got.Rows) != 1 || !strings.Contains(got.Rows[0].Model, "DROP TABLE") ||
 		len(got.Rows[0].Model) > maxName {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want one row whose model has at most %d bytes of the text", got, maxName)
 	}
 }
 
@@ -356,7 +357,7 @@ func TestQuery_NamesWhatIsWrong(t *testing.T) {
 		"no time":      {Since: 0},
 	} {
 		if err := q.Check(); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%+v: %v", q, err)
+			t.Errorf("%+v: got %v, want %q", q, err, text)
 		}
 	}
 }
@@ -371,7 +372,7 @@ func TestUsage_EndWritesCounts(t *testing.T) {
 	_ = k.Run(ctx)
 	a, err := ReadFolder(t.Context(), dir, Query{Since: time.Hour}, c.read)
 	if err != nil || len(a.Rows) != 1 || a.Rows[0].Requests != 1 {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("got %+v %v, want one row of 1 request", a, err)
 	}
 }
 
@@ -452,7 +453,7 @@ func TestUsage_PodCountsSinceItsFirstRow(t *testing.T) {
 	c := &clock{noon}
 	k := keeper(t, "", c)
 	if since := k.Read(t.Context(), Query{Since: 24 * time.Hour}).Since; since != 0 {
-		t.Errorf("without a row it counts since %d", since)
+		t.Errorf("without a row it counts since %d, want 0", since)
 	}
 	k.Log([]accesslog.Used{answered("alice", 10, 2)})
 	c.now = c.now.Add(2 * time.Hour)

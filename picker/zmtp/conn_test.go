@@ -66,7 +66,7 @@ func TestZMTP_SubscriberOfAnotherImplementationReadsOurPublisher(t *testing.T) {
 	p.Send([]byte("topic"), nil, long)
 	m, err := sub.Recv()
 	if err != nil || len(m.Frames) != 3 || string(m.Frames[0]) != "topic" || !bytes.Equal(m.Frames[2], long) {
-		t.Errorf("%v: %d frames", err, len(m.Frames))
+		t.Errorf("got %v: %d frames, want topic, an empty and a long one", err, len(m.Frames))
 	}
 }
 
@@ -155,7 +155,7 @@ func TestZMTP_PingIsAnswered(t *testing.T) {
 	}
 	pong := make([]byte, 9)
 	if _, err := io.ReadFull(theirs, pong); err != nil || string(pong[2:]) != "\x04PONGab" {
-		t.Errorf("%q, %v", pong, err)
+		t.Errorf("got %q, %v; want PONG with ab", pong, err)
 	}
 	_ = theirs.Close()
 }
@@ -174,7 +174,7 @@ func TestZMTP_HeartbeatsKeepAnIdleConnection(t *testing.T) {
 			_, _ = theirs.Write([]byte{0, 1, 'x'})
 		}()
 		if frames, err := c.Read(); err != nil || string(frames[0]) != "x" {
-			t.Errorf("after ten heartbeats: %q, %v", frames, err)
+			t.Errorf("after ten heartbeats: got %q, %v; want x", frames, err)
 		}
 		_ = theirs.Close()
 	})
@@ -241,7 +241,7 @@ func TestZMTP_WrongPeerIsAnError(t *testing.T) {
 		go func() { _, _ = theirs.Write(bytes); _ = theirs.Close() }()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		if _, err := Handshake(ours, Sub, Limits{}); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: no error, want one", name)
 		} else {
 			t.Logf("%s: %v", name, err)
 		}
@@ -266,7 +266,7 @@ func FuzzConn_Reads(f *testing.F) {
 				total += len(frame)
 			}
 			if total > len(p) {
-				t.Fatalf("%d bytes of %d", total, len(p))
+				t.Fatalf("%d bytes of %d, want at most as many", total, len(p))
 			}
 		}
 		_ = c.Close()

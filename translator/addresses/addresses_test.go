@@ -33,7 +33,7 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 	} {
 		if got := r.Outside(netip.MustParseAddr(a)); !strings.HasSuffix(got, "which is never allowed") &&
 			!strings.Contains(got, "never allowed") {
-			t.Errorf("%s: %q", a, got)
+			t.Errorf("%s: got %q, want that it is never allowed", a, got)
 		}
 	}
 	// Envoy rejects an endpoint with a zone
@@ -48,7 +48,7 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 	for _, a := range []string{"10.1.2.3", "8.8.8.8", "2001:db8::1", "fd00::1", "64:ff9b::8.8.8.8", "2002:808:808::1",
 		"::ffff:10.1.2.3"} {
 		if got := r.Outside(netip.MustParseAddr(a)); got != "" {
-			t.Errorf("%s: %q", a, got)
+			t.Errorf("%s: got %q, want it allowed", a, got)
 		}
 	}
 	if got := r.Outside(netip.Addr{}); got == "" {
@@ -97,7 +97,7 @@ func TestAddresses_RangesOfMappedAddressesAreThoseOfIPv4(t *testing.T) {
 		"2001:db8::1/32": "2001:db8::/32", "::ffff:0:0/90": "", "10.0.0.1": "", "nonsense": ""} {
 		p, err := addresses.ParseRange(text)
 		if (err == nil) != (want != "") || err == nil && p.String() != want {
-			t.Errorf("%s: %s, %v", text, p, err)
+			t.Errorf("%s: got %s, %v; want %q", text, p, err, want)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
 	slice := addresses.Of(r).Slice("mine", list)
 	for _, ip := range list {
 		if why := slice.Outside(ip); why != "" {
-			t.Errorf("%s %s", ip, why)
+			t.Errorf("%s %s, want it allowed", ip, why)
 		}
 	}
 	if want := []string{"addresses 198.51.100.1 198.51.100.2 198.51.100.3 64:ff9b::c633:6403"}; !slices.Equal(r.reads,

@@ -33,7 +33,7 @@ func TestSelect_OnlyWhatMayVouchEntersTheSecretOfAllMembers(t *testing.T) {
 	bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: headers, Bytes: want[0]})...)
 	out, problems := certificates.Select(time.Now(), certificates.Share(1), bundle)
 	if string(out) != string(encodePEM(want...)) {
-		t.Errorf("%s", out)
+		t.Errorf("got %s\nwant %s", out, encodePEM(want...))
 	}
 	if len(problems[0]) != wrong+1 {
 		t.Errorf("%d problems for %d certificates and a key: %v, want %d",
@@ -64,13 +64,13 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	all := encodePEM(own[2], own[1], own[0])
 	out, problems := certificates.Select(now, share, encodePEM(expired, own[2]), all)
 	if string(out) != string(all) || len(problems[0])+len(problems[1]) > 0 {
-		t.Errorf("%v: %s", problems, out)
+		t.Errorf("got problems %v: %s\nwant none, and the three own certificates", problems, out)
 	}
 	// A long subject, and an older one without room.
 	long := issue(strings.Repeat("x", share-30), 0, nil)
 	out, problems = certificates.Select(now, share, encodePEM(own[2]), encodePEM(long))
 	if string(out) != string(encodePEM(long)) || len(problems[0]) != 1 || len(problems[1]) != 0 {
-		t.Errorf("%v: %s", problems, out)
+		t.Errorf("got problems %v: %s\nwant one of the first, and the long certificate", problems, out)
 	}
 	// The number of a member's certificates is bounded.
 	var many [][]byte
@@ -79,12 +79,12 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	}
 	out, problems = certificates.Select(now, share, encodePEM(many...))
 	if n := strings.Count(string(out), "BEGIN"); n != 8 || len(problems[0]) == 0 {
-		t.Errorf("%d certificates of 70, %v", n, problems)
+		t.Errorf("%d certificates of 70, problems %v; want 8, and a problem", n, problems)
 	}
 	// All members together stay below a handshake's limit.
 	for members := range 257 {
 		if total := members * certificates.Share(members); total > 65_535 || certificates.Share(members) < share {
-			t.Errorf("%d members have %d bytes of subjects", members, total)
+			t.Errorf("%d members have %d bytes of subjects, want at most 65535, and a full share", members, total)
 		}
 	}
 }

@@ -187,10 +187,10 @@ func TestReadable_JudgesAsEnvoyDoes(t *testing.T) {
 			t.Fatalf("%s: crypto/x509: %v", d.name, err)
 		}
 		if err := certificates.Readable(c); (err == nil) != d.readable {
-			t.Errorf("%s: readable: %v", d.name, err)
+			t.Errorf("%s: got %v, want readable: %t", d.name, err, d.readable)
 		}
 		if err := certificates.Vouches(c); (err == nil) != d.vouches {
-			t.Errorf("%s: vouches: %v", d.name, err)
+			t.Errorf("%s: got %v, want vouches: %t", d.name, err, d.vouches)
 		}
 		if d.readable {
 			readable = append(readable, encodePEM(d.der))

@@ -76,12 +76,12 @@ func TestGate_RoutesWithSessionsHideTheCaller(t *testing.T) {
 			Backends: []model.WeightedBackend{a, b}}}}
 	routes := (&builder{}).route(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}, r)
 	if len(routes) < 3 {
-		t.Fatalf("%d routes", len(routes))
+		t.Fatalf("%d routes, want at least 3", len(routes))
 	}
 	for _, route := range routes {
 		for _, share := range route.GetRoute().GetWeightedClusters().GetClusters() {
 			if !slices.Contains(share.GetRequestHeadersToRemove(), callerHeader) {
-				t.Errorf("%s: %s receives the caller", route.Name, share.Name)
+				t.Errorf("%s: %s receives the caller, want the header removed", route.Name, share.Name)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 		Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "c", Weight: wrapperspb.UInt32(0)}},
 	}
 	if _, err := checked(resource.Secret, "s", certificate(chain, key), nil, nil); err != nil {
-		t.Errorf("a good certificate: %v", err)
+		t.Errorf("a good certificate: got %v, want no error", err)
 	}
 	for name, c := range map[string]struct {
 		typ  resource.Type
@@ -83,7 +83,7 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 	}
 	if _, err := NewBlock([]*Encoded{{Host: "a.example"}, {Host: "b.example"}, {Host: "A.example"}}); err == nil ||
 		!strings.Contains(err.Error(), "a.example") {
-		t.Errorf("one host twice: got %v", err)
+		t.Errorf("one host twice: got %v, want an error that names a.example", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestRegex_OrdinaryExpressionsPass(t *testing.T) {
 	}
 	for _, re := range []string{"", "(", "a{1,1001}", `\C`, `(?=x)`} {
 		if CheckRegex(re) == nil {
-			t.Errorf("%q passes", re)
+			t.Errorf("%q passes, want an error", re)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (f *feeder) DeltaAggregatedResources(
 		}
 		typ, ok := resource.TypeOf(req.TypeUrl)
 		if !ok {
-			return fmt.Errorf("unexpected type %s", req.TypeUrl)
+			return fmt.Errorf("type %s, want a known one", req.TypeUrl)
 		}
 		if d := req.ErrorDetail; d != nil {
 			f.mu.Lock()

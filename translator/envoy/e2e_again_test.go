@@ -69,7 +69,7 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 					}
 					checkOutcome(t, got, want, a2, body)
 					if want == "picked" && got.header.Get("Spoken") != version {
-						t.Errorf("the pod was spoken to in %s", got.header.Get("Spoken"))
+						t.Errorf("the pod was spoken to in %s, want %s", got.header.Get("Spoken"), version)
 					}
 				})
 			}
@@ -120,7 +120,7 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 		defer resp.Body.Close()
 		line := make([]byte, len("HTTP/2.0 yes\n"))
 		if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != "HTTP/2.0 yes\n" {
-			t.Fatalf("%s %q %v", resp.Status, line, err)
+			t.Fatalf(`got %s %q %v, want "HTTP/2.0 yes"`, resp.Status, line, err)
 		}
 		streams = append(streams, resp)
 	}
@@ -131,7 +131,7 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				if got, err := r.do(r.request("POST", "llm", "/", []byte("hello")).WithContext(ctx)); err == nil {
-					t.Errorf("a request without any pick: %s", got)
+					t.Errorf("a request without any pick: got %s, want an error", got)
 				}
 				cancel()
 			}
@@ -141,7 +141,7 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	close(gate)
 	for i, resp := range streams {
 		if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "end" || resp.Trailer.Get("X-Sum") != "7" {
-			t.Errorf("stream %d: %q, trailers %v, %v", i, rest, resp.Trailer, err)
+			t.Errorf(`stream %d: got %q, trailers %v, %v; want "end", and X-Sum 7`, i, rest, resp.Trailer, err)
 		}
 	}
 }

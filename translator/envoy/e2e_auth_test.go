@@ -60,40 +60,42 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 	for _, host := range []string{"plain", "chosen", "redirect"} {
 		if got := ask(host, "bad", "p"); got.status != 401 || got.body != "who are you?" ||
 			got.header.Get("Www-Authenticate") != "Bearer" || a.hits.Load() != 0 {
-			t.Errorf("%s, with a bad token: %s %v", host, got, got.header)
+			t.Errorf(`%s, with a bad token: got %s %v, want 401 "who are you?", and no request at the pod`,
+				host, got, got.header)
 		}
 	}
 	if got := ask("gone", "good", "p"); got.status != 503 || a.hits.Load() != 0 {
-		t.Errorf("without a service to ask: %s", got)
+		t.Errorf("without a service to ask: got %s, want 503, and no request at the pod", got)
 	}
 	if got := ask("redirect", "good", "p"); got.status != 302 {
-		t.Errorf("redirect: %s", got)
+		t.Errorf("redirect: got %s, want 302", got)
 	}
 	got := ask("plain", "good", "the prompt")
 	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "ali" ||
 		got.header.Get("Echo-X-Team") != "red" || got.header.Get("Echo-Host") != "plain" {
-		t.Errorf("allowed: %s %v", got, got.header)
+		t.Errorf("allowed: got %s %v, want the prompt at the pod, user ali and team red", got, got.header)
 	}
 	seen := asked.request.Load()
 	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" ||
 		asked.body.Load() != "" || seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
-		t.Errorf("the service was asked %s %s%s with %q, %v", seen.Method, seen.Host, seen.URL.RequestURI(),
-			asked.body.Load(), seen.Header)
+		t.Errorf("the service was asked %s %s%s with %q, %v; want POST plain/v1/chat?q=1 without body or X-More",
+			seen.Method, seen.Host, seen.URL.RequestURI(), asked.body.Load(), seen.Header)
 	}
 	got = ask("chosen", "good", "the prompt")
 	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "" ||
 		got.header.Get("Echo-X-Team") != "red" {
-		t.Errorf("allowed: %s %v", got, got.header)
+		t.Errorf("allowed: got %s %v, want the prompt at the pod, team red and no user", got, got.header)
 	}
 	seen = asked.request.Load()
 	if seen.URL.RequestURI() != "/check/v1/chat?q=1" || asked.body.Load() != "the prompt" || seen.ContentLength != 10 ||
 		seen.Header.Get("X-More") != "more" {
-		t.Errorf("the service was asked for %s with %q, %v", seen.URL.RequestURI(), asked.body.Load(), seen.Header)
+		t.Errorf("the service was asked for %s with %q, %v; want /check/v1/chat?q=1 with the prompt and X-More",
+			seen.URL.RequestURI(), asked.body.Load(), seen.Header)
 	}
 	if got := ask("chosen", "good", strings.Repeat("long", 1000)); got.status != 413 ||
 		!openAIError(got.body, "body_too_large") ||
 		!strings.Contains(got.body, "or less by a picker or an authorization service") {
-		t.Errorf("a body that the service may not be sent: %s", got)
+		t.Errorf("a body that the service may not be sent: got %s, want 413 with body_too_large", got)
 	}
 }
 
@@ -176,11 +178,11 @@ func TestExternalAuth_GRPCServiceDeniesRequests(t *testing.T) {
 		req.Header.Set("X-More", "more")
 		got, err := r.do(req)
 		if err != nil || got.status != c.status || (got.header.Get("Echo-X-User") == "ali") != (c.status == 200) {
-			t.Errorf("%s %q: %s %v", c.host, c.word, got, err)
+			t.Errorf("%s %q: got %s %v, want %d, with user ali if 200", c.host, c.word, got, err, c.status)
 		}
 		seen := guard.last.Load()
 		if seen.Headers["x-more"] != c.more || string(seen.RawBody)+seen.Body != c.body {
-			t.Errorf("%s %q: the service saw %v", c.host, c.word, seen)
+			t.Errorf("%s %q: the service saw %v, want X-More %q and body %q", c.host, c.word, seen, c.more, c.body)
 		}
 	}
 }

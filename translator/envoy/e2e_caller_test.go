@@ -94,7 +94,8 @@ func TestGate_NoServerReceivesTheCallerWhereTheClusterHasPodsAndHops(t *testing.
 		for _, call := range w.picker.seen("b")[before:] {
 			for _, name := range gatedHeaders {
 				if call.headers[name] != "ns/alice" {
-					t.Errorf("%s: the picker behind the hop receives %v", c.host, call.headers)
+					t.Errorf("%s: the picker behind the hop receives %v, want ns/alice in each of %v",
+						c.host, call.headers, gatedHeaders)
 				}
 			}
 		}
@@ -147,7 +148,7 @@ func checkCaller(t *testing.T, host string, got answer, pod string) {
 	}
 	for _, name := range gatedHeaders {
 		if value := got.header.Get("Echo-" + name); value != "" {
-			t.Errorf("%s: pod %s receives %s: %s", host, got.pod, name, value)
+			t.Errorf("%s: pod %s receives %s: %s, want it removed", host, got.pod, name, value)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (c *clientCase) check(t *testing.T, r *rig, roots *x509.CertPool, port uint
 		resp.Body.Close()
 		received := resp.Header.Get("Echo-X-Forwarded-Client-Cert")
 		if strings.Contains(received, "spiffe://example/root") {
-			t.Errorf("%s by %s: a client names itself: %s", c.port, c.who, received)
+			t.Errorf("%s by %s: a client names itself, want that removed: %s", c.port, c.who, received)
 		}
 		var parts []string
 		for _, p := range []string{"cert", "uri", "dns"} {

@@ -94,7 +94,7 @@ func (c *corsCase) check(t *testing.T, r *rig, a *pod) {
 	}
 	got, err := r.do(req)
 	if err != nil || got.status != 200 || got.pod != pod || a.hits.Load()-before != int32(len(pod)) {
-		t.Errorf("got %s %v", got, err)
+		t.Errorf("got %s %v, want 200 from pod %q", got, err, pod)
 	}
 	for h, want := range c.want {
 		if g := strings.Join(got.header.Values("Access-Control-"+h), "|"); g != want {

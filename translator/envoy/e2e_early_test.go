@@ -50,7 +50,7 @@ func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 			req.Body, req.ContentLength = reader, int64(size)
 			got, err := r.do(req)
 			if err != nil || got.status != 200 || got.body != digest(body) {
-				t.Errorf("%s, %d bytes: %s, %v", how, size, got, err)
+				t.Errorf("%s, %d bytes: got %s, %v; want 200 with the digest of the body", how, size, got, err)
 			}
 		}
 	}

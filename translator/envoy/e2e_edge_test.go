@@ -90,7 +90,7 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 		select {
 		case <-begun:
 		case e := <-ends:
-			t.Fatalf("%s: %s %v", path, e.answer, e.err)
+			t.Fatalf("%s: got %s %v, want it to begin first", path, e.answer, e.err)
 		}
 	}
 	// These begin after the two, so that they time out later.
@@ -99,16 +99,16 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 		t.Errorf(`an upload that stalls: %q, want "HTTP/1.1 408 Request Timeout"`, got)
 	}
 	if got, err := r.do(r.request("GET", "queue", "/", nil)); err != nil || got.status != http.StatusGatewayTimeout {
-		t.Errorf("a request without a body that waits for its pick: %s %v", got, err)
+		t.Errorf("a request without a body that waits for its pick: got %s %v, want 504", got, err)
 	}
 	if got, err := r.do(r.request("POST", "queue", "/", []byte("{}"))); err != nil ||
 		got.status != http.StatusServiceUnavailable {
-		t.Errorf("a request with a body that waits for its pick: %s %v", got, err)
+		t.Errorf("a request with a body that waits for its pick: got %s %v, want 503", got, err)
 	}
 	close(release)
 	for range 2 {
 		if e := <-ends; e.err != nil || e.status != 200 || !strings.HasSuffix(e.body, "last") {
-			t.Errorf("a response is cut: %s %v", e.answer, e.err)
+			t.Errorf("a response is cut: got %s %v, want 200 up to its last word", e.answer, e.err)
 		}
 	}
 }
@@ -143,7 +143,8 @@ func TestUnderscores_InHeaderNamesAreNotTakenForHyphens(t *testing.T) {
 		if action == v1alpha1.DropUnderscores || action == v1alpha1.AllowUnderscores {
 			there := p.last.Load().Header.Get("X_penstock_pool") != ""
 			if there != (action == v1alpha1.AllowUnderscores) {
-				t.Errorf("%q: the pod got %v", action, p.last.Load().Header)
+				t.Errorf("%q: the pod got %v, want X_penstock_pool: %t",
+					action, p.last.Load().Header, action == v1alpha1.AllowUnderscores)
 			}
 		}
 	}
@@ -187,7 +188,8 @@ func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 			}
 			at, back := p.last.Load().Header.Get("X-Request-Id"), got.header.Get("X-Request-Id")
 			if at == "" || at != back || (at == id) != (kept && id != "") {
-				t.Errorf("%q: of %q the pod gets %q, and the client %q", action, id, at, back)
+				t.Errorf("%q: of %q the pod gets %q, and the client %q; want the same, the client's own: %t",
+					action, id, at, back, kept && id != "")
 			}
 		}
 	}
@@ -212,7 +214,7 @@ func TestProxyProtocol_NamesTheClientOnlyWhereItIsAllowed(t *testing.T) {
 		if got := r.raw(t, header+get("/")); got != want[0] {
 			t.Errorf("%q, with the header: want %s, got %s", action, want[0], got)
 		} else if strings.HasSuffix(got, "OK") && p.last.Load().Header.Get("X-Envoy-External-Address") != "192.0.2.7" {
-			t.Errorf("%q: the client is %v", action, p.last.Load().Header)
+			t.Errorf("%q: the client is %v, want 192.0.2.7", action, p.last.Load().Header)
 		}
 		if got := r.raw(t, get("/")); got != want[1] && !(want[1] == "EOF" && strings.Contains(got, "reset")) {
 			t.Errorf("%q, without the header: want %s, got %s", action, want[1], got)

@@ -137,7 +137,7 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	for _, host := range []string{"service", "local", "spilled"} {
 		req := r.request("POST", host, "/"+host, []byte("{}"))
 		if got, err := r.do(req); err != nil || host != "service" && got.status != 200 {
-			t.Fatalf("%s: %s %v", host, got, err)
+			t.Fatalf("%s: got %s %v, want 200", host, got, err)
 		}
 	}
 	r.envoy.Wait("the local pick came back", func() bool { return len(f.find("/local")) == 1 })
@@ -146,13 +146,13 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 		e.GetCommonProperties().GetMetadata().GetFilterMetadata()["penstock"]
 	if lb.GetFields()[servedKey].GetStringValue() != a.address.String() ||
 		ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
-		t.Errorf("the entry of a pick: %v", e)
+		t.Errorf("the entry of a pick: got %v, want the served address, and its lease", e)
 	}
 	// The hop's pick is logged under the name of hops. The edge's call gave no pick.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
 	spilled := f.find("/spilled")[model.HopListener].GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"]
 	if spilled.GetFields()[servedKey].GetStringValue() != b1.address.String() {
-		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
+		t.Errorf("the entry of a spilled pick: got %v, want %s", f.find("/spilled"), b1.address)
 	}
 	if len(f.find("/service")) != 0 {
 		t.Error("a request that no picker was asked about bothers the picker")
@@ -193,7 +193,7 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 	go func() {
 		got, err := r.do(r.request("POST", "local", "/held", []byte("{}")))
 		if err == nil && got.status != 200 {
-			err = fmt.Errorf("answered %s", got)
+			err = fmt.Errorf("answered %s, want 200", got)
 		}
 		ended <- err
 	}()
@@ -214,7 +214,7 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		data := e.GetCommonProperties().GetMetadata().GetFilterMetadata()
 		if data["envoy.lb"].GetFields()[servedKey].GetStringValue() != slow.address.String() ||
 			data["penstock"].GetFields()["lease"].GetStringValue() == "" {
-			t.Errorf("the entry of a request in flight: %v", e)
+			t.Errorf("the entry of a request in flight: got %v, want %s and a lease", e, slow.address)
 		}
 		// From these, the picker derives how fast a server reads prompts, and which ones it has not
 		// read.
@@ -222,7 +222,7 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(),
 			common.GetTimeToFirstUpstreamRxByte().AsDuration()
 		if sent <= 0 || headers < sent || e.Response.GetResponseBodyBytes() != 0 || len(common.GetCustomTags()) > 0 {
-			t.Errorf("sent after %s, headers after %s, no body: %v", sent, headers, e)
+			t.Errorf("sent after %s, headers after %s, want in this order, and no body: %v", sent, headers, e)
 		}
 	}
 	if len(logged(logv3.AccessLogType_DownstreamEnd)) > 0 {
@@ -237,7 +237,8 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 	body, err := strconv.Atoi(common.GetCustomTags()["first_body"])
 	headers := common.GetTimeToFirstUpstreamRxByte().AsDuration() - common.GetTimeToLastUpstreamTxByte().AsDuration()
 	if err != nil || time.Duration(body)*time.Microsecond <= headers {
-		t.Errorf("the first byte of the body came after %d us, the headers after %s: %v", body, headers, err)
+		t.Errorf("the first byte of the body came after %d us, the headers after %s, want them earlier: %v",
+			body, headers, err)
 	}
 	r.envoy.Wait("the log file has the request", func() bool {
 		_, _ = r.envoy.Post("/reopen_logs")
@@ -245,6 +246,6 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		return strings.Contains(string(text), "/held")
 	})
 	if text, _ := os.ReadFile(file); strings.Count(string(text), "/held") != 1 {
-		t.Errorf("the log file has the request more than once:\n%s", text)
+		t.Errorf("the log file has the request more than once, want once:\n%s", text)
 	}
 }

@@ -26,7 +26,7 @@ func (g gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var in authv3.CheckRequest
 	if err != nil || len(body) < 5 || proto.Unmarshal(body[5:], &in) != nil {
-		g.t.Errorf("the service receives %q %v", body, err)
+		g.t.Errorf("the service receives %q %v, want a CheckRequest", body, err)
 		return
 	}
 	policies := strings.Split(in.GetAttributes().GetContextExtensions()["policies"], ",")
@@ -160,13 +160,13 @@ func TestGate_FailsClosed(t *testing.T) {
 		}
 		if reason := got.header.Get("x-penstock-reason"); want != 200 && reason == "" ||
 			want == 503 && reason != "authorization_unavailable" || want == 403 && reason != "denied" {
-			t.Errorf("%s: reason %q, %s", fault, reason, got.body)
+			t.Errorf("%s: got reason %q, want the one of status %d: %s", fault, reason, want, got.body)
 		}
 		if got.status == 200 && got.header.Get("Echo-Authorization") != "" {
-			t.Errorf("%s: the server receives the key", fault)
+			t.Errorf("%s: the server receives the key, want it removed", fault)
 		}
 		if got, err := r.do(r.request("GET", hostOf(fault), "/", nil)); err != nil || got.status != 200 {
-			t.Errorf("%s: the open route answers %s %v", fault, got, err)
+			t.Errorf("%s: the open route answers %s %v, want 200", fault, got, err)
 		}
 	}
 }
@@ -196,13 +196,14 @@ func TestGate_FrozenServerIsEjected(t *testing.T) {
 	begin := time.Now()
 	for i := range requests {
 		if got := r.post(t, "host", nil); got.status != 200 {
-			t.Errorf("request %d: %s", i, got)
+			t.Errorf("request %d: got %s, want 200", i, got)
 		}
 	}
 	// About two calls a second. Without ejection every second request would call it.
 	seconds := int64(time.Since(begin) / time.Second)
 	if n := frozen.calls.Load(); n == 0 || n > min(4+4*seconds, requests/3) {
-		t.Errorf("of %d requests in %d s, %d calls wait for the frozen server", requests, seconds, n)
+		t.Errorf("of %d requests in %d s, %d calls wait for the frozen server, want about two a second, and one at "+
+			"least", requests, seconds, n)
 	}
 }
 
@@ -223,10 +224,10 @@ func TestGate_FailsClosedWithoutAService(t *testing.T) {
 			r.start()
 			before := a.hits.Load()
 			if got := r.post(t, "host", nil); got.status != 503 || a.hits.Load() != before {
-				t.Errorf("%s", got)
+				t.Errorf("got %s, want 503, and no request at the pod", got)
 			}
 			if got, err := r.do(r.request("GET", "host", "/", nil)); err != nil || got.status != 200 {
-				t.Errorf("the open route answers %s %v", got, err)
+				t.Errorf("the open route answers %s %v, want 200", got, err)
 			}
 		})
 	}
@@ -250,10 +251,10 @@ func TestGate_FollowsTheModelInTheBody(t *testing.T) {
 	r.start()
 	for name, want := range map[string]int{"shut": 403, "let-in": 200, "open": 200} {
 		if got := r.post(t, "models", []byte(`{"model":"`+name+`"}`)); got.status != want {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: got %s, want %d", name, got, want)
 		}
 	}
 	if got := r.post(t, "models", []byte(`{"model":"none"}`)); got.status != 404 || strings.Contains(got.body, "shut") {
-		t.Errorf("a client that no gate has let in learns the names of models: %s", got.body)
+		t.Errorf("a client that no gate has let in learns the names of models, want 404 without them: %s", got.body)
 	}
 }

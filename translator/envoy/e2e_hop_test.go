@@ -41,22 +41,22 @@ func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	req.Header.Set("Penstock-Peer-Authority", "elsewhere.example")
 	got, err := r.do(req)
 	if err != nil || got.status != 200 || got.pod != "good" || got.body != digest(body) {
-		t.Fatalf("%s, %v", got, err)
+		t.Fatalf("got %s, %v; want 200 from good, with the digest of the body", got, err)
 	}
 	for _, seen := range []*pod{full, good} {
 		at := seen.last.Load()
 		if at == nil || at.Host != "client.example:1234" {
-			t.Fatalf("%s got host %+v", seen.name, at)
+			t.Fatalf("%s got %+v, want host client.example:1234", seen.name, at)
 		}
 		for name, v := range at.Header {
 			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-") ||
 				strings.HasPrefix(lower, "x-penstock-") || lower == "x-envoy-original-host" {
-				t.Errorf("%s got %s: %v", seen.name, name, v)
+				t.Errorf("%s got %s: %v, want it removed", seen.name, name, v)
 			}
 		}
 		// appended once
 		if client := at.Header["X-Forwarded-For"]; len(client) != 1 || strings.Contains(client[0], ",") {
-			t.Errorf("%s got X-Forwarded-For %v", seen.name, client)
+			t.Errorf("%s got X-Forwarded-For %v, want one address", seen.name, client)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestHop_ThatIsNotThereSendsRequestsOn(t *testing.T) {
 	r.start()
 	for range 20 {
 		if got := r.post(t, "llm", []byte("{}")); got.status != 200 || got.pod != "good" {
-			t.Fatalf("%s", got)
+			t.Fatalf("got %s, want 200 from good", got)
 		}
 	}
 }

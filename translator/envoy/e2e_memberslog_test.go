@@ -92,7 +92,7 @@ func (f *feedback) logged(t *testing.T) map[logged]int {
 	for _, e := range f.entries {
 		common, answer := e.GetCommonProperties(), e.GetResponse()
 		if e.GetRequest().GetRequestId() == "" || common.GetStartTime().AsTime().IsZero() {
-			t.Errorf("an entry lacks an ID or a time: %v", e)
+			t.Errorf("an entry lacks an ID or a time, want both: %v", e)
 		}
 		out[logged{
 			e.log, e.GetRequest().GetAuthority(),

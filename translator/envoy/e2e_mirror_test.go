@@ -34,16 +34,16 @@ func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 	body := []byte(strings.Repeat("prompt ", 1000))
 	for range n {
 		if got := r.post(t, "m", body); got.status != 200 || got.pod != "a" || got.body != digest(body) {
-			t.Fatalf("got %s", got)
+			t.Fatalf("got %s, want 200 from a, with the digest of the body", got)
 		}
 	}
 	r.envoy.Wait("all copies have come", func() bool { return all.hits.Load() == n && broken.hits.Load() == n })
 	if got := float64(half.hits.Load()); math.Abs(got-n/2) > 5*math.Sqrt(n/4) {
-		t.Errorf("half of %d requests is not %v", n, got)
+		t.Errorf("%[2]v copies of %[1]d requests, want half", n, got)
 	}
 	seen := all.last.Load()
 	if seen.Host != "m" || seen.Header.Get("X-Set") != "set" {
-		t.Errorf("a copy does not look like its original: host %q, headers %v", seen.Host, seen.Header)
+		t.Errorf("a copy has host %q, headers %v; want host m and X-Set as its original", seen.Host, seen.Header)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 			t.Fatalf("backend %q: want %q, got %q", got.pod, want, seen)
 		}
 		if got.pod == "" && (got.status != 302 || got.header.Get("Why") != "moved") {
-			t.Fatalf("redirected with %d %v", got.status, got.header)
+			t.Fatalf(`redirected with %d %v, want 302 and Why "moved"`, got.status, got.header)
 		}
 		if got := r.post(t, "hosts", nil); got.header.Get("Echo-Host") != "host-of-"+got.pod {
 			t.Fatalf("backend %s was asked for %s, want %s", got.pod, got.header.Get("Echo-Host"), "host-of-"+got.pod)

@@ -77,18 +77,18 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 		if got := r.post(t, "models", []byte(body)); fmt.Sprint(got.status, " ", got.pod) != want {
 			t.Errorf("%.80s: want %s, got %s", body, want, got)
 		} else if got.pod != "" && got.body != digest([]byte(body)) {
-			t.Errorf("%.80s: the body arrived changed", body)
+			t.Errorf("%.80s: the body arrived changed, want it unchanged", body)
 		}
 	}
 	req := r.request("POST", "models", "/", []byte(`{"model":"one"}`))
 	req.Header.Set(ModelHeader, "two")
 	if got, err := r.do(req); err != nil || got.pod != "one" {
-		t.Errorf("a client's header wins over the body: %s %v", got, err)
+		t.Errorf("a client's header and the body name two models: got %s %v, want pod one, by the body", got, err)
 	}
 	req = r.request("GET", "models", "/v1/other", nil)
 	req.Header.Set(ModelHeader, "two")
 	if got, err := r.do(req); err != nil || got.status != 404 {
-		t.Errorf("a client's header chooses a route: %s %v", got, err)
+		t.Errorf("a client's header without a body: got %s %v, want 404", got, err)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 		t.Errorf("GET: want files, got %s %v", got, err)
 	}
 	if got := r.post(t, "models", []byte(hostile()["strings"])); got.status != 413 || got.pod != "" {
-		t.Errorf("a route that does not match on the model took a body whose model is not known: %s", got)
+		t.Errorf("a body whose model is not known, at a route without a model: got %s, want 413", got)
 	}
 }
 

@@ -244,7 +244,7 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	old := r.client("home", r.home, chatHost)
 	old.MaxVersion = tls.VersionTLS12
 	if a, err := r.ask(old, chatHost, nil); err == nil {
-		t.Errorf("TLS 1.2 is answered %s", a)
+		t.Errorf("TLS 1.2 is answered %s, want an error", a)
 	}
 	plain, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
 	if err != nil {
@@ -254,7 +254,7 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	_ = plain.SetDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.WriteString(plain, "GET / HTTP/1.1\r\nHost: "+chatHost+"\r\n\r\n")
 	if text, _ := io.ReadAll(plain); strings.HasPrefix(string(text), "HTTP") {
-		t.Errorf("a request in cleartext is answered %s", text)
+		t.Errorf("a request in cleartext is answered %s, want no answer", text)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	}
 	a, err := r.ask(r.client("home", r.home, chatHost), chatHost, forged)
 	if err != nil || a.pod != "chat" {
-		t.Fatalf("%s %v", a, err)
+		t.Fatalf("got %s %v, want pod chat", a, err)
 	}
 	got := r.chat.last.Load()
 	if got.Host != "api.example:8080" || got.URL.RequestURI() != "/v1/chat/completions?x=%2F" {
@@ -292,7 +292,7 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 		for _, prefix := range []string{"Penstock-Peer-", "X-Penstock-", "X-Req-Tokens-Key", "X-Envoy-Max",
 			"X-Envoy-Original-Host", "X-Gateway-Model", "X-Prefiller", "X-Forwarded-Client-Cert"} {
 			if strings.HasPrefix(name, prefix) {
-				t.Errorf("the pod receives %s: %s", name, got.Header.Get(name))
+				t.Errorf("the pod receives %s: %s, want it removed", name, got.Header.Get(name))
 			}
 		}
 	}
@@ -311,7 +311,7 @@ func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 		}
 		for name := range a.header {
 			if strings.HasPrefix(name, "X-Penstock-") || strings.HasPrefix(name, "X-Gateway-Destination") {
-				t.Errorf("%s: the member receives %s", host, name)
+				t.Errorf("%s: the member receives %s, want it removed", host, name)
 			}
 		}
 	}
@@ -324,19 +324,19 @@ func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	r := newPeerRig(t)
 	a := r.post(t, "west", []byte("{}"))
 	if a.status != 200 || a.pod != "chat" {
-		t.Fatalf("%s", a)
+		t.Fatalf("got %s, want 200 from chat", a)
 	}
 	if got := r.chat.last.Load(); got.Host != "west" || got.Header.Get("Penstock-Peer-Authority") != "" {
-		t.Errorf("the pod is asked for %s, with %v", got.Host, got.Header)
+		t.Errorf("the pod is asked for %s, with %v; want west, without Penstock-Peer-Authority", got.Host, got.Header)
 	}
 	for name := range a.header {
 		if strings.HasPrefix(name, "Penstock-Peer-") {
-			t.Errorf("the client receives %s", name)
+			t.Errorf("the client receives %s, want it removed", name)
 		}
 	}
 	hits := r.chat.hits.Load()
 	if a := r.post(t, "east", []byte("{}")); a.status != 503 || r.chat.hits.Load() != hits {
-		t.Errorf("a gateway of another cluster is asked: %s", a)
+		t.Errorf("a gateway of another cluster is asked: got %s, want 503, and no request at the pod", a)
 	}
 }
 
@@ -384,7 +384,7 @@ func (r *peerRig) caller(t *testing.T, what string, header http.Header, send fun
 	})
 	for name, values := range a.header {
 		if strings.HasPrefix(name, "Echo-X-Penstock-") || strings.HasPrefix(name, "Echo-Penstock-Peer-") {
-			t.Errorf("%s: the pod receives %s: %s", what, name, values)
+			t.Errorf("%s: the pod receives %s: %s, want it removed", what, name, values)
 		}
 	}
 	var headers map[string]string

@@ -43,10 +43,11 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 				a := r.post(t, pool+"-"+mode+"-"+size, []byte(`{"prompt": "hello"}`))
 				if what := fmt.Sprintf("%s, %s, %s", pool, mode, size); size == "small" {
 					if a.status != 429 || len(a.body) != bytes {
-						t.Errorf("%s: %s, %d bytes", what, a, len(a.body))
+						t.Errorf("%s: got %s, %d bytes; want 429 with %d", what, a, len(a.body), bytes)
 					}
 				} else if a.status == 429 || len(a.body) > 4<<10 || pool == "closed" && a.status != 503 {
-					t.Errorf("%s: %s, %d bytes", what, a, len(a.body))
+					t.Errorf("%s: got %s, %d bytes; want no 429, at most 4 KiB, and 503 if closed",
+						what, a, len(a.body))
 				}
 			}
 		}
@@ -74,7 +75,7 @@ func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	r.healthy("picker/ns/theirs/9002")
 	for _, host := range []string{"theirs", "ours"} {
 		if got, err := r.do(r.request("POST", host, "/"+host, []byte("{}"))); err != nil || got.status != 200 {
-			t.Fatalf("%s: %s %v", host, got, err)
+			t.Fatalf("%s: got %s %v, want 200", host, got, err)
 		}
 	}
 	r.envoy.Wait("our pick came back", func() bool { return len(f.find("/ours")) == 1 })

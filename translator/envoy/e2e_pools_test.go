@@ -74,7 +74,7 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 		t.Errorf("other answers: %v, want 3 of them", got)
 	}
 	if a := r.post(t, "nothing", nil); a.status != 500 {
-		t.Errorf("a rule whose weights are all 0: %s", a)
+		t.Errorf("a rule whose weights are all 0: got %s, want 500", a)
 	}
 }
 
@@ -142,19 +142,19 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		by[fmt.Sprint(got.status, " ", got.pod)]++
 	}
 	if by["200 other"] == 0 || by["200 good"] == 0 || len(by) != 2 {
-		t.Errorf("a pool that spills to b and one whose next hop is c: %v", by)
+		t.Errorf("a pool that spills to b and one whose next hop is c: got %v, want 200 of other and of good alone", by)
 	}
 	r.serves(t, "spilling.", want)
 	r.serves(t, "strict.", strict)
 	r.serves(t, "open.", open)
 	if a := r.post(t, "strict.user-retries", []byte("{}")); a.pod != "good" {
-		t.Errorf("a user's retry on 503 does not walk the list: %s", a)
+		t.Errorf("a user's retry on 503 does not walk the list: got %s, want pod good", a)
 	}
 	for _, call := range p.seen("full-then-good") {
 		retries := call.metadata.Get(metaRetries)
 		spill := call.metadata.Get(metaSpill)
 		if asked := len(retries) == 1 && retries[0] == "5"; asked == (len(spill) == 1) {
-			t.Errorf("the picker received retries %q and spill %q", retries, spill)
+			t.Errorf("the picker received retries %q and spill %q, want 5 retries, or one spill", retries, spill)
 		}
 	}
 }
@@ -245,12 +245,12 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 		if got := r.post(t, host, large); got.status != 413 || !openAIError(got.body, "body_too_large") ||
 			got.header.Get("X-Penstock-Reason") != "body_too_large" ||
 			!strings.Contains(got.body, "where this gateway reads bodies it takes at most 32 MiB") {
-			t.Errorf("%s: one byte too many: %s", host, got)
+			t.Errorf("%s: one byte too many: got %s, want 413 with body_too_large, and the limit", host, got)
 		}
 	}
 	// If no picker reads the body, it is unlimited.
 	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
-		t.Errorf("None: one byte more: %s", got)
+		t.Errorf("None: one byte more: got %s, want 200 with the digest of the body", got)
 	}
 }
 
@@ -283,16 +283,16 @@ func TestClientHeaders_CannotChooseThePodOrPoseAsTheGateway(t *testing.T) {
 		for _, h := range []string{"Echo-X-Gateway-Model-Name", "Echo-X-Penstock-Pool", "Echo-X-Penstock-Hop",
 			"Echo-X-Envoy-Upstream-Rq-Timeout-Ms", "Echo-X-Envoy-Expected-Rq-Timeout-Ms", "Echo-X-Envoy-Internal"} {
 			if v := got.header.Get(h); v != "" {
-				t.Errorf("%s: the pod got the client's %s: %s", host, h, v)
+				t.Errorf("%s: the pod got the client's %s: %s, want it removed", host, h, v)
 			}
 		}
 		if got.header.Get("X-Request-Id") == "" || got.header.Get("X-Request-Id") == "forged" {
-			t.Errorf("%s: no request id of ours in the answer: %v", host, got.header)
+			t.Errorf("%s: want a request id of ours in the answer: %v", host, got.header)
 		}
 	}
 	for _, call := range p.seen("a") {
 		if v := call.headers[endpointHeader]; v != "" {
-			t.Errorf("the picker saw the client's %s: %s", endpointHeader, v)
+			t.Errorf("the picker saw the client's %s: %s, want it removed", endpointHeader, v)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func TestEndpointPicker_LosingOneOfTwoLosesNoPick(t *testing.T) {
 	for _, host := range []string{"None", "Buffered"} {
 		for i := range 20 {
 			if got := r.post(t, host, []byte("{}")); got.pod != "a" {
-				t.Errorf("%s, request %d: %s", host, i, got)
+				t.Errorf("%s, request %d: got %s, want pod a", host, i, got)
 			}
 		}
 	}
@@ -340,13 +340,14 @@ func TestHop_SpilledRequestLooksLikeAnyOther(t *testing.T) {
 		req.Header.Set("X-Forwarded-For", "192.0.2.7")
 		got, err := r.do(req)
 		if err != nil || got.pod != want {
-			t.Fatalf("%s: %s %v", host, got, err)
+			t.Fatalf("%s: got %s %v, want pod %s", host, got, err, want)
 		}
 		if id := got.header.Get("Echo-X-Request-Id"); id == "" || id != got.header.Get("X-Request-Id") {
-			t.Errorf("%s: the pod knows request %q, the client %q", host, id, got.header.Get("X-Request-Id"))
+			t.Errorf("%s: the pod knows request %q, the client %q; want one ID",
+				host, id, got.header.Get("X-Request-Id"))
 		}
 		if h := got.header.Get("Echo-Host"); h != host {
-			t.Errorf("%s: the pod saw host %q", host, h)
+			t.Errorf("%s: the pod saw host %q, want the client's", host, h)
 		}
 		var lines []string
 		for k, v := range got.header {
@@ -359,6 +360,6 @@ func TestHop_SpilledRequestLooksLikeAnyOther(t *testing.T) {
 		seen[host] = strings.Join(lines, "\n")
 	}
 	if diff := cmp.Diff(seen["local"], seen["spilled"]); diff != "" {
-		t.Errorf("pods see different requests (-local +spilled):\n%s", diff)
+		t.Errorf("pods see different requests, want equal ones (-local +spilled):\n%s", diff)
 	}
 }

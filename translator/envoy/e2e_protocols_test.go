@@ -48,11 +48,11 @@ func TestAppProtocol_EachServiceGetsItsProtocol(t *testing.T) {
 	over2.Protocols.SetUnencryptedHTTP2(true)
 	for host, want := range map[string]string{"h1": "HTTP/1.1", "h2c": "HTTP/2.0"} {
 		if got := r.post(t, host, nil); got.status != 200 || got.pod != want {
-			t.Errorf("%s: spoken to in %s", host, got)
+			t.Errorf("%s: got %s, want %s", host, got, want)
 		}
 		resp, err := over2.RoundTrip(r.request("GET", host, "/", nil)) // whatever the client speaks
 		if err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 || resp.Header.Get("Pod") != want {
-			t.Errorf("%s, asked over HTTP/2: %v %v", host, resp, err)
+			t.Errorf("%s, asked over HTTP/2: got %v %v, want 200, and %s at the pod", host, resp, err, want)
 		}
 	}
 	for _, host := range []string{"ws", "wss"} {
@@ -107,8 +107,8 @@ func TestRetry_FollowsCodesAndAttempts(t *testing.T) {
 		q := url.Values{"id": {strconv.Itoa(i)}, "code": {strconv.Itoa(c.code)}, "after": {strconv.Itoa(c.after)}}
 		got, err := r.do(r.request("GET", c.host, "/?"+q.Encode(), nil))
 		if err != nil || got.status != c.wantCode || tries[q.Get("id")] != c.wantTook {
-			t.Errorf("%s: %d until try %d: %s after %d tries %v", c.host, c.code, c.after, fmt.Sprint(got),
-				tries[q.Get("id")], err)
+			t.Errorf("%s: %d until try %d: got %s after %d tries %v, want %d after %d",
+				c.host, c.code, c.after, fmt.Sprint(got), tries[q.Get("id")], err, c.wantCode, c.wantTook)
 		}
 	}
 }

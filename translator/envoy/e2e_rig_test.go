@@ -164,7 +164,7 @@ func (r *rig) start() {
 	r.envoy.WaitLive()
 	r.t.Cleanup(func() {
 		for _, n := range r.feeder.rejected() {
-			r.t.Errorf("NACK: %s", n)
+			r.t.Errorf("NACK: %s, want none", n)
 		}
 	})
 	r.client = &http.Client{

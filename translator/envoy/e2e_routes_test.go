@@ -118,7 +118,7 @@ func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 	}
 	if got, err := r.do(r.request("GET", "full", "/some/path?q=1", nil)); err != nil ||
 		got.header.Get("Echo-Path") != `/whole%5C0?q=1` {
-		t.Errorf("whole path: %v %v", got.header, err)
+		t.Errorf(`whole path: got %v %v, want /whole%%5C0?q=1`, got.header, err)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestRequestRedirect_FollowsTheSpecification(t *testing.T) {
 				err)
 		}
 		if got.header.Get("Why") != "moved" {
-			t.Errorf("%+v: the rule's response header is missing", c.r)
+			t.Errorf("%+v: the rule's response header is missing, want Why: moved", c.r)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestHeaderModifier_ChangesHeadersOnRulesAndBackends(t *testing.T) {
 		}
 	}
 	if got.pod != "hidden" || got.header.Get("Echo-Path") != "" || got.header.Get("Backend") != "a" {
-		t.Errorf("response headers: %v", got.header)
+		t.Errorf("response headers: got %v, want pod hidden, no Echo-Path, and Backend a", got.header)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 	}
 	for range 4 { // whichever server is chosen first
 		if got := r.post(t, "retried", nil); got.pod != "fast" {
-			t.Errorf("an attempt that takes too long is not repeated elsewhere: %s", got)
+			t.Errorf("an attempt that takes too long: got %s, want pod fast, where it is repeated", got)
 		}
 	}
 }

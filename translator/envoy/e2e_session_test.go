@@ -43,7 +43,7 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	seen, first := served("cookie", 30, nil)
 	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.HasPrefix(c, "s=") ||
 		!strings.Contains(c, "Path=/v1") || strings.Contains(c, "Max-Age") {
-		t.Errorf("cookie %q: served by %v", c, seen)
+		t.Errorf("cookie %q: served by %v, want one pod, and a cookie s of path /v1 for the session", c, seen)
 	}
 	seen, first = served("permanent", 30, nil)
 	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.Contains(c, "Max-Age=3600") {
@@ -91,7 +91,7 @@ func (r *rig) session(t *testing.T, host string, n int, prepare func(*http.Reque
 		}
 		got, err := r.do(req)
 		if err != nil || got.status != 200 {
-			t.Fatalf("%s: %s %v", host, got, err)
+			t.Fatalf("%s: got %s %v, want 200", host, got, err)
 		}
 		jar.SetCookies(u, (&http.Response{Header: got.header}).Cookies())
 		seen[got.pod] = true

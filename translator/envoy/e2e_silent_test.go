@@ -95,7 +95,7 @@ func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 			for _, host := range []string{"none", "buffered"} {
 				requests.Go(func() {
 					if a := r.post(t, host, []byte(`{"prompt": "hello"}`)); a.status != 200 {
-						t.Errorf("%s: %s", host, a)
+						t.Errorf("%s: got %s, want 200", host, a)
 					}
 				})
 			}

@@ -93,13 +93,13 @@ func (r *rig) upgrades(t *testing.T, host string) {
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("no upgrade: %v %v", resp, err)
+		t.Fatalf("got %v %v, want an upgrade", resp, err)
 	}
 	for _, word := range []string{"one", "two"} {
 		fmt.Fprint(conn, word)
 		got := make([]byte, len(word))
 		if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
-			t.Fatalf("sent %s, got %s: %v", word, got, err)
+			t.Fatalf("sent %s, got %s, want it back: %v", word, got, err)
 		}
 	}
 }
@@ -165,12 +165,12 @@ func TestRequestBody_UploadsAndBodylessRequestsReachPoolsWhosePickerReadsBodies(
 			req := r.request("POST", host, "/v1/audio/transcriptions", form.Bytes())
 			req.Header.Set("Content-Type", w.FormDataContentType())
 			if got, err := r.do(req); err != nil || got.status != 200 || got.body != digest(form.Bytes()) {
-				t.Errorf("upload: %s %v", got, err)
+				t.Errorf("upload: got %s %v, want 200 with the digest of the form", got, err)
 			}
 			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST"} {
 				if got, err := r.do(r.request(method, host, "/v1/files", nil)); err != nil || got.status != 200 ||
 					got.pod != "a" {
-					t.Errorf("%s without a body: %s %v", method, got, err)
+					t.Errorf("%s without a body: got %s %v, want 200 from a", method, got, err)
 				}
 			}
 		})
@@ -207,7 +207,7 @@ func TestResponseStream_ArrivesTokenByToken(t *testing.T) {
 			for i := range 3 {
 				token := make([]byte, len("data: token\n\n"))
 				if _, err := io.ReadFull(resp.Body, token); err != nil {
-					t.Fatalf("token %d does not come before the next: %v", i, err)
+					t.Fatalf("token %d: got %v, want it before the next", i, err)
 				}
 				next <- struct{}{}
 			}

@@ -149,7 +149,7 @@ func TestHTTPSListener_AnswersOtherHostsWith421(t *testing.T) {
 			resp.Body.Close()
 			got = fmt.Sprint(resp.StatusCode, " ", string(body))
 			if (resp.ProtoMajor == 2) != c.http2 {
-				t.Errorf("%+v: came over %s", c, resp.Proto)
+				t.Errorf("%+v: came over %s, want HTTP/2: %t", c, resp.Proto, c.http2)
 			}
 			return true
 		})

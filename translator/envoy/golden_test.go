@@ -116,7 +116,7 @@ func TestEnvoy_Golden(t *testing.T) {
 			}
 			again, err := w.translate()
 			if err != nil || !slices.EqualFunc(resources, again, (*resource.Resource).Equal) {
-				t.Errorf("the same input gives other bytes: %v", err)
+				t.Errorf("the same input: got other bytes or %v, want the same", err)
 			}
 			got := []txtar.File{ar.Files[0], {Name: "envoy.yaml", Data: readable(t, resources)}}
 			if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
@@ -130,7 +130,7 @@ func TestEnvoy_Golden(t *testing.T) {
 				t.Fatal("no envoy.yaml yet: run make golden")
 			}
 			if diff := cmp.Diff(string(ar.Files[1].Data), string(got[1].Data)); diff != "" {
-				t.Errorf("Envoy gets something else (make golden, if that is meant):\n%s", diff)
+				t.Errorf("Envoy gets something else (make golden, if that is meant) (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Contains(r.Refs, ref) {
-			t.Errorf("%s has no reference to %s; it has %v", r.Ref, ref, r.Refs)
+			t.Errorf("%s: want a reference to %s, got %v", r.Ref, ref, r.Refs)
 		}
 	}
 	c, err := Cluster(&model.Cluster{Name: named("pool/default/chat"), Protocol: model.HTTP1,

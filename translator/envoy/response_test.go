@@ -47,7 +47,7 @@ func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size i
 			case errorNamespace + "." + errorKindKey:
 				r.kind = l.CheckString(4)
 			default:
-				t.Errorf("%s is set", key)
+				t.Errorf("%s is set, want only the known keys", key)
 			}
 			return 0
 		},
@@ -131,13 +131,13 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 		for _, size := range []int{1 << 20, 64} {
 			r.run(t, stream, "200", "", c.body, size)
 			if fits := len(c.body) <= 4*size; fits && (r.failed != c.failed || r.code != c.code || r.kind != c.kind) {
-				t.Errorf("chunks of %d bytes of %q: failed %t, code %d, kind %q", size, c.body, r.failed, r.code,
-					r.kind)
+				t.Errorf("chunks of %d bytes of %q: failed %t, code %d, kind %q; want %t, %d, %q",
+					size, c.body, r.failed, r.code, r.kind, c.failed, c.code, c.kind)
 			}
 		}
 		r.run(t, "application/json", "200", "", c.body, 1<<20)
 		if r.failed || r.chunks > 0 {
-			t.Errorf("%q is read that is no stream", c.body)
+			t.Errorf("%q is read that is no stream, want it unread", c.body)
 		}
 	}
 	tokens := strings.Repeat("data: {\"choices\":[]}\n\n", 1000)
@@ -146,7 +146,7 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 	}
 	if id := r.run(t, stream, "200", "true", "data: {\"error\":{\"code\":400},\"response\":{\"id\":\"resp_1\"}}\n\n",
 		9); !r.failed || id != "resp_1" {
-		t.Errorf("failed %t, ID %q", r.failed, id)
+		t.Errorf("failed %t, ID %q; want true, resp_1", r.failed, id)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
 			"the picker does not ask": r.run(t, c.kind, "200", "", c.body, 100),
 		} {
 			if got != "" {
-				t.Errorf("%s: %q is read", why, got)
+				t.Errorf("%s: %q is read, want nothing", why, got)
 			}
 		}
 	}

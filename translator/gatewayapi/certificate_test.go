@@ -62,10 +62,11 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 			})})
 			secret, problem := gatewayapi.Certificate(v, "default", "s")
 			if ok := problem == ""; ok != c.ok || ok != (secret != nil) {
-				t.Errorf("secret %v, problem %q", secret != nil, problem)
+				t.Errorf("secret %v, problem %q; want a secret or a problem, the secret: %t",
+					secret != nil, problem, c.ok)
 			}
 			if problem := envoyRejects(t, cert, key); (problem == "") != c.ok {
-				t.Errorf("Envoy reports %q", problem)
+				t.Errorf("Envoy reports %q, want it accepted: %t", problem, c.ok)
 			}
 		})
 	}
@@ -163,9 +164,9 @@ func (c *judged) check(t *testing.T) {
 		Data:       map[string][]byte{"tls.crt": []byte(cert), "tls.key": []byte(key)},
 	})}), gatewayapi.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
 	if l := w.gateways["default/gw"].Listeners[0]; (len(l.Secrets) > 0) != c.ok {
-		t.Errorf("the listener presents %q", l.Secrets)
+		t.Errorf("the listener presents %q, want a certificate: %t", l.Secrets, c.ok)
 	}
 	if problem := envoyRejects(t, cert, key); (problem == "") != c.ok {
-		t.Errorf("Envoy reports %q", problem)
+		t.Errorf("Envoy reports %q, want it accepted: %t", problem, c.ok)
 	}
 }

@@ -26,7 +26,7 @@ func sums(t *testing.T, endpoints []model.Endpoint) (by map[byte]uint64, all uin
 	by = map[byte]uint64{}
 	for _, e := range endpoints {
 		if e.Weight == 0 {
-			t.Errorf("%s has no weight", e.Address)
+			t.Errorf("%s has no weight, want at least 1", e.Address)
 		}
 		by[e.Address.Addr().As4()[1]] += uint64(e.Weight)
 		all += uint64(e.Weight)
@@ -58,7 +58,7 @@ func TestUDPRoute_BackendsGetTheirSharesWhateverNumberOfEndpointsTheyHave(t *tes
 		}
 		by, all := sums(t, endpoints)
 		if all > 1<<31+uint64(len(endpoints)) {
-			t.Fatalf("the weights add up to %d", all)
+			t.Fatalf("the weights add up to %d, want at most %d", all, 1<<31+uint64(len(endpoints)))
 		}
 		near := func(what string, got, weight uint64) {
 			t.Helper()
@@ -80,6 +80,6 @@ func TestUDPRoute_EndpointOfTwoBackendsHasBothShares(t *testing.T) {
 	a, b := datagramShare(1, 1, 1), datagramShare(1, 3, 2)
 	by, all := sums(t, gatewayapi.DatagramEndpoints([]gatewayapi.DatagramShare{a, b, datagramShare(2, 4, 1)}))
 	if by[1]*2 != all || by[2]*2 != all {
-		t.Errorf("shares %v of %d", by, all)
+		t.Errorf("shares %v of %d, want a half of 1 and of 2", by, all)
 	}
 }

@@ -33,7 +33,7 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 		})})
 		secret, problem := gatewayapi.Certificate(v, "default", "s")
 		if (secret == nil) != (problem != "") {
-			t.Fatalf("secret %v, problem %q", secret != nil, problem)
+			t.Fatalf("secret %v, problem %q; want exactly one of them", secret != nil, problem)
 		}
 		if secret == nil {
 			return // keys that Envoy rejects have a test of their own
@@ -88,7 +88,7 @@ func sameChain(t *testing.T, got, want [][]byte) {
 	}
 	for _, der := range got {
 		if _, err := certificates.Read(der); err != nil {
-			t.Errorf("Envoy gets a certificate that cannot be parsed: %v", err)
+			t.Errorf("Envoy gets a certificate that cannot be parsed, want one that can: %v", err)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func onlyPEM(t *testing.T, text []byte) {
 		block, next := pem.Decode(rest)
 		if block == nil || len(block.Headers) > 0 ||
 			!bytes.Equal(pem.EncodeToMemory(block), rest[:len(rest)-len(next)]) {
-			t.Fatalf("Envoy gets %q", rest)
+			t.Fatalf("Envoy gets %q, want plain PEM", rest)
 		}
 		rest = next
 	}

@@ -190,7 +190,7 @@ spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: 
 		w := decide(view(t, append(ops, store.GRPCRoutes.Put(route))), gatewayapi.Config{AnyClass: true})
 		for _, vh := range w.hosts(w.gateways["default/web"], "http/80") {
 			if _, err := envoy.VirtualHost(vh); err != nil {
-				t.Errorf("%v\n%s", err, w)
+				t.Errorf("got %v, want a virtual host that Envoy accepts\n%s", err, w)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: 
 		w := decide(view(t, append(ops, store.HTTPRoutes.Put(route))), gatewayapi.Config{AnyClass: true})
 		for _, vh := range w.hosts(w.gateways["default/web"], "http/80") {
 			if _, err := envoy.VirtualHost(vh); err != nil {
-				t.Errorf("rule %d: %v\n%s", i, err, w)
+				t.Errorf("rule %d: got %v, want a virtual host that Envoy accepts\n%s", i, err, w)
 			}
 		}
 	}

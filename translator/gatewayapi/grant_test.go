@@ -54,10 +54,10 @@ func TestReferenceGrant_WithoutOneNoEndpoints(t *testing.T) {
 		}
 	}
 	if got := with.attached[0].Clusters; len(got) != 1 || !strings.Contains(got[0].String(), "other/web") {
-		t.Errorf("with a grant the route needs clusters %v", got)
+		t.Errorf("with a grant the route needs clusters %v, want one of other/web", got)
 	}
 	if got := with.String(); !strings.Contains(got, "ResolvedRefs=True") || strings.Contains(got, "RefNotPermitted") ||
 		strings.Contains(got, "-> 500") {
-		t.Errorf("with a grant the reference is not resolved:\n%s", got)
+		t.Errorf("with a grant the reference is not resolved, want ResolvedRefs=True and no 500:\n%s", got)
 	}
 }

@@ -40,11 +40,11 @@ func TestHostname_CoveringListsEveryHostnameThatMayAnswer(t *testing.T) {
 		}
 		for _, h := range got {
 			if !covers(h, host) {
-				t.Errorf("%s does not cover %s", h, host)
+				t.Errorf("%s does not cover %s, want it to", h, host)
 			}
 		}
 		if !slices.IsSortedFunc(got, bySpecificity) {
-			t.Errorf("%v is not sorted", got)
+			t.Errorf("%v is not sorted, want the most specific first", got)
 		}
 	}
 }

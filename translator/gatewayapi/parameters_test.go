@@ -74,7 +74,7 @@ spec:
 		if (l.Chain != "") != c.free || !c.free &&
 			(accepted.Reason != "PortUnavailable" ||
 				!strings.Contains(accepted.Message, "port 19003 is taken in the proxies' pods")) {
-			t.Errorf("%+v: chain %q, %+v", c, l.Chain, accepted)
+			t.Errorf("%+v: chain %q, %+v; want a chain if the port is free, else PortUnavailable", c, l.Chain, accepted)
 		}
 	}
 }

@@ -259,7 +259,7 @@ func TestHTTPRoute_ReorderingRulesRenamesNothing(t *testing.T) {
 				seen := map[string]bool{}
 				for _, r := range vh.Routes {
 					if seen[r.Name] {
-						t.Fatalf("seed %d: two routes of %s are called %s", seed, vh.Host, r.Name)
+						t.Fatalf("seed %d: two routes of %s are called %s, want two names", seed, vh.Host, r.Name)
 					}
 					seen[r.Name] = true
 					out = append(out, vh.Host+" "+r.Name)
@@ -278,7 +278,7 @@ func TestHTTPRoute_ReorderingRulesRenamesNothing(t *testing.T) {
 			})
 		}
 		if after := names(); !slices.Equal(before, after) {
-			t.Fatalf("seed %d: names were %v, are %v", seed, before, after)
+			t.Fatalf("seed %d: names were %v, are %v, want them unchanged", seed, before, after)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestUnreachable_MatchesAreNormalizedOrWarned(t *testing.T) {
 		var warnings []string
 		for _, f := range a.Findings {
 			if f.Severity != report.Warning || !strings.HasPrefix(f.Field, "spec.rules[0].matches[0].") || f.Fix == "" {
-				t.Errorf("%+v", f)
+				t.Errorf("got %+v, want a Warning with a fix, of spec.rules[0].matches[0]", f)
 			}
 			warnings = append(warnings, f.Problem)
 		}

@@ -18,7 +18,7 @@ type indexed struct {
 
 func (r indexed) Rows(table, index, key string) store.Rows {
 	if index == store.ByAll {
-		r.t.Errorf("all of %s is read", table)
+		r.t.Errorf("all of %s is read, want reads by index", table)
 	}
 	return r.Reader.Rows(table, index, key)
 }

@@ -31,19 +31,19 @@ func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 	for _, pattern := range rejected {
 		if wrong := regexProblem(t, pattern); wrong == "" {
-			t.Errorf("%q is accepted", pattern)
+			t.Errorf("%q is accepted, want a problem", pattern)
 		}
 		if envoytest.Validate(t, []byte(bootstrap("", regexRoutes(pattern)))) == "" {
-			t.Errorf("Envoy takes %q", pattern)
+			t.Errorf("Envoy takes %q, want it rejected", pattern)
 		}
 	}
 	for _, pattern := range taken {
 		if wrong := regexProblem(t, pattern); wrong != "" {
-			t.Errorf("%q is reported: %s", pattern, wrong)
+			t.Errorf("%q is reported, want it accepted: %s", pattern, wrong)
 		}
 	}
 	if problem := envoytest.Validate(t, []byte(bootstrap("", regexRoutes(taken...)))); problem != "" {
-		t.Errorf("Envoy rejects one of them: %s", problem)
+		t.Errorf("Envoy rejects one of them, want all accepted: %s", problem)
 	}
 	if regexProblem(t, `\C`) == "" {
 		t.Error(`\C is accepted: Envoy takes it, and Go cannot read it`)
@@ -71,7 +71,8 @@ func TestRegex_ProgramSizeIsEnvoys(t *testing.T) {
 		theirs, _ := strconv.Atoi(text[1])
 		ours, err := envoy.ProgramSize(pattern)
 		if err != nil || float64(ours) < 0.8*float64(theirs) || float64(ours) > 2*float64(theirs) {
-			t.Errorf("%q: Envoy's program has %d instructions, ours %d (%v)", pattern, theirs, ours, err)
+			t.Errorf("%q: Envoy's program has %d instructions, ours %d (%v), want 0.8 to 2 times as many",
+				pattern, theirs, ours, err)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 			sum += uint64(w)
 		}
 		if sum == 0 || sum > math.MaxUint32 {
-			t.Fatalf("sum %d", sum)
+			t.Fatalf("sum %d, want 1 to %d", sum, uint64(math.MaxUint32))
 		}
 		i := 0
 		for _, s := range shares {
@@ -114,7 +114,7 @@ func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 				want.Mul(want, new(big.Rat).SetInt64(int64(sum)))
 				off := want.Sub(want, new(big.Rat).SetInt64(int64(got[i])))
 				if off.Abs(off).Cmp(big.NewRat(1, 1)) >= 0 {
-					t.Fatalf("backend %d is off by %s of %d", i, off.FloatString(3), sum)
+					t.Fatalf("backend %d is off by %s of %d, want less than 1", i, off.FloatString(3), sum)
 				}
 				i++
 			}

@@ -163,7 +163,7 @@ func TestGraph_IncrementalEqualsFreshAfterAnySequence(t *testing.T) {
 			view := l.store.View()
 			fresh.engine.Update(view, store.Everything(view))
 			if diff := gocmp.Diff(fresh.dump(), l.dump()); diff != "" {
-				t.Fatalf("seed %d step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step, diff)
+				t.Fatalf("seed %d step %d (-want, fresh +got, incremental):\n%s", seed, step, diff)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestGraph_RowLivesWhileReferenced(t *testing.T) {
 		t.Error("the row stayed after the last reference")
 	}
 	if got := l.services.Changes(d); len(got) != 1 || got[0].Has || got[0].Old.name != "nowhere" {
-		t.Errorf("changes: %+v", got)
+		t.Errorf("changes: got %+v, want one that removes nowhere", got)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestGraph_ReadOfAMissingObjectIsADependency(t *testing.T) {
 	l.apply(wanting("p1", "s1"))
 	l.apply(inZone("s1", "a"))
 	if zone, _ := l.services.Get(l.engine.Reader(), "s1"); zone.name != "a" {
-		t.Errorf("zone is %v: the ConfigMap that came later was not seen", zone)
+		t.Errorf("zone is %v, want a: the ConfigMap came later", zone)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestGraph_StopsAtAnEqualResult(t *testing.T) {
 		Data:       map[string]string{"zone": "a"},
 	}))
 	if diff := gocmp.Diff(map[string]int{"services": 1}, d.Computed); diff != "" {
-		t.Errorf("computed:\n%s", diff)
+		t.Errorf("computed (-want +got):\n%s", diff)
 	}
 	if len(d.Changed) != 0 {
 		t.Errorf("changed: %v, want none", d.Changed)
@@ -265,7 +265,7 @@ func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
 		t.Fatalf("wanted: %v", d.Wanted)
 	}
 	if v, ok := l.services.Get(l.engine.Reader(), "s2"); ok {
-		t.Errorf("s2 is %v although its ConfigMap has not arrived", v)
+		t.Errorf("s2 is %v, want no row: its ConfigMap has not arrived", v)
 	}
 	l.apply(wanting("p1", "s1_s3"), inZone("s1", "b"))
 	if v, _ := l.services.Get(l.engine.Reader(), "s1"); v.name != "b" {
@@ -273,7 +273,7 @@ func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
 	}
 	l.arrive("s2") // without an object
 	if v, _ := l.services.Get(l.engine.Reader(), "s2"); v.name != "nowhere" {
-		t.Errorf("s2 is %v after all that exists has arrived", v)
+		t.Errorf("s2 is %v after all that exists has arrived, want nowhere", v)
 	}
 }
 
@@ -291,11 +291,11 @@ func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
 		t.Errorf("the row that reads a waiting one is %q, want its last value", got)
 	}
 	if d := l.arrive("s2"); len(l.copies.Changes(d)) != 1 || copied() != "s2 b true" {
-		t.Errorf("after the arrival it is %q", copied())
+		t.Errorf(`after the arrival it is %q, want one change to "s2 b true"`, copied())
 	}
 	l.apply(wanting("p1", "s3"), inZone("s3", "none"))
 	if l.arrive("s3"); copied() != "s3  false" {
-		t.Errorf("after it was found that the row it waited for does not exist, it is %q", copied())
+		t.Errorf(`after it was found that the row it waited for does not exist, it is %q, want "s3  false"`, copied())
 	}
 }
 
@@ -394,9 +394,8 @@ func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
 			view := l.store.View()
 			fresh.engine.Update(view, store.Everything(view))
 			if diff := gocmp.Diff(fresh.dump(), l.dump()); diff != "" {
-				t.Fatalf(
-					"seed %d step %d: when everything has arrived, the rows differ from fresh ones (-fresh "+
-						"+incremental):\n%s", seed, step, diff)
+				t.Fatalf("seed %d step %d, when everything has arrived (-want, fresh +got, incremental):\n%s",
+					seed, step, diff)
 			}
 		}
 	}
@@ -454,7 +453,7 @@ func TestGraph_ExplainNamesCauseReadsAndReaders(t *testing.T) {
 	zone := w.engine.Explain("eu")
 	if len(zone) != 1 || zone[0].Cause != "" || !slices.Contains(zone[0].Reads, "services by zone: {eu a}") ||
 		!slices.Contains(zone[0].Reads, "wants by service: web") {
-		t.Errorf("of a key that contains the text: %+v", zone)
+		t.Errorf("of a key that contains the text: got %+v, want one row with its reads by zone and by service", zone)
 	}
 	if list := w.engine.Explain("no such key"); len(list) != 0 {
 		t.Errorf("an unknown key has rows: %+v, want none", list)

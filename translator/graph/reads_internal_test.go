@@ -24,7 +24,7 @@ func TestReaders_AreASetOfAnySize(t *testing.T) {
 			got := map[*node]bool{}
 			for o := range set.all {
 				if got[o] || !want[o] {
-					t.Fatalf("of %d rows, one is listed twice or was removed", size)
+					t.Fatalf("of %d rows, one is listed twice or was removed, want each once", size)
 				}
 				got[o] = true
 			}

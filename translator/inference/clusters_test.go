@@ -38,16 +38,17 @@ func TestLeastLoad_EndpointPickerConfigForClustersIsASelection(t *testing.T) {
 		for _, policy := range documented(plugins, "") {
 			_, imp := imported(t, llmImport+westHost+policy)
 			if c := imp.Choice; c == nil || c.Latency || c.Picker.Body != want.body || c.Sessions != want.sessions {
-				t.Errorf("%s: %+v; %s", policy, c, texts(imp.Findings))
+				t.Errorf("%s: got %+v, want body %s, sessions %t; findings %s",
+					policy, c, want.body, want.sessions, texts(imp.Findings))
 			}
 			if text := texts(imp.Findings); strings.Contains(text, "spec.picker") {
-				t.Errorf("%s: %s", policy, text)
+				t.Errorf("%s: findings %s, want none of spec.picker", policy, text)
 			}
 		}
 	}
 	for _, policy := range documented(load, ", selection: {policy: LeastLoad, localMargin: 2s}") {
 		if _, imp := imported(t, llmImport+westHost+policy); imp.Choice == nil || imp.Choice.Margin.Seconds() != 2 {
-			t.Errorf("with a margin: %+v", imp.Choice)
+			t.Errorf("with a margin: got %+v, want 2s", imp.Choice)
 		}
 	}
 }
@@ -75,7 +76,7 @@ func TestLeastLoad_EndpointPickerConfigThatCannotBeUsedIsAFinding(t *testing.T) 
 	if text := texts(imp.Findings); imp.Choice != nil ||
 		!strings.Contains(text, "spec.picker.configRef.name: there is no valid EndpointPickerConfig default/d") ||
 		strings.Contains(text, "no effect") {
-		t.Errorf("%s", text)
+		t.Errorf("got findings %s, want that default/d does not exist, and no choice", text)
 	}
 	v := world(t, "kind: InferencePool\nmetadata: {name: llm}\nspec: {targetPorts: [{number: 80}]}\n"+
 		strings.Replace(documented("{type: multicluster-queue-scorer}", "")[0], "kind: InferencePoolImport, ", "", 1))
@@ -84,10 +85,11 @@ func TestLeastLoad_EndpointPickerConfigThatCannotBeUsedIsAFinding(t *testing.T) 
 		!strings.Contains(text,
 			"spec.picker.configRef: its plugins choose among clusters, and the policy is for a pool; write a "+
 				"PoolPolicy whose targetRef is an InferencePoolImport") {
-		t.Errorf("of a pool: %+v; %s", p.Settings.Plugins, text)
+		t.Errorf("of a pool: got %+v; %s, want no plugins, and that they choose among clusters",
+			p.Settings.Plugins, text)
 	}
 	if rep, ok := inference.PolicyReport(v, direct{}, "default/p"); !ok ||
 		report.Find(rep.Conditions, "ResolvedRefs").Reason != "InvalidConfigRef" {
-		t.Errorf("%+v", rep)
+		t.Errorf("got %+v, want ResolvedRefs with reason InvalidConfigRef", rep)
 	}
 }

@@ -63,7 +63,7 @@ func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 	clusters, shares, _ := resolve(v, "llm")
 	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) ||
 		!slices.Equal(shares, []uint32{1, 3}) {
-		t.Errorf("clusters %v, shares %v", clusters, shares)
+		t.Errorf("clusters %v, shares %v; want east with 1 and west-2 with 3", clusters, shares)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestInferencePoolImport_NamePinsOneCluster(t *testing.T) {
 		t.Errorf("llm-west-2 goes to %v, want %v", clusters, []string{"parent/default/llm/west-2"})
 	}
 	if _, _, reason := resolve(v, "llm-south"); reason != "BackendNotFound" {
-		t.Errorf("llm-south, which does not exist: %q", reason)
+		t.Errorf("llm-south, which does not exist: got %q, want BackendNotFound", reason)
 	}
 	v, _ = imported(t, llmImport+westHost+`
 ---
@@ -102,14 +102,14 @@ Endpoints: ["10.1.0.5:8000"]
 	p := imp.Members[0].Pool
 	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/llm@east" ||
 		p.Picker.Body != model.BodyBuffered {
-		t.Errorf("picker %+v", p.Picker)
+		t.Errorf("picker %+v, want our own, for default/llm@east, that reads bodies", p.Picker)
 	}
 	if p.Relay == nil || p.Relay.Pickers[0].Cleartext || fmt.Sprint(p.Relay.Within) != "[[10.0.0.0/8] [10.1.0.0/16]]" ||
 		p.Relay.Pickers[0].Addr.String() != "192.0.2.1:9002" {
-		t.Errorf("relay %+v", p.Relay)
+		t.Errorf("relay %+v, want 192.0.2.1:9002 with TLS, within 10.0.0.0/8 and 10.1.0.0/16", p.Relay)
 	}
 	if m := inference.Members(v, p); len(m) != 1 || m[0].Address.String() != "10.1.0.5:8000" {
-		t.Errorf("what was learned is not a member: %+v", m)
+		t.Errorf("got members %+v, want the learned 10.1.0.5:8000", m)
 	}
 }
 
@@ -121,14 +121,14 @@ func TestEndpointMode_WithDeclaredPodsAsksTheRemotePickerDirectly(t *testing.T) 
 	p := imp.Members[0].Pool
 	if !p.External || p.Relay != nil || p.Picker.Cluster.InAnyConfig().String() != "import-picker/default/llm/east" ||
 		p.Picker.Body != model.BodyDuplex {
-		t.Errorf("picker %+v, relay %+v", p.Picker, p.Relay)
+		t.Errorf("picker %+v, relay %+v; want the import's picker with duplex bodies, and no relay", p.Picker, p.Relay)
 	}
 	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {
-		t.Errorf("endpoints %v", p.Remote)
+		t.Errorf("endpoints %v, want 2, 10.1.0.1:8000 first", p.Remote)
 	}
 	if text := texts(imp.Findings); !strings.Contains(text,
 		`status.clusters[1].endpoints[3].address: "nonsense" is not an IP address`) {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want that nonsense is not an IP address", text)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestInferencePoolImport_UnreachableClusterIsReportedAndTakesNoTraffic(t *te
 	v, imp := imported(t, llmImport) // the host name is not known
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want that west-2 has no known address", text)
 	}
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
 		t.Errorf("clusters %v, want %v", clusters, []string{"import/default/llm/east"})
@@ -147,7 +147,8 @@ metadata: {name: llm}
 status: {clusters: [{name: east, routingMode: EndpointMode, targetPortNumber: 8000}]}
 `)
 	if _, _, reason := resolve(v, "llm"); reason != "BackendNotFound" || imp.Ready.Reason != "NoUsableCluster" {
-		t.Errorf("an import without any usable cluster: %q, %+v", reason, imp.Ready)
+		t.Errorf("an import without any usable cluster: got %q, %+v; want BackendNotFound and NoUsableCluster",
+			reason, imp.Ready)
 	}
 }
 
@@ -167,10 +168,11 @@ func TestEndpointMode_LostPickIsRepeatedWhereNoPodIsKnown(t *testing.T) {
 			strings.Replace(llmImport, "targetPortNumber", "failureMode: "+mode+"\n    targetPortNumber", 1)+westHost)
 		p := imp.Members[0].Pool
 		if !p.PicksAgain() || p.Last.String() != "last/import/default/llm/east" || p.FailOpen != (mode == "FailOpen") {
-			t.Errorf("%s: picks again %t, last %s, fails open %t", mode, p.PicksAgain(), p.Last, p.FailOpen)
+			t.Errorf("%s: picks again %t, last %s, fails open %t; want true, last/import/default/llm/east, %t",
+				mode, p.PicksAgain(), p.Last, p.FailOpen, mode == "FailOpen")
 		}
 		if hop, ok := inference.Hop(v, p.OwnHop()); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != p.Last {
-			t.Errorf("%s: behind the hop %+v", mode, hop)
+			t.Errorf("%s: behind the hop %+v, want %s alone", mode, hop, p.Last)
 		}
 	}
 }
@@ -188,11 +190,13 @@ spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-eas
 `)
 	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last.String() != "last/import/default/llm/east" ||
 		p.OwnHop().String() != "hop.default.import.llm@east" {
-		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
+		t.Errorf("spill %+v, last %s, own hop %s; want 1, the last variant and the hop of llm@east",
+			p.Spill, p.Last, p.OwnHop())
 	}
 	if len(imp.Spill) != 1 || imp.Cluster.String() != "members/default/llm" ||
 		strings.Contains(texts(imp.Findings), "do not spill") {
-		t.Errorf("the whole import: cluster %s, spill %+v, findings %s", imp.Cluster, imp.Spill, texts(imp.Findings))
+		t.Errorf("the whole import: cluster %s, spill %+v, findings %s; want members/default/llm and 1",
+			imp.Cluster, imp.Spill, texts(imp.Findings))
 	}
 	_, one := imported(t, llmImport[:strings.Index(llmImport, "  - name: east")]+westHost+"\n---\n"+bigPool+`
 ---
@@ -202,7 +206,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{name: big}]}
 `)
 	if text := texts(one.Findings); !one.Cluster.IsZero() ||
 		!strings.Contains(text, "west-2 is reached through its gateway") {
-		t.Errorf("no finding reports that ParentMode does not spill: cluster %s, %s", one.Cluster, text)
+		t.Errorf("want a finding that ParentMode does not spill: cluster %s, %s", one.Cluster, text)
 	}
 	_, apart := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
 ---
@@ -212,15 +216,15 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{name: bi
 `)
 	if text := texts(apart.Findings); len(apart.Spill) > 0 ||
 		!strings.Contains(text, "PoolPolicy default/p spec.spill: it is for requests that name cluster east alone") {
-		t.Errorf("a policy of one cluster: spill %+v, %s", apart.Spill, text)
+		t.Errorf("a policy of one cluster: spill %+v, %s; want none, and that it is for east alone", apart.Spill, text)
 	}
 	hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east"))
 	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
-		t.Errorf("hop %+v", hop)
+		t.Errorf("hop %+v, want last/import/default/llm/east", hop)
 	}
 	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@east")); !ok || len(hop.Backends) != 1 ||
 		hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
-		t.Errorf("a cluster's own hop %+v", hop)
+		t.Errorf("a cluster's own hop: got %+v, want last/import/default/llm/east", hop)
 	}
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@nowhere")); ok {
 		t.Error("a hop to a cluster that the import does not have")
@@ -228,12 +232,12 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{name: bi
 	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm")); !ok || len(hop.Backends) != 1 ||
 		hop.Backends[0].Cluster.String() != "last/members/default/llm" || len(hop.Backends[0].Members) != 2 ||
 		len(hop.Behind) != 2 || hop.Behind[0].Hop.String() != "hop.default.import.llm@east" {
-		t.Errorf("a hop to a whole import leads to the hops of its clusters: %+v", hop)
+		t.Errorf("a hop to a whole import: got %+v, want last/members/default/llm with the hops of 2 clusters", hop)
 	}
 	any := model.HopTo("InferencePoolImport", "default", "llm")
 	any.Member = model.AnyMember
 	if hop, ok := inference.Hop(v, any); !ok || len(hop.Backends) != 2 || len(hop.Behind) != 0 {
-		t.Errorf("a hop to any cluster of an import has all of them: %+v", hop)
+		t.Errorf("a hop to any cluster of an import: got %+v, want both", hop)
 	}
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.pool.nowhere")); ok {
 		t.Error("a hop to nothing")
@@ -253,13 +257,13 @@ status:
 	v, _ := imported(t, two) // b has no address, which is of no consequence
 	clusters, shares, reason := resolve(v, "llm")
 	if reason != "" || !slices.Equal(shares, []uint32{0, 0}) {
-		t.Errorf("an import that counts as weight 0 must resolve without a share: clusters %v, shares %v, reason %q",
-			clusters, shares, reason)
+		t.Errorf("an import that counts as weight 0: clusters %v, shares %v, reason %q; want two shares of 0, and "+
+			"no reason", clusters, shares, reason)
 	}
 	v, _ = imported(t,
 		strings.Replace(two, "name: b, routingMode: ParentMode, weight: 0", "name: b, routingMode: ParentMode", 1))
 	if _, _, reason := resolve(v, "llm"); reason != "BackendNotFound" {
-		t.Errorf("the only cluster with a weight cannot be reached: reason %q", reason)
+		t.Errorf("the only cluster with a weight cannot be reached: got reason %q, want BackendNotFound", reason)
 	}
 }
 
@@ -271,10 +275,11 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
 	clusters, shares, _ := resolve(v, "llm")
 	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) ||
 		!slices.Equal(shares, []uint32{0, 3}) {
-		t.Errorf("clusters %v, shares %v; its cluster must stay for the requests in flight", clusters, shares)
+		t.Errorf("clusters %v, shares %v; want east with 0, which stays for the requests in flight, and west-2 with 3",
+			clusters, shares)
 	}
 	if _, shares, reason := resolve(v, "llm-east"); reason != "" || !slices.Equal(shares, []uint32{0}) {
-		t.Errorf("pinned: shares %v, reason %q", shares, reason)
+		t.Errorf("pinned: got shares %v, reason %q; want 0, and no reason", shares, reason)
 	}
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east")); ok {
 		t.Error("a pool spills to it")
@@ -282,7 +287,7 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"status.clusters[1].conditions: cluster east takes no new requests: its controller reports Ready=False, "+
 			"reason Draining") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want that east takes no new requests", text)
 	}
 	v, _ = imported(t, strings.Replace(notReady, `status: "False"`, `status: Unknown`, 1)+westHost)
 	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 3}) {
@@ -320,10 +325,10 @@ func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing
 		if want := c.field +
 			": cluster east takes no new requests: the controller of the import reports"; strings.Contains(text,
 			want) != (c.field != "") {
-			t.Errorf("%s: findings %s", c.status, text)
+			t.Errorf("%s: findings %s, want that east takes no new requests: %t", c.status, text, c.field != "")
 		}
 		if c.shares[1] == 0 && (imp.Ready.Status != "False" || imp.Ready.Reason != "NoUsableCluster") {
-			t.Errorf("%s: Ready is %+v", c.status, imp.Ready)
+			t.Errorf("%s: Ready is %+v, want False by NoUsableCluster", c.status, imp.Ready)
 		}
 	}
 }
@@ -350,7 +355,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{kind: Inferen
 		}
 	}
 	if text := texts(imp.Findings); strings.Contains(text, "spill") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want none about spill", text)
 	}
 	_, imp = imported(t, both+`
 ---
@@ -360,7 +365,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east},
   spill: [{kind: InferencePoolImport, name: llm-east}, {kind: InferencePoolImport, name: llm}]}
 `)
 	if text := texts(imp.Findings); strings.Count(text, "a pool cannot spill to itself") != 2 {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want twice that a pool cannot spill to itself", text)
 	}
 }
 
@@ -372,15 +377,15 @@ func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T)
 			`service: [{addresses: [192.0.2.81], ports: [{number: 80}]}]}, {service`, 1)
 	_, imp := imported(t, two+westHost)
 	if m := imp.Members[1]; len(m.Parents) != 1 || m.Parents[0].Addr.String() != "192.0.2.80:80" || m.Share != 3 {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v, want 192.0.2.80:80 alone, with share 3", m)
 	}
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"status.clusters[0].parents[0].conditions: cluster west-2: gateway web/old takes no new requests") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want that web/old takes no new requests", text)
 	}
 	v, imp := imported(t, strings.Replace(llmImport, `parents: [{`, `parents: [{`+draining, 1)+westHost)
 	if m := imp.Members[1]; m.Problem != "" || m.NotReady != "Draining" {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v, want not ready by Draining, without a problem", m)
 	}
 	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 0}) {
 		t.Errorf("shares %v; its cluster must stay for the requests in flight, want %v", shares, []uint32{1, 0})
@@ -389,7 +394,7 @@ func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T)
 		strings.Replace(llmImport, `parents: [{`, `parents: [{`+strings.Replace(draining, `"False"`, "Unknown", 1), 1)+
 			westHost)
 	if m := imp.Members[1]; len(m.Parents) != 1 || m.Share != 3 {
-		t.Errorf("a gateway whose state is not known: %+v", m)
+		t.Errorf("a gateway whose state is not known: got %+v, want it used, with share 3", m)
 	}
 }
 
@@ -403,7 +408,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: In
 `)
 	if p := imp.Members[0].Pool; p.Relay == nil || len(p.Spill) != 1 || !p.ViaHops() ||
 		p.Cluster.Variant != model.HopsVariant {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v, want a relay that spills once, via hops", p)
 	}
 }
 
@@ -432,7 +437,7 @@ status:
 		n := len(imp.Findings)
 		if n < 2 || n > 20 || !slices.ContainsFunc(imp.Findings,
 			func(f report.Finding) bool { return strings.Contains(f.Problem, "more elements") }) {
-			t.Errorf("%s: %d findings: %v", what, n, imp.Findings[:min(n, 3)])
+			t.Errorf("%s: %d findings, want 2 to 20, one about more elements: %v", what, n, imp.Findings[:min(n, 3)])
 		}
 	}
 }
@@ -462,7 +467,7 @@ func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T)
 			}
 		}
 		if len(imp.Findings) == 0 {
-			t.Errorf("%s: no finding", what)
+			t.Errorf("%s: no finding, want one", what)
 		}
 	}
 }

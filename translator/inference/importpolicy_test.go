@@ -33,7 +33,7 @@ metadata: {name: south}
 spec: {targetRef: {kind: InferencePoolImport, name: llm-south}}
 `)
 	if p := imp.Members[0].Pool; fmt.Sprint(p.Relay.Within) != "[[10.9.0.0/16] [10.1.0.0/16]]" || len(p.Spill) != 1 {
-		t.Errorf("ranges %v, spill %+v", p.Relay.Within, p.Spill)
+		t.Errorf("ranges %v, spill %+v; want 10.9.0.0/16 and 10.1.0.0/16, and one", p.Relay.Within, p.Spill)
 	}
 	for name, want := range map[string]string{"whole": "Accepted", "east": "Accepted", "second": "Conflicted",
 		"south": "TargetNotFound"} {
@@ -42,7 +42,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-south}}
 			t.Errorf("%s: %+v, want reason %s", name, rep.Conditions, want)
 		}
 		if name == "east" && (len(rep.Conditions) != 2 || rep.Conditions[1].Reason != "InvalidSpillTarget") {
-			t.Errorf("a spill target that does not exist is not reported: %+v", rep.Conditions)
+			t.Errorf("got %+v, want InvalidSpillTarget: the target does not exist", rep.Conditions)
 		}
 	}
 }
@@ -72,7 +72,7 @@ spec:
 	}
 	for _, name := range []string{"whole", "by-name", "by-section"} {
 		if rep, _ := gatewayapi.PolicyReport(v, "default/"+name, direct{}); len(rep.Findings) > 0 {
-			t.Errorf("%s: findings %s", name, texts(rep.Findings))
+			t.Errorf("%s: findings %s, want none", name, texts(rep.Findings))
 		}
 	}
 }
@@ -102,7 +102,7 @@ status:
 		"192.0.2.4:9002": true}
 	for _, a := range slices.Concat(imp.Members[0].Pool.Relay.Pickers, imp.Members[1].Parents) {
 		if cleartext, ok := want[a.Addr.String()]; !ok || cleartext != a.Cleartext {
-			t.Errorf("%s in cleartext: %t", a.Addr, a.Cleartext)
+			t.Errorf("%s in cleartext: %t, want %t", a.Addr, a.Cleartext, want[a.Addr.String()])
 		}
 		delete(want, a.Addr.String())
 	}
@@ -132,8 +132,8 @@ status:
 	spilledTo, unused := inference.ImportReport(imp, nil, nil, true), inference.ImportReport(imp, nil, nil, false)
 	if !strings.Contains(texts(used.Findings), text) || !strings.Contains(texts(spilledTo.Findings), text) ||
 		strings.Contains(texts(unused.Findings), "in cleartext") {
-		t.Errorf("reported where requests are sent:\n%s\nwhere a pool spills:\n%s\nwhere none is:\n%s",
-			texts(used.Findings), texts(spilledTo.Findings), texts(unused.Findings))
+		t.Errorf("reported where requests are sent:\n%s\nwhere a pool spills:\n%s\nwhere none is, want nothing in "+
+			"cleartext:\n%s", texts(used.Findings), texts(spilledTo.Findings), texts(unused.Findings))
 	}
 }
 
@@ -152,17 +152,18 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 	for section, both := range map[string]bool{"east": true, "east.picker": false} {
 		v, imp := imported(t, llmImport+westHost+fmt.Sprintf(pickerPolicy, section, "wellKnownCACertificates: System"))
 		if p := gatewayapi.BackendPolicy(v, picker); p == nil || p.TLS.SNI != "epp.example" {
-			t.Errorf("%s: the picker's policy is %+v", section, p)
+			t.Errorf("%s: the picker's policy is %+v, want one for epp.example", section, p)
 		}
 		if p := gatewayapi.BackendPolicy(v, pods); (p != nil) != both {
-			t.Errorf("%s: the policy of the pods is %+v", section, p)
+			t.Errorf("%s: the policy of the pods is %+v, want one: %t", section, p, both)
 		}
 		if text := texts(inference.Exposed(imp)); strings.Contains(text, "not verified") ||
 			strings.Contains(text, "its model servers in cleartext") == both {
-			t.Errorf("%s: findings %s", section, text)
+			t.Errorf("%s: findings %s, want servers in cleartext: %t, and no picker that is not verified",
+				section, text, !both)
 		}
 		if rep, _ := gatewayapi.PolicyReport(v, "default/secured", direct{}); len(rep.Findings) > 0 {
-			t.Errorf("%s: %s", section, texts(rep.Findings))
+			t.Errorf("%s: got findings %s, want none", section, texts(rep.Findings))
 		}
 	}
 	_, imp := imported(t,
@@ -170,7 +171,7 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 			"caCertificateRefs: [{group: \"\", kind: ConfigMap, name: missing}]"))
 	if m := imp.Members[0]; m.Pool != nil || !strings.Contains(m.Problem,
 		"BackendTLSPolicy default/secured for its picker has no valid CA certificate") {
-		t.Errorf("without a CA to trust the picker is asked: %q", m.Problem)
+		t.Errorf("without a CA to trust: got %q, want that the policy has no valid CA certificate", m.Problem)
 	}
 }
 
@@ -198,14 +199,14 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 		`{service: [{addresses: [192.0.2.1, 192.0.3.1], ports`, 1)
 	_, imp := imported(t, two+policy("{addresses: [192.0.3.0/24, 198.51.100.0/24]}"))
 	if p := imp.Members[0].Pool; len(p.Relay.Pickers) != 1 || p.Relay.Pickers[0].Addr.String() != "192.0.3.1:9002" {
-		t.Errorf("pickers %v", p.Relay.Pickers)
+		t.Errorf("pickers %v, want 192.0.3.1:9002 alone", p.Relay.Pickers)
 	}
 	if m := imp.Members[1]; len(m.Parents) != 0 || m.Problem == "" { // a name that resolves to 192.0.2.80
-		t.Errorf("gateways %v", m.Parents)
+		t.Errorf("gateways %v, want none, and a problem", m.Parents)
 	}
 	if text := texts(imp.Findings); strings.Count(text,
 		"is outside spec.remote.addresses of PoolPolicy default/narrow") != 2 {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want 2 of addresses outside spec.remote.addresses", text)
 	}
 	declared := strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]",
 		"podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: "+
@@ -218,7 +219,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"address 10.1.0.5 is outside spec.remote.podCIDRs of PoolPolicy default/narrow") ||
 		!strings.Contains(text, "address 10.3.0.5 is outside podCIDRs of the exporting cluster") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want 10.1.0.5 outside the policy, and 10.3.0.5 outside the exporter's range", text)
 	}
 	if obj, ok := gatewayapi.Imported(world(t, two+policy("{addresses: [192.0.3.0/24]}")), "default/llm"); !ok ||
 		len(inference.Dialable(world(t, two+policy("{addresses: [192.0.3.0/24]}")), obj, &obj.Status.Clusters[1])) !=

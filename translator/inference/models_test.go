@@ -136,7 +136,7 @@ func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 	if found := texts(rep.Findings); !strings.Contains(found,
 		"spec.rules[1].matches[0]: it has no effect: rule 0 rewrites") ||
 		!strings.Contains(found, "spec.rules[2]: it has no effect") || len(rep.Findings) != 3 {
-		t.Errorf("young: %s", found)
+		t.Errorf("young: got %s, want 3 findings, of rules 1 and 2 without effect", found)
 	}
 	rep, _ = inference.ObjectiveReport(v, direct{}, "default/urgent")
 	accepts(t, "urgent", rep, "True Accepted: info requests cannot name it: the header that does is a client's")
@@ -148,7 +148,7 @@ func accepts(t *testing.T, name string, rep report.Report, want string) {
 	t.Helper()
 	c := report.Find(rep.Conditions, "Accepted")
 	if c == nil {
-		t.Errorf("%s: no condition: %+v", name, rep)
+		t.Errorf("%s: got %+v, want the condition Accepted", name, rep)
 		return
 	}
 	got := fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
@@ -172,7 +172,7 @@ spec: {modelName: m, poolRef: {name: big}}
 	rep, _ := inference.ModelReport(v, direct{}, "default/m")
 	if len(rep.Conditions) > 0 || !strings.Contains(texts(rep.Findings),
 		"InferencePool default/big has an external picker, which decides alone") {
-		t.Errorf("%+v", rep)
+		t.Errorf("got %+v, want no conditions, and that the external picker decides alone", rep)
 	}
 }
 
@@ -185,14 +185,15 @@ metadata: {name: p}
 spec: {targetRef: {name: chat}, picker: {strategy: random}, spill: [{name: big}]}
 ---` + bigPool
 	if p := pool(t, world(t, random), "default/chat"); p.Picker.Body != model.BodyNone || p.ViaHops() {
-		t.Errorf("without models: body %q, via hops %v", p.Picker.Body, p.ViaHops())
+		t.Errorf("without models: body %q, via hops %v; want %q, false", p.Picker.Body, p.ViaHops(), model.BodyNone)
 	}
 	reads := pool(t,
 		world(t,
 			random+"---\nkind: InferenceModel\nmetadata: {name: m}\nspec: {modelName: m, poolRef: {name: chat}}\n"),
 		"default/chat")
 	if reads.Picker.Body != model.BodyBuffered || reads.ViaHops() {
-		t.Errorf("with a model that keeps its name: body %q, via hops %v", reads.Picker.Body, reads.ViaHops())
+		t.Errorf("with a model that keeps its name: body %q, via hops %v; want %q, false",
+			reads.Picker.Body, reads.ViaHops(), model.BodyBuffered)
 	}
 	rewrites := pool(t,
 		world(t,
@@ -200,6 +201,7 @@ spec: {targetRef: {name: chat}, picker: {strategy: random}, spill: [{name: big}]
 				"---\nkind: InferenceModelRewrite\nmetadata: {name: m}\nspec: {poolRef: {name: chat}, rules: "+
 				"[{targets: [{modelRewrite: x}]}]}\n"), "default/chat")
 	if rewrites.Picker.Body != model.BodyBuffered || !rewrites.ViaHops() {
-		t.Errorf("with a rewrite: body %q, via hops %v", rewrites.Picker.Body, rewrites.ViaHops())
+		t.Errorf("with a rewrite: body %q, via hops %v; want %q, true",
+			rewrites.Picker.Body, rewrites.ViaHops(), model.BodyBuffered)
 	}
 }

@@ -76,10 +76,10 @@ func TestOffer_NeedsNoImport(t *testing.T) {
 	v := world(t, strings.TrimPrefix(offers, "\n---"))
 	clusters, shares, reason := resolve(v, "llm")
 	if len(clusters) != 2 || !slices.Equal(shares, []uint32{1, 1}) || reason != "" {
-		t.Errorf("%q %v %s", clusters, shares, reason)
+		t.Errorf("clusters %q, shares %v, reason %s; want 2 with 1 each", clusters, shares, reason)
 	}
 	if pinned, _, _ := resolve(v, "llm-north"); len(pinned) != 1 || !strings.Contains(pinned[0], "north") {
-		t.Errorf("NAME-CLUSTER leads to %q", pinned)
+		t.Errorf("NAME-CLUSTER leads to %q, want north", pinned)
 	}
 }
 
@@ -88,14 +88,14 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	north := imp.Members[1]
 	if len(north.Pool.Relay.Pickers) != 1 || north.Pool.Relay.Pickers[0].Addr.String() != "192.0.2.3:9002" ||
 		len(north.Pool.Relay.Within) != 2 {
-		t.Errorf("pickers %v, ranges %v", north.Pool.Relay.Pickers, north.Pool.Relay.Within)
+		t.Errorf("pickers %v, ranges %v; want 192.0.2.3:9002, and 2", north.Pool.Relay.Pickers, north.Pool.Relay.Within)
 	}
 	if got := texts(imp.Findings); !strings.Contains(got,
 		"address 192.0.2.77 is outside the ranges that the ClusterSet allows member north") {
-		t.Errorf("findings: %s", got)
+		t.Errorf("findings: got %s, want that 192.0.2.77 is outside the ranges of north", got)
 	}
 	if east := imp.Members[0]; len(east.Parents) != 1 {
-		t.Errorf("a member without ranges: parents %v", east.Parents)
+		t.Errorf("a member without ranges: got parents %v, want 1", east.Parents)
 	}
 }
 
@@ -145,12 +145,12 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 			imp.Findings[i].Fix !=
 				"add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the "+
 					"member in the ClusterSet here" {
-			t.Errorf("%s: %+v", what, imp.Findings)
+			t.Errorf("%s: got findings %+v, want one of %s whose fix is to add the range", what, imp.Findings, c.field)
 		}
 		if strings.Contains(texts(imp.Findings), "is known") ||
 			strings.Contains(texts(imp.Findings), "a known address") {
-			t.Errorf("%s: besides the denied address, a finding that there is no address: %s", what,
-				texts(imp.Findings))
+			t.Errorf("%s: besides the denied address, a finding that there is no address, want none: %s",
+				what, texts(imp.Findings))
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
 		}
 		for _, m := range imp.Members {
 			if m.Problem == "" {
-				t.Errorf("%s can be used", m.Name)
+				t.Errorf("%s can be used, want a problem", m.Name)
 			}
 		}
 	}
@@ -231,7 +231,7 @@ spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}]}
 	clusters, shares, reason := resolve(world(t, strings.TrimPrefix(offers+own+pool, "\n---")), "llm")
 	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) ||
 		!slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
-		t.Errorf("%q %v %s", clusters, shares, reason)
+		t.Errorf("clusters %q, shares %v, reason %s; want our pool too, and shares 1, 3, 1", clusters, shares, reason)
 	}
 	hub := `
 ---
@@ -245,11 +245,12 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
 	clusters, shares, reason = resolve(world(t, strings.TrimPrefix(offers+hub+pool, "\n---")), "llm")
 	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) ||
 		!slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
-		t.Errorf("as a hub writes it, and a member that claims to be here: %q %v %s", clusters, shares, reason)
+		t.Errorf("as a hub writes it, and a member that claims to be here: got %q %v %s, want our pool and shares "+
+			"1, 3, 1", clusters, shares, reason)
 	}
 	if clusters, shares, _ := resolve(world(t, strings.TrimPrefix(offers+own, "\n---")),
 		"llm"); slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/") }) {
-		t.Errorf("without the pool: %q %v", clusters, shares)
+		t.Errorf("without the pool: got %q %v, want no pool of ours", clusters, shares)
 	}
 }
 
@@ -265,20 +266,20 @@ func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 	m, text := east(denied)
 	if len(m.Parents) > 0 || m.Takes() || m.Reason != "NotAllowed" ||
 		!strings.Contains(m.Problem, "192.0.2.9:80 is reached in cleartext") {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v, want NotAllowed: 192.0.2.9:80 is reached in cleartext", m)
 	}
 	if !strings.Contains(text, "write allow: {cleartext: true} for the member in the ClusterSet here") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want the fix allow: {cleartext: true}", text)
 	}
 	if strings.Contains(text, "cluster west-2: address") {
-		t.Errorf("an entry that a user wrote is denied: %s", text)
+		t.Errorf("an entry that a user wrote is denied, want it accepted: %s", text)
 	}
 	if m, _ := east(offers); len(m.Parents) != 1 || !m.Takes() {
-		t.Errorf("allowed: %+v", m)
+		t.Errorf("allowed: got %+v, want one gateway, used", m)
 	}
 	if m, _ := east(strings.Replace(denied, "{number: 80}", "{number: 443, appProtocol: https}", 1)); len(
 		m.Parents) != 1 || !m.Takes() {
-		t.Errorf("a gateway with TLS: %+v", m)
+		t.Errorf("a gateway with TLS: got %+v, want it used", m)
 	}
 	const secured = `
 ---
@@ -290,11 +291,11 @@ spec:
   validation: {hostname: gw.example, wellKnownCACertificates: System}
 `
 	if m, text := east(denied + secured); len(m.Parents) != 1 || !m.Takes() {
-		t.Errorf("with a BackendTLSPolicy: %+v, %s", m, text)
+		t.Errorf("with a BackendTLSPolicy: got %+v, %s; want one gateway, used", m, text)
 	}
 	two := strings.Replace(denied, "ports: [{number: 80}]}]}]",
 		"ports: [{number: 80}]}, {addresses: [192.0.2.10], ports: [{number: 443, appProtocol: https}]}]}]", 1)
 	if m, _ := east(two); len(m.Parents) != 1 || m.Parents[0].Cleartext || !m.Takes() {
-		t.Errorf("one gateway of two has TLS: %+v", m)
+		t.Errorf("one gateway of two has TLS: got %+v, want it alone, used", m)
 	}
 }

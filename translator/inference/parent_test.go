@@ -39,7 +39,7 @@ func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
 		}
 		if text := texts(imp.Findings); strings.Contains(text, "hostname") != (want.finding != "") ||
 			!strings.Contains(text, want.finding) {
-			t.Errorf("%s: %s", hostnames, text)
+			t.Errorf("%s: got findings %s, want %q", hostnames, text, want.finding)
 		}
 	}
 }
@@ -70,7 +70,8 @@ func TestInferencePoolImport_ParentsAppProtocolDecides(t *testing.T) {
 		const want = "status.clusters[0].parents: cluster west: some of its gateways have appProtocol kubernetes.io/h2c"
 		if got := imp.Members[0].Protocol; got != test.speaks ||
 			strings.Contains(texts(imp.Findings), want) != test.mixed {
-			t.Errorf("%v: %s, findings:\n%s", test.ports, got, texts(imp.Findings))
+			t.Errorf("%v: got %s, findings:\n%s\nwant %s, mixed: %t",
+				test.ports, got, texts(imp.Findings), test.speaks, test.mixed)
 		}
 	}
 }
@@ -106,6 +107,6 @@ status:
 		}
 	}
 	if got, ok := inference.NewClientHosts(v, "default/none").At("west", netip.AddrPort{}); ok {
-		t.Errorf("of no import: %v", got)
+		t.Errorf("of no import: got %v, want none", got)
 	}
 }

@@ -151,12 +151,12 @@ func (c *credentialCase) check(t *testing.T) {
 	p, _, _ := inference.PickerPort(v, ownerOfLLM, "east", imp.Status.Clusters[i].EndpointPicker.Health)
 	if asked := p.Port == 9003 && p.TLS != nil && p.TLS.SNI == "epp.example"; asked != (c.problem == "") ||
 		p.Authorization != c.header || (p.Key != nil) != c.certificate {
-		t.Errorf("port %d, TLS %+v, a header: %t, a certificate: %t", p.Port, p.TLS, p.Authorization != "",
-			p.Key != nil)
+		t.Errorf("port %d, TLS %+v, a header: %t, a certificate: %t; want it asked: %t, and %t, %t",
+			p.Port, p.TLS, p.Authorization != "", p.Key != nil, c.problem == "", c.header != "", c.certificate)
 	}
 	text := texts(inference.PickerPortFindings(v, "default/llm"))
 	if strings.Contains(text, "s3cret") || c.problem == "" && text != "" {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want no secret, and none without a problem", text)
 	}
 	for field, follows := range map[string]string{
 		"health": "its health counts as unknown: ", "metrics": "its metrics are not read: ",
@@ -172,7 +172,7 @@ func (c *credentialCase) check(t *testing.T) {
 	rep := inference.ImportReport(all, inference.PickerPortFindings(v, "default/llm"), nil, false)
 	if refs := rep.Conditions[1]; (refs.Status == report.False &&
 		strings.Contains(refs.Message, "secretRef")) != (c.problem != "") {
-		t.Errorf("condition %+v", refs)
+		t.Errorf("condition %+v, want False with secretRef: %t", refs, c.problem != "")
 	}
 }
 
@@ -182,6 +182,6 @@ func TestPickerPort_WithoutASecretRefIsAskedInCleartext(t *testing.T) {
 	imp, _ := store.InferencePoolImports.Get(v, "default/llm")
 	if p, problem, _ := inference.PickerPort(v, ownerOfLLM, "east",
 		imp.Status.Clusters[1].EndpointPicker.Health); p.Port != 9003 || p.TLS != nil || problem != "" {
-		t.Errorf("without a secretRef: %+v, %s", p, problem)
+		t.Errorf("without a secretRef: got %+v, %s; want port 9003 in cleartext", p, problem)
 	}
 }

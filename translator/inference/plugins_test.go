@@ -45,10 +45,11 @@ func TestPoolPolicy_PluginsReachThePicker(t *testing.T) {
 		profile := p.Settings.Plugins
 		if profile == nil || len(profile.Scorers) != 2 || profile.Scorers[0].Weight != 3 ||
 			profile.Scorers[1].Type != "queue-scorer" || profile.Picker != "max-score-picker" || len(p.Findings) > 0 {
-			t.Errorf("%s: %+v, findings %v", name, profile, p.Findings)
+			t.Errorf("%s: got %+v, findings %v; want two scorers, queue-scorer second, max-score-picker, and none",
+				name, profile, p.Findings)
 		}
 		if !p.Settings.Prefix || p.Settings.EveryBody || p.Picker.Body != model.BodyBuffered {
-			t.Errorf("%s: prompts are not read: %+v", name, p.Settings)
+			t.Errorf("%s: got %+v, want prompts read, for their prefixes alone", name, p.Settings)
 		}
 	}
 }
@@ -66,11 +67,12 @@ func TestFlowControl_DocumentTurnsItOnUnlessThePolicyDoes(t *testing.T) {
 	} {
 		p := pool(t, world(t, poolWith(policy)+configMap(doc, "a")), "default/chat")
 		if diff := cmp.Diff(want, p.Settings.FlowControl); diff != "" {
-			t.Errorf("%s: %s", policy, diff)
+			t.Errorf("%s: flow control (-want +got):\n%s", policy, diff)
 		}
 		if both := strings.Contains(policy, "ttl"); len(p.Findings) > 0 != both ||
 			both && !strings.Contains(p.Findings[0].Problem, "the document's flowControl has no effect") {
-			t.Errorf("%s: findings %v", policy, p.Findings)
+			t.Errorf("%s: findings %v, want that the document's flowControl has no effect: %t",
+				policy, p.Findings, both)
 		}
 	}
 }
@@ -124,7 +126,7 @@ func TestPoolPolicy_InvalidPluginsAreReported(t *testing.T) {
 		v := world(t, poolWith("{strategy: plugins, "+tt.picker+"}")+tt.more)
 		if p := pool(t, v, "default/chat"); tt.reason != "InvalidScorerRef" && p.Settings.Plugins != nil ||
 			p.Settings.Strategy != "plugins" {
-			t.Errorf("%s: %+v", name, p.Settings)
+			t.Errorf("%s: got %+v, want strategy plugins, without plugins unless InvalidScorerRef", name, p.Settings)
 		}
 		rep, _ := inference.PolicyReport(v, direct{}, "default/chat")
 		found := false
@@ -160,7 +162,7 @@ func TestPoolPolicy_PreciseProducerNeedsKVEvents(t *testing.T) {
 	} {
 		p := pool(t, world(t, poolWith(picker)+configMap(doc, "a")), "default/chat")
 		if len(p.Findings) != want || want > 0 && !strings.Contains(p.Findings[0].Fix, "spec.picker.kvEvents") {
-			t.Errorf("%s: %+v", picker, p.Findings)
+			t.Errorf("%s: got findings %+v, want %d, about spec.picker.kvEvents", picker, p.Findings, want)
 		}
 	}
 }
@@ -188,7 +190,8 @@ func TestPoolPolicy_StagesThatThePoolCannotHaveAreReported(t *testing.T) {
 			world(t, poolWith("{strategy: plugins, configRef: {name: scorers}, "+tt.picker+"}")+configMap(tt.doc, "a")),
 			"default/chat")
 		if len(p.Findings) != len(tt.want) || p.Picker.Body != tt.body {
-			t.Errorf("%s: body %s, findings %+v", name, p.Picker.Body, p.Findings)
+			t.Errorf("%s: got body %s, findings %+v; want %s, and %d",
+				name, p.Picker.Body, p.Findings, tt.body, len(tt.want))
 			continue
 		}
 		for i, want := range tt.want {
@@ -204,7 +207,7 @@ func TestPoolPolicy_ListenModeNeedsTheFlag(t *testing.T) {
 		"{}": false} {
 		f, found := inference.NotListening(world(t, poolWith(picker)), "default/chat")
 		if found != want || want && !strings.Contains(f.Problem+f.Fix, "--picker-kv-events HOST:PORT") {
-			t.Errorf("%s: %+v", picker, f)
+			t.Errorf("%s: got %+v, want a finding that names the flag: %t", picker, f, want)
 		}
 	}
 }
@@ -217,9 +220,9 @@ func TestPoolPolicy_WarningsOfADocumentAreReported(t *testing.T) {
 	if len(rep.Findings) != 1 || rep.Findings[0].Severity != report.Warning ||
 		!strings.Contains(rep.Findings[0].Problem,
 			"ConfigMap default/scorers, key a: plugins[2].parameters.maxNumOfEndpoints: has no effect") {
-		t.Errorf("findings %+v", rep.Findings)
+		t.Errorf("findings: got %+v, want one Warning, of plugins[2]", rep.Findings)
 	}
 	if p := pool(t, v, "default/chat"); p.Settings.Plugins == nil || p.Settings.Plugins.Picker != "random-picker" {
-		t.Errorf("%+v", p.Settings.Plugins)
+		t.Errorf("got %+v, want random-picker", p.Settings.Plugins)
 	}
 }

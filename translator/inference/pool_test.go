@@ -15,10 +15,10 @@ func TestInferencePool_WithoutEndpointPickerRefUsesOurPickerAndFailsOpen(t *test
 	p := pool(t, world(t, chatPool), "default/chat")
 	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" ||
 		p.Picker.Body != model.BodyBuffered {
-		t.Errorf("picker %+v", p.Picker)
+		t.Errorf("picker %+v, want ours, for default/chat, that reads bodies", p.Picker)
 	}
 	if !p.FailOpen || p.Settings.Strategy != "load" || p.Settings.Fallbacks != 2 {
-		t.Errorf("defaults: fail open %v, %+v", p.FailOpen, p.Settings)
+		t.Errorf("defaults: fail open %v, %+v; want true, strategy load, 2 fallbacks", p.FailOpen, p.Settings)
 	}
 	if p.Last != p.Cluster || len(p.Spill) != 0 {
 		t.Errorf("it spills to nothing: last %s, spill %v, want %s and none", p.Last, p.Spill, p.Cluster)
@@ -35,7 +35,7 @@ spec:
   picker: {strategy: round-robin, failureMode: FailClose, body: Buffered, fallbacks: 0, full: {queue: 3}}
 `), "default/chat")
 	if p.FailOpen || p.Picker.Body != model.BodyBuffered {
-		t.Errorf("fail open %v, body %s", p.FailOpen, p.Picker.Body)
+		t.Errorf("fail open %v, body %s; want false, %s", p.FailOpen, p.Picker.Body, model.BodyBuffered)
 	}
 	s := p.Settings
 	if s.Strategy != "round-robin" || s.Fallbacks != 0 || s.FullQueue != 3 {
@@ -64,7 +64,8 @@ func TestPoolPolicy_PrefixDecidesWhetherPromptsAreRead(t *testing.T) {
 			func(f report.Finding) bool { return f.Field == "spec.picker.prefix" })
 		if p.Picker.Body != want.body || p.Settings.Prefix != want.prefix || p.Settings.EveryBody != want.every ||
 			reported != want.unused {
-			t.Errorf("%s: body %s, settings %+v, findings %+v", spec, p.Picker.Body, p.Settings, p.Findings)
+			t.Errorf("%s: got body %s, settings %+v, findings %+v; want %+v",
+				spec, p.Picker.Body, p.Settings, p.Findings, want)
 		}
 	}
 }
@@ -85,11 +86,11 @@ spec: {targetRef: {name: chat}, picker: {strategy: round-robin}}
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/a-young")
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Reason != "Conflicted" {
-		t.Errorf("the policy that is not used has %+v", rep.Conditions)
+		t.Errorf("the policy that is not used has %+v, want Conflicted", rep.Conditions)
 	}
 	rep, _ = inference.PolicyReport(v, direct{}, "default/b-old")
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Status != report.True {
-		t.Errorf("the policy in force has %+v", rep.Conditions)
+		t.Errorf("the policy in force has %+v, want Accepted True", rep.Conditions)
 	}
 }
 
@@ -109,10 +110,11 @@ spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 	p := pool(t, v, "default/chat")
 	if !p.External || !p.FailOpen || p.Picker.Cluster.InAnyConfig().String() != "picker/default/epp/9002" ||
 		p.Picker.Body != model.BodyDuplex || p.Picker.Pool.String() != "default/chat" || !p.Picker.Served {
-		t.Errorf("picker %+v", p.Picker)
+		t.Errorf("picker %+v, want picker/default/epp/9002 with duplex bodies, for default/chat, that fails open",
+			p.Picker)
 	}
 	if text := texts(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {
-		t.Errorf("no finding explains what TLS and FailOpen mean here: %s", text)
+		t.Errorf("want findings that explain TLS and FailOpen, got %s", text)
 	}
 	h2c := "kubernetes.io/h2c"
 	if !inference.Cleartext(&h2c) || inference.Cleartext(nil) {
@@ -140,7 +142,7 @@ spec:
 `+service), "default/chat")
 		if p.Resolved.Status != report.False || p.Resolved.Reason != "InvalidExtensionRef" ||
 			!p.Picker.Cluster.IsZero() || p.FailOpen {
-			t.Errorf("%s: %+v, picker %+v", what, p.Resolved, p.Picker)
+			t.Errorf("%s: got %+v, picker %+v; want InvalidExtensionRef, and none", what, p.Resolved, p.Picker)
 		}
 	}
 }
@@ -162,12 +164,12 @@ spec: {targetRef: {name: big}, spill: [{name: chat}]}
 	p := pool(t, v, "default/chat")
 	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hops/hop.default.pool.big"}) ||
 		p.Last.String() != "last/pool/default/chat" {
-		t.Fatalf("picker %+v, last %s", p.Picker, p.Last)
+		t.Fatalf("picker %+v, last %s; want a spill to big, and last/pool/default/chat", p.Picker, p.Last)
 	}
 	behind := p.Spill[0].Backends
 	if len(behind) != 1 || behind[0].Cluster.String() != "last/pool/default/big" || behind[0].Picker.Spills ||
 		behind[0].Picker.Spill != nil {
-		t.Errorf("behind the hop: %+v", behind)
+		t.Errorf("behind the hop: got %+v, want last/pool/default/big without a spill", behind)
 	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 	if got, want := names(res.Clusters), []string{
@@ -189,7 +191,7 @@ spec:
 `+bigPool+spillToBig)
 	p := pool(t, v, "default/chat")
 	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
-		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
+		t.Fatalf("via hops %v, own %s; want true, hop.default.pool.chat", p.ViaHops(), p.OwnHop())
 	}
 	// A request whose route has no pick must not meet a cluster that requires one, while a pool
 	// gets or loses hops.
@@ -198,7 +200,7 @@ spec:
 	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 	if !res.Targets[0].Hops || res.Targets[0].Picker != nil {
-		t.Errorf("no picker is asked on the edge of a pool of hops: %+v", res.Targets[0])
+		t.Errorf("on the edge of a pool of hops: got %+v, want hops, and no picker", res.Targets[0])
 	}
 	if got, want := names(res.Hops),
 		[]string{"hop.default.pool.big", "hop.default.pool.chat"}; !slices.Equal(got, want) {
@@ -230,13 +232,14 @@ func TestInferencePool_LostPickIsRepeatedBehindItsOwnHop(t *testing.T) {
 		res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 		has := slices.Contains(res.Hops, p.OwnHop()) && slices.Contains(names(res.Clusters), "last/pool/default/chat")
 		if p.PicksAgain() != again || has != again {
-			t.Errorf("%s: picks again %t, with hops %v and clusters %v", spec, p.PicksAgain(), res.Hops, res.Clusters)
+			t.Errorf("%s: picks again %t, with hops %v and clusters %v; want %t, and its own hop if true",
+				spec, p.PicksAgain(), res.Hops, res.Clusters, again)
 		}
 		hop, ok := inference.Hop(v, p.OwnHop())
 		if again &&
 			(!ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/pool/default/chat" ||
 				!hop.Backends[0].Picker.Last) {
-			t.Errorf("%s: behind the hop %+v", spec, hop)
+			t.Errorf("%s: behind the hop %+v, want last/pool/default/chat, picked last", spec, hop)
 		}
 	}
 }
@@ -262,7 +265,7 @@ status:
 `
 	p := pool(t, world(t, chatPool+"\n---\n"+bigPool+far), "default/chat")
 	if len(p.Spill) != 1 || p.Spill[0].Target != "InferencePool default/big" {
-		t.Errorf("spill %+v", p.Spill)
+		t.Errorf("spill %+v, want big alone", p.Spill)
 	}
 	text := texts(p.Findings)
 	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself",
@@ -281,7 +284,7 @@ spec:
   to: [{group: inference.networking.k8s.io, kind: InferencePool}]
 `), "default/chat")
 	if len(p.Spill) != 2 || p.Spill[0].Hop.String() != "hop.other.pool.far" {
-		t.Errorf("with a grant: %+v", p.Spill)
+		t.Errorf("with a grant: got %+v, want 2, other/far first", p.Spill)
 	}
 }
 
@@ -349,7 +352,7 @@ func TestInferencePool_ReportsMissingRoutesAndEndpoints(t *testing.T) {
 	rep = inference.PoolReport(p, []report.Ref{gw}, false, make([]model.Member, 1))
 	if len(rep.Findings)+len(rep.Conditions) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" ||
 		len(rep.Parents[0].Conditions) != 2 {
-		t.Errorf("a pool in use has: %+v", rep)
+		t.Errorf("a pool in use has %+v, want the parent gw alone, with 2 conditions", rep)
 	}
 }
 

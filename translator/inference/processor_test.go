@@ -24,10 +24,11 @@ func TestProcessor_PoolReadsBodiesAndSpillsWithHops(t *testing.T) {
 	p := pool(t, v, "default/chat")
 	if got := p.Settings.Processor; got == nil || got.Service != "p" || got.Port != 8080 ||
 		got.Timeout != 3*time.Second || !slices.Equal(got.Headers, []string{"x-tenant"}) || !got.Route {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want p at 8080 after 3s, with x-tenant and a route", got)
 	}
 	if p.Picker.Body != model.BodyBuffered || !p.Settings.ChangesBodies() {
-		t.Errorf("body %q, changes bodies %v", p.Picker.Body, p.Settings.ChangesBodies())
+		t.Errorf("body %q, changes bodies %v; want %q, true",
+			p.Picker.Body, p.Settings.ChangesBodies(), model.BodyBuffered)
 	}
 	if p := pool(t, world(t, poolWith("{processor: {service: p}}")+processorService),
 		"default/chat"); p.Settings.Processor.Timeout != time.Second {
@@ -65,12 +66,13 @@ func TestProcessor_DefaultIsForPoliciesThatAreSilent(t *testing.T) {
 		v := world(t, poolWith(picker)+processorService+"\n---\nkind: ProcessorDefault\n"+string(text))
 		p := pool(t, v, "default/chat")
 		if diff := cmp.Diff(&want, p.Settings.Processor); diff != "" || p.Picker.Body != model.BodyBuffered {
-			t.Errorf("%s: body %q, %s", picker, p.Picker.Body, diff)
+			t.Errorf("%s: body %q, want %q; processor (-want +got):\n%s",
+				picker, p.Picker.Body, model.BodyBuffered, diff)
 		}
 		if at := inference.ProcessorHost(v, p.Settings.Processor); want.Host != "" &&
 			(len(at.Addresses) != 1 || at.Addresses[0].Addr.String() != "127.0.0.1:8443" || at.Addresses[0].Cleartext ||
 				at.TLS.SNI != "127.0.0.1") {
-			t.Errorf("%s: %+v", picker, at)
+			t.Errorf("%s: got %+v, want 127.0.0.1:8443 with TLS", picker, at)
 		}
 	}
 }

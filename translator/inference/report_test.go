@@ -47,12 +47,12 @@ spec: {servers: [{address: 192.0.2.2}]}
 		t.Helper()
 		c := report.Find(rep.Conditions, "ResolvedRefs")
 		if c == nil || c.Status != status || c.Reason != reason {
-			t.Errorf("%s: %+v", what, rep.Conditions)
+			t.Errorf("%s: got %+v, want ResolvedRefs %s by %s", what, rep.Conditions, status, reason)
 			return
 		}
 		for _, w := range words {
 			if !strings.Contains(c.Message, w) {
-				t.Errorf("%s: %q does not contain %q", what, c.Message, w)
+				t.Errorf("%s: message %q, want %q in it", what, c.Message, w)
 			}
 		}
 	}
@@ -167,11 +167,12 @@ func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
 		rep, _ := inference.PolicyReport(v, direct{}, "default/"+name)
 		if len(rep.Findings) != len(want) || rep.Conditions[0].Status != report.True ||
 			len(rep.Conditions) > 1 && rep.Conditions[1].Status != report.True {
-			t.Errorf("%s: %+v, findings\n%s", name, rep.Conditions, texts(rep.Findings))
+			t.Errorf("%s: got %+v, want True, and %d findings, got\n%s",
+				name, rep.Conditions, len(want), texts(rep.Findings))
 		}
 		for _, w := range want {
 			if text := texts(rep.Findings); !strings.Contains(text, w) {
-				t.Errorf("%s: no finding %q in\n%s", name, w, text)
+				t.Errorf("%s: want the finding %q, got\n%s", name, w, text)
 			}
 		}
 	}
@@ -199,7 +200,7 @@ spec: {targetRef: {name: chat, namespace: default}}
 	rep, _ = inference.PolicyReport(v, direct{}, "default/q")
 	for _, f := range rep.Findings {
 		if f.Field == "spec.targetRef.namespace" {
-			t.Errorf("its own namespace is reported: %v", f)
+			t.Errorf("its own namespace is reported, want no such finding: %v", f)
 		}
 	}
 }

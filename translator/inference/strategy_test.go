@@ -51,7 +51,7 @@ func TestPoolPolicy_SessionReachesThePicker(t *testing.T) {
 	p := pool(t, world(t, poolWith("{strategy: session, session: {ttlSeconds: 60, cookieName: sid}}")), "default/chat")
 	if s := p.Settings; s.SessionTTL != 60 || s.SessionCookie != "sid" || !p.Picker.Served ||
 		p.Picker.Body != model.BodyNone {
-		t.Errorf("%+v, call %+v", s, p.Picker)
+		t.Errorf("got %+v, call %+v; want sessions of 60 s by cookie sid, and no bodies read", s, p.Picker)
 	}
 	if p := pool(t, world(t, poolWith("{strategy: load}")), "default/chat"); p.Picker.Served {
 		t.Error("the picker gets response headers that it does not read")

@@ -23,7 +23,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: ` + target + `},
 func TestWithin_ClusterOutsideIsNotPartOfTheImport(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost+within("p", "llm", "east, nowhere"))
 	if len(imp.Members) != 1 || imp.Members[0].Name != "east" || imp.Ready.Status != report.True {
-		t.Errorf("%+v, ready %+v", imp.Members, imp.Ready)
+		t.Errorf("got %+v, ready %+v; want east alone, True", imp.Members, imp.Ready)
 	}
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
 		t.Errorf("llm goes to %v, want %v", clusters, []string{"import/default/llm/east"})
@@ -33,7 +33,7 @@ func TestWithin_ClusterOutsideIsNotPartOfTheImport(t *testing.T) {
 	}
 	if rep, ok := inference.PolicyReport(v, direct{}, "default/p"); !ok || rep.Conditions[0].Reason != "Accepted" ||
 		len(rep.Findings) > 0 {
-		t.Errorf("%+v", rep)
+		t.Errorf("got %+v, want it Accepted, without findings", rep)
 	}
 }
 
@@ -47,12 +47,12 @@ func TestWithin_LeavingNoClusterIsReportedOnThePolicy(t *testing.T) {
 	}
 	want := "spec.selection.within: it leaves no cluster of InferencePoolImport default/llm, which east, west-2 export"
 	if text := texts(imp.Findings); !strings.Contains(text, want) || strings.Contains(text, "no effect") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want %s, and none without effect", text, want)
 	}
 	if rep, _ := inference.PolicyReport(v, direct{}, "default/p"); len(rep.Conditions) != 2 ||
 		rep.Conditions[1].Reason != "NoClusterWithin" ||
 		!strings.Contains(rep.Conditions[1].Message, "which east, west-2 export") {
-		t.Errorf("conditions of the policy: %+v", rep.Conditions)
+		t.Errorf("conditions of the policy: got %+v, want the second NoClusterWithin", rep.Conditions)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestWithin_PolicyOfOneClusterHasNoEffectAndIsReported(t *testing.T) {
 	}
 	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection: it has no effect") ||
 		!strings.Contains(text, "the policy is for one of them") {
-		t.Errorf("findings: %s", text)
+		t.Errorf("findings: got %s, want that spec.selection has no effect: the policy is for one cluster", text)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 		t.Errorf("llm goes to %v, want %v", clusters, []string{"import/default/llm/east"})
 	}
 	if rep, _ := inference.PolicyReport(v, direct{}, "default/b"); rep.Conditions[0].Reason != "Conflicted" {
-		t.Errorf("%+v", rep.Conditions)
+		t.Errorf("got %+v, want Conflicted", rep.Conditions)
 	}
 }
 

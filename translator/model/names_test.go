@@ -40,7 +40,7 @@ func TestNames_DifferForDifferentThings(t *testing.T) {
 		"dots move no border": model.HopTo("InferencePool", "ns", "pool.a"),
 	} {
 		if other, taken := seen[name.String()]; taken {
-			t.Errorf("%s and %s are both %q", what, other, name)
+			t.Errorf("%s and %s are both %q, want two names", what, other, name)
 		}
 		seen[name.String()] = what
 	}
@@ -126,11 +126,12 @@ func TestClusterID_ParseReadsWhatStringMakes(t *testing.T) {
 	for range 20_000 {
 		id := p.cluster()
 		if got, ok := model.ParseClusterID(id.String()); !ok || got != id {
-			t.Fatalf("%#v is named %q, which reads as %#v, %t", id, id, got, ok)
+			t.Fatalf("%#v is named %q, which reads as %#v, %t; want itself", id, id, got, ok)
 		}
 		other := p.cluster()
 		if (id.Compare(other) == 0) != (id == other) || (id.String() == other.String()) != (id == other) {
-			t.Fatalf("%#v and %#v: compare %d, names %q and %q", id, other, id.Compare(other), id, other)
+			t.Fatalf("%#v and %#v: compare %d, names %q and %q; want 0 and one name if and only if they are equal",
+				id, other, id.Compare(other), id, other)
 		}
 	}
 }
@@ -143,7 +144,7 @@ func TestHopID_ParseReadsWhatStringMakes(t *testing.T) {
 			id.Member = p.word()
 		}
 		if got, ok := model.ParseHopID(id.String()); !ok || got != id {
-			t.Fatalf("%#v is named %q, which reads as %#v, %t", id, id, got, ok)
+			t.Fatalf("%#v is named %q, which reads as %#v, %t; want itself", id, id, got, ok)
 		}
 	}
 }
@@ -156,13 +157,13 @@ func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 		{Kind: model.GatewayTrustSecret, Namespace: "ns", Name: "gw", Port: 8443},
 	} {
 		if got, ok := model.ParseSecretID(id.String()); !ok || got != id {
-			t.Errorf("%#v is named %q, which reads as %#v, %t", id, id, got, ok)
+			t.Errorf("%#v is named %q, which reads as %#v, %t; want itself", id, id, got, ok)
 		}
 	}
 	for _, name := range []string{"", model.OwnKey, model.OwnTrust, "secret/a", "secret/a/b/c", "trust/gateway/ns/gw",
 		"trust/gateway/ns/gw/08"} {
 		if id, ok := model.ParseSecretID(name); ok {
-			t.Errorf("%q reads as %#v", name, id)
+			t.Errorf("%q reads as %#v, want none", name, id)
 		}
 	}
 }
@@ -179,13 +180,13 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		if id, ok := model.ParseClusterID(name); ok && (id.String() != name || id.IsZero()) {
-			t.Errorf("%q reads as %#v, whose name is %q", name, id, id)
+			t.Errorf("%q reads as %#v, whose name is %q, want the same", name, id, id)
 		}
 		if id, ok := model.ParseHopID(name); ok && id.String() != name {
-			t.Errorf("%q reads as %#v, whose name is %q", name, id, id)
+			t.Errorf("%q reads as %#v, whose name is %q, want the same", name, id, id)
 		}
 		if id, ok := model.ParseSecretID(name); ok && id.String() != name {
-			t.Errorf("%q reads as %#v, whose name is %q", name, id, id)
+			t.Errorf("%q reads as %#v, whose name is %q, want the same", name, id, id)
 		}
 	})
 }
@@ -240,13 +241,13 @@ func TestParseChain_ReadsSchemeAndPort(t *testing.T) {
 		model.DatagramName(53):                   {model.SchemeUDP, 53},
 	} {
 		if scheme, port, ok := model.ParseChain(name); !ok || scheme != want.scheme || port != want.port {
-			t.Errorf("%s reads as %s, %d, %t", name, scheme, port, ok)
+			t.Errorf("%s reads as %s, %d, %t; want %s, %d", name, scheme, port, ok, want.scheme, want.port)
 		}
 	}
 	for _, name := range []string{"", "http", "http/80/a", "https/443", "https/443/", "hop.ns.pool.a", "udp/53/a",
 		"sctp/53", "http/080", "http/65536"} {
 		if scheme, port, ok := model.ParseChain(name); ok {
-			t.Errorf("%s reads as %s, %d", name, scheme, port)
+			t.Errorf("%s reads as %s, %d; want none", name, scheme, port)
 		}
 	}
 }
@@ -254,13 +255,13 @@ func TestParseChain_ReadsSchemeAndPort(t *testing.T) {
 func TestListenerName_OfUDPIsAnotherThanOfTCP(t *testing.T) {
 	for _, s := range []model.Socket{{Port: 53}, {Port: 53, UDP: true}, {Port: 65535, UDP: true}} {
 		if got, ok := model.ParseListenerName(s.Listener()); !ok || got != s {
-			t.Errorf("%s reads as %v, %t", s.Listener(), got, ok)
+			t.Errorf("%s reads as %v, %t; want %v", s.Listener(), got, ok, s)
 		}
 	}
 	for _, name := range []string{"", "listener/", "listener/udp/", "listener/udp/53/", "listener/UDP/53", "hops",
 		"udp/53"} {
 		if s, ok := model.ParseListenerName(name); ok {
-			t.Errorf("%q reads as %v", name, s)
+			t.Errorf("%q reads as %v, want none", name, s)
 		}
 	}
 }

@@ -22,6 +22,6 @@ func TestPickerKey_BelongsToOneGateway(t *testing.T) {
 		}
 	}
 	if got := PickKeyOwner(nil, PickKey("", "a/gw")); got != "" {
-		t.Errorf("without a root key a key of %q counts", got)
+		t.Errorf("without a root key a key of %q counts, want none", got)
 	}
 }

@@ -108,13 +108,13 @@ func TestModelServers_ServersShareLabelsUnlessTheyHaveOwn(t *testing.T) {
 	}))
 	all := services.Select(v, "ns", labels, []uint16{80})
 	if len(all) != 3 {
-		t.Fatalf("%d servers", len(all))
+		t.Fatalf("%d servers, want 3", len(all))
 	}
 	if at := func(i int) uintptr { return reflect.ValueOf(all[i].Labels).Pointer() }; at(0) != at(1) {
 		t.Error("each server has a copy of its object's labels")
 	}
 	if own := all[2].Labels; len(own) != 2 || own["gpu"] != "a" || len(labels) != 1 {
-		t.Errorf("a server with own labels has %v, its object %v", own, labels)
+		t.Errorf("a server with own labels has %v, its object %v; want 2 with gpu a, and 1", own, labels)
 	}
 }
 
@@ -227,18 +227,18 @@ func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 		r := &reads{Reader: view(t)}
 		for _, host := range []services.Host{services.Lookup(r, text), services.Mention(r, text)} {
 			if host.Outside == "" || len(host.Addresses) > 0 {
-				t.Errorf("%q: %+v", text, host)
+				t.Errorf("%q: got %+v, want it outside, without addresses", text, host)
 			}
 		}
 		if len(r.hosts) > 0 {
-			t.Errorf("%q makes the names %q used", text, r.hosts)
+			t.Errorf("%q makes the names %q used, want none", text, r.hosts)
 		}
 	}
 	for _, text := range []string{"localhost", "a_b.example.com", "example.com.", "10.1",
 		strings.Repeat("a.", 126) + "a"} {
 		r := &reads{Reader: view(t)}
 		if host := services.Lookup(r, text); host.Outside != "" || len(r.hosts) != 1 {
-			t.Errorf("%q: %+v, and the names %q are used", text, host, r.hosts)
+			t.Errorf("%q: got %+v, and the names %q are used; want it allowed, and 1", text, host, r.hosts)
 		}
 	}
 }
@@ -275,7 +275,7 @@ func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
 		}
 		got, ok := services.Protocol(port, c.kind, c.secured)
 		if ok != (c.want != "") || ok && got != c.want {
-			t.Errorf("%+v: %q, %t", c, got, ok)
+			t.Errorf("%+v: got %q, %t; want %q", c, got, ok, c.want)
 		}
 	}
 	if _, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "TCPRoute", false); ok {
@@ -284,11 +284,11 @@ func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
 	for _, p := range []corev1.ServicePort{{Port: 53}, {Port: 53, Protocol: corev1.ProtocolTCP},
 		{Port: 53, Protocol: corev1.ProtocolSCTP}} {
 		if _, ok := services.Protocol(&p, "UDPRoute", false); ok {
-			t.Errorf("a route of UDP uses a port of %q", p.Protocol)
+			t.Errorf("a route of UDP uses a port of %q, want none", p.Protocol)
 		}
 	}
 	if got, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "UDPRoute",
 		false); !ok || got != model.UDP {
-		t.Errorf("a route of UDP: %q, %t", got, ok)
+		t.Errorf("a route of UDP: got %q, %t; want %q", got, ok, model.UDP)
 	}
 }

@@ -61,7 +61,7 @@ func closed(t *testing.T, conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(poll.Limit))
 	_, err := conn.Read(make([]byte, 1))
 	if e, ok := err.(net.Error); err == nil || ok && e.Timeout() {
-		t.Errorf("the connection stays open: %v", err)
+		t.Errorf("the connection stays open: got %v, want an end or a reset", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 			}
 		}
 		if secrets.writes() < 5 {
-			t.Errorf("the authority was not renewed: %d writes", secrets.writes())
+			t.Errorf("the authority was not renewed: %d writes, want at least 5", secrets.writes())
 		}
 		if n := strings.Count(string(a.Bundle()), "BEGIN"); n > 3 {
 			t.Errorf("the bundle grows: %d authorities, want at most 3", n)
@@ -82,7 +82,7 @@ func TestPickerKey_ReplacedAtOnceCountsForADay(t *testing.T) {
 		secrets.set(func(map[string][]byte) map[string][]byte { return another.get() })
 		time.Sleep(2 * time.Minute)
 		if keys := a.Keys("picker"); keys[0] == old || !slices.Contains(keys, old) {
-			t.Errorf("after the Secret was replaced: %v, before %s", keys, old)
+			t.Errorf("after the Secret was replaced: got keys %v, want another than %s first, which stays", keys, old)
 		}
 		time.Sleep(25 * time.Hour)
 		if keys := a.Keys("picker"); slices.Contains(keys, old) {
@@ -118,7 +118,7 @@ func verify(t *testing.T, a *authority.Authority, bundle []byte) {
 	if _, err := cert.Leaf.Verify(x509.VerifyOptions{
 		DNSName: "penstock.system.svc", Roots: roots, CurrentTime: time.Now(),
 	}); err != nil {
-		t.Fatalf("%v: %v", time.Now(), err)
+		t.Fatalf("at %v: got %v, want a certificate that the bundle verifies", time.Now(), err)
 	}
 }
 

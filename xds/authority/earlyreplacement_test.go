@@ -48,7 +48,7 @@ func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rotated.Signs != time.Now().Add(overlap) || rotated.Ends != time.Now().Add(2*overlap) {
-			t.Errorf("%+v", rotated)
+			t.Errorf("got %+v, want it to sign after %v and to end after twice that", rotated, overlap)
 		}
 		bundles, keys := [][]byte{a.Bundle()}, []string{key}
 		for range 5 * 60 {
@@ -140,6 +140,6 @@ func TestRotate_WithoutProcessesTheOverlapBeginsWithThem(t *testing.T) {
 
 func TestRotate_WithoutAnAuthorityIsAnError(t *testing.T) {
 	if _, err := authority.Rotate(t.Context(), &secret{}, time.Now(), time.Hour); !authority.ErrNone(err) {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got %v, want the error that there is no authority", err)
 	}
 }

@@ -54,11 +54,11 @@ func FuzzState_ReadOnlyWhole(f *testing.F) {
 			reference.AddCert(c)
 		}
 		if !pool.Equal(reference) {
-			t.Errorf("proxies trust others than the authorities:\n%s", s.bundle())
+			t.Errorf("proxies trust others than the %d authorities, want these alone:\n%s", len(want), s.bundle())
 		}
 		again, err := read(s.write())
 		if err != nil || !bytes.Equal(again.bundle(), s.bundle()) {
-			t.Errorf("written and read again: %v", err)
+			t.Errorf("written and read again: got %v, want an equal bundle", err)
 		}
 	})
 }

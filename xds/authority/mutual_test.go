@@ -38,7 +38,7 @@ func TestCertificate_ProcessesOfOneInstallationAuthenticate(t *testing.T) {
 		{"a server of another name", serve, elsewhere, false},
 	} {
 		if err := shake(c.server, c.client); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.who, err)
+			t.Errorf("%s: got %v, want a connection: %t", c.who, err, c.ok)
 		}
 	}
 }

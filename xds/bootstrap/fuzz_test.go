@@ -53,7 +53,7 @@ func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 		begins(t, got.ProtoReflect(), ours.ProtoReflect())
 		raw, err := protojson.Marshal(got)
 		if err != nil || protojson.Unmarshal(raw, &bootstrapv3.Bootstrap{}) != nil {
-			t.Errorf("cannot be written: %v", err)
+			t.Errorf("cannot be written: %v, want JSON that is read again", err)
 		}
 	})
 }
@@ -66,7 +66,7 @@ func begins(t *testing.T, got, ours protoreflect.Message) {
 		case fd.IsMap():
 		case fd.IsList():
 			if has.List().Len() < want.List().Len() {
-				t.Errorf("%s has %d entries, fewer than ours", fd.FullName(), has.List().Len())
+				t.Errorf("%s has %d entries, want at least our %d", fd.FullName(), has.List().Len(), want.List().Len())
 				return true
 			}
 			for i := range want.List().Len() {
@@ -91,7 +91,7 @@ func TestBootstrap_ExtraIsValidOrAnError(t *testing.T) {
 			continue
 		}
 		if problem := envoytest.Validate(t, raw); problem != "" {
-			t.Errorf("%s: %s", extra, problem)
+			t.Errorf("%s: Envoy reports %s, want no problem", extra, problem)
 		}
 	}
 }

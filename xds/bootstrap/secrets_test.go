@@ -90,7 +90,7 @@ func TestReadiness_FromFirstConfigurationUntilDrain(t *testing.T) {
 		return resp.StatusCode
 	}
 	if got := ready(); got != 0 {
-		t.Errorf("status %d without a configuration", got)
+		t.Errorf("status %d without a configuration, want no answer", got)
 	}
 	plane.cache.Commit(cache.Batch{Gateway: "a/b"})
 	plane.cache.SetReady()

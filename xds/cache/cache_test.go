@@ -42,7 +42,7 @@ func TestCursor_MissedChangesCollapse(t *testing.T) {
 	commit(c, []*resource.Resource{last}, resource.Ref{Type: resource.Endpoints, Name: "gone"})
 	d := cur.Pull()
 	if d.Reset || len(d.Changes) != 2 {
-		t.Fatalf("%+v", d)
+		t.Fatalf("got %+v, want 2 changes without a reset", d)
 	}
 	byName := map[string]cache.Change{}
 	for _, ch := range d.Changes {
@@ -52,10 +52,10 @@ func TestCursor_MissedChangesCollapse(t *testing.T) {
 		t.Errorf("a: %+v, want Prev.Version %v and Entry.Version %v", a, first.Version, last.Version)
 	}
 	if g := byName["gone"]; g.Entry != nil || g.Prev == nil {
-		t.Errorf("gone: %+v", g)
+		t.Errorf("gone: got %+v, want its former version and no entry", g)
 	}
 	if again := cur.Pull(); len(again.Changes) > 0 {
-		t.Errorf("changes are returned twice: %+v", again)
+		t.Errorf("changes are returned twice: got %+v, want none", again)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestCursor_ResetReturnsAllChangesBehindTheLog(t *testing.T) {
 	}
 	d := behind.Pull()
 	if !d.Reset || len(d.Changes) != 300 {
-		t.Errorf("reset %v with %d changes", d.Reset, len(d.Changes))
+		t.Errorf("reset %v with %d changes, want a reset with 300", d.Reset, len(d.Changes))
 	}
 }
 
@@ -80,7 +80,7 @@ func TestCommit_EqualResourceIsNotAChange(t *testing.T) {
 	defer cur.Close()
 	commit(c, []*resource.Resource{assignment(t, "a", 0)}, resource.Ref{Type: resource.Endpoints, Name: "never"})
 	if d := cur.Pull(); len(d.Changes) > 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want no change", d)
 	}
 }
 
@@ -111,14 +111,14 @@ func TestEntry_EncodesCommittedResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.GetResources()) != 3 || len(s.GetResources()) != 3 {
-		t.Fatalf("%v\n%v", &d, &s)
+		t.Fatalf("got %v\nand %v\nwant 3 resources in each", &d, &s)
 	}
 	for i, r := range []*resource.Resource{want, empty, divided} {
 		got := d.GetResources()[i]
 		if got.GetName() != r.Name || got.GetVersion() != r.Version ||
 			!proto.Equal(got.GetResource(), s.GetResources()[i]) ||
 			string(got.GetResource().GetValue()) != string(r.Body()) || got.GetResource().GetTypeUrl() != r.Type.URL() {
-			t.Errorf("%v", got)
+			t.Errorf("got %v, want resource %s of version %s, as in the state of the world", got, r.Name, r.Version)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestProfile_UnknownReadsDefault(t *testing.T) {
 			t.Errorf("profile %q is not ready", profile)
 		}
 		if s := cur.Each(resource.Endpoints); len(s) != 1 || s[0].Name != want {
-			t.Errorf("profile %q reads %v", profile, s)
+			t.Errorf("profile %q reads %v, want %s alone", profile, s, want)
 		}
 		cur.Close()
 	}
@@ -195,6 +195,7 @@ func TestLog_SharedPartsDoNotCount(t *testing.T) {
 		commit(c, []*resource.Resource{version(i + 1)})
 	}
 	if d := slow.Pull(); d.Reset || len(d.Changes) != 1 {
-		t.Errorf("reset %v with %d changes: a slow proxy has to compare everything", d.Reset, len(d.Changes))
+		t.Errorf("reset %v with %d changes, want one without a reset: a slow proxy has to compare everything",
+			d.Reset, len(d.Changes))
 	}
 }

@@ -53,7 +53,7 @@ func TestDeployment_StuckRolloutIsReported(t *testing.T) {
 		r.condition(fleet.ConditionRolledOut, "Stuck")
 		if message := r.board.get("edge").Conditions[0].Message; !strings.Contains(message, "1 of 2 proxies") ||
 			!strings.Contains(message, "Deployment edge-penstock: ProgressDeadlineExceeded") {
-			t.Errorf("message: %s", message)
+			t.Errorf(`message: got %s, want "1 of 2 proxies" and why the Deployment is stuck`, message)
 		}
 		r.cluster.edit("Deployment", func(o *apply.Object) { o.Available = 0 })
 		r.until("the reason why no proxy is ready", func() bool {
@@ -136,7 +136,8 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 		conditions := r.board.get("edge").Conditions
 		if len(conditions) != 2 || conditions[0].Type != "Accepted" || conditions[0].Status != report.False ||
 			!strings.Contains(conditions[1].Message, "GatewayClass penstock does not exist") {
-			t.Errorf("conditions of a Gateway without its class: %+v", conditions)
+			t.Errorf("conditions of a Gateway without its class: got %+v, want 2, not accepted, that name the class",
+				conditions)
 		}
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.apply(
@@ -228,7 +229,7 @@ func TestEnvoyFleet_TooLittleMemoryKeepsServingFleet(t *testing.T) {
 		limit("1Mi")
 		r.condition("Accepted", "InvalidParameters")
 		if n := r.cluster.written(); n != before {
-			t.Errorf("%d writes", n-before)
+			t.Errorf("%d writes, want none", n-before)
 		}
 		limit("64Mi")
 		r.until("the Deployment is written", func() bool { return r.cluster.written() > before })
@@ -275,7 +276,8 @@ func TestGatewayStaticAddresses_OutsideAllowedRangesAreNotTaken(t *testing.T) {
 					[]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("::/0")})
 				if (own == "192.0.2.1") != (typ != corev1.ServiceTypeNodePort) ||
 					external[len(external)-1] != "192.0.2.2" || len(outside) != 2 {
-					t.Errorf("own %q, accepted by nodes %v, outside the ranges %v", own, external, outside)
+					t.Errorf("own %q, accepted by nodes %v, outside the ranges %v; want 192.0.2.1 unless NodePort, "+
+						"192.0.2.2 last, and 2", own, external, outside)
 				}
 			})
 		})
@@ -379,7 +381,7 @@ func TestEnvoyFleet_InvalidBootstrapIsReported(t *testing.T) {
 		r.gateway("edge", "penstock")
 		r.condition("Accepted", "InvalidParameters")
 		if f := r.board.get("edge").Findings; len(f) != 1 || !strings.Contains(f[0].Problem, "spec.bootstrap") {
-			t.Errorf("findings: %v", f)
+			t.Errorf("findings: got %v, want one of spec.bootstrap", f)
 		}
 	})
 }

@@ -84,7 +84,8 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		}
 		away = true // the kubelet renews no token now
 		if next, err := c.Permitted("a/b"); err != nil || !next.After(now) {
-			t.Errorf("%s: not permitted while the API server cannot be reached: %v %v", name, next, err)
+			t.Errorf("%s while the API server cannot be reached: got %v %v, want permitted until later",
+				name, next, err)
 		}
 		now = end.Add(24 * time.Hour)
 		if _, err := c.Permitted("a/b"); err == nil {
@@ -116,7 +117,7 @@ func TestToken_FileThatCannotBeReadWithdrawsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := permitted(); err != nil {
-		t.Errorf("while there is no file, a stream ends: %v", err)
+		t.Errorf("while there is no file, a stream ends: got %v, want no error", err)
 	}
 	if _, err := f.Authenticate(bearing("of-envoys")); err == nil {
 		t.Error("while there is no file, a new stream is accepted")

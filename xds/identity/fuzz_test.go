@@ -85,7 +85,8 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 		for _, token := range []string{raw, "e30." + base64.RawURLEncoding.EncodeToString(payload) + ".sig"} {
 			audiences, expires, issued := reference(token)
 			if plausible(token) != slices.Contains(audiences, Audience) {
-				t.Errorf("%q: reviewed: %v, audiences %q", token, plausible(token), audiences)
+				t.Errorf("%q: reviewed: %v, audiences %q; want reviewed if and only if %s is one",
+					token, plausible(token), audiences, Audience)
 			}
 			if !slices.Contains(audiences, Audience) {
 				continue

@@ -37,7 +37,7 @@ func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway
 	expect := func(token string, want bool) {
 		t.Helper()
 		if _, err := authorize(g, bearing(token)); (err == nil) != want {
-			t.Errorf("at %v: %v", now.Sub(end), err)
+			t.Errorf("at %v: got %v, want permitted: %t", now.Sub(end), err, want)
 		}
 	}
 	away, r.broken = true, errors.New("no answer")
@@ -124,7 +124,7 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 			return
 		}
 		if _, err := g.Authenticate(ctx); (err == nil) != want {
-			t.Errorf("%s at %v: %v", what, now.Sub(end), err)
+			t.Errorf("%s at %v: got %v, want permitted: %t", what, now.Sub(end), err, want)
 		}
 	}
 	expect("known", known, true)

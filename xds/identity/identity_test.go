@@ -73,7 +73,7 @@ func TestServiceAccountToken_FailedReviewIsRetried(t *testing.T) {
 func TestServiceAccountToken_DenialNamesAudience(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
 	if _, err := authorize(g, bearing("t")); err == nil || !strings.Contains(err.Error(), "audience penstock.dev") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error that names audience penstock.dev", err)
 	}
 }
 

@@ -30,21 +30,21 @@ func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
 	}
 	reviewed := r.reviews
 	if _, err := authorize(g, from(bearing(mine), "10.0.0.1")); err != nil || r.reviews != reviewed {
-		t.Errorf("junk evicted the review of a valid token: %v", err)
+		t.Errorf("junk evicted the review of a valid token: got %v and %d reviews, want none", err, r.reviews-reviewed)
 	}
 	other := jwt(now.Add(2 * time.Hour))
 	r.users[other] = "system:serviceaccount:a:c"
 	if _, err := authorize(g, from(bearing(other), "10.0.0.2")); err != nil {
-		t.Errorf("a proxy at another address: %v", err)
+		t.Errorf("a proxy at another address: got %v, want it permitted", err)
 	}
 	if _, err := authorize(g, from(bearing(other), "10.0.0.9")); err != nil {
-		t.Errorf("the token of a known proxy, from the attacker's address: %v", err)
+		t.Errorf("the token of a known proxy, from the attacker's address: got %v, want it permitted", err)
 	}
 	now = now.Add(time.Minute) // a proxy gets the attacker's address
 	last := jwt(now.Add(3 * time.Hour))
 	r.users[last] = "system:serviceaccount:a:d"
 	if _, err := authorize(g, from(bearing(last), "10.0.0.9")); err != nil {
-		t.Errorf("a minute later: %v", err)
+		t.Errorf("a minute later: got %v, want it permitted", err)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestServiceAccountToken_ValidTokensOfOneAddressAreNotLimited(t *testing.T) 
 		token := jwt(now.Add(time.Hour)) + fmt.Sprint(i)
 		r.users[token] = "system:serviceaccount:a:b"
 		if _, err := authorize(g, from(bearing(token), "10.0.0.1")); err != nil {
-			t.Fatalf("proxy %d: %v", i, err)
+			t.Fatalf("proxy %d: got %v, want it permitted", i, err)
 		}
 	}
 }

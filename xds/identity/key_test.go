@@ -49,7 +49,7 @@ func TestPickerKey_DeniesCallsWithoutIt(t *testing.T) {
 		}
 		_, err = stream.Recv()
 		if status.Code(err) != status.Code(unary) {
-			t.Errorf("a stream returns %v, a call %v", err, unary)
+			t.Errorf("a stream returns %v, a call %v; want the same code", err, unary)
 		}
 		return status.Code(unary)
 	}
@@ -96,7 +96,7 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 		t.Errorf(`the call is of Gateway %q, want "a/gw"`, got)
 	}
 	if got := identity.Gateway(context.Background()); got != "" {
-		t.Errorf("a call without a key is of Gateway %q", got)
+		t.Errorf("a call without a key is of Gateway %q, want none", got)
 	}
 }
 

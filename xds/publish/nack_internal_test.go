@@ -66,6 +66,6 @@ func TestBitSet_HoldsItsMembers(t *testing.T) {
 	b.clear(99999)
 	if got := slices.Collect(b.all); !slices.Equal(got, []uint32{0, 64, 1000}) || b.has(63) || !b.has(64) ||
 		b.has(5000) {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want [0 64 1000]", got)
 	}
 }

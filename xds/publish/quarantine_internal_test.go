@@ -82,7 +82,7 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 			ok := strict(&sent)
 			if ok {
 				for _, missing := range lost(before, after, &sent) {
-					t.Errorf("seed %d: %s serves neither as before nor as it should", seed, missing)
+					t.Errorf("seed %d: %s serves neither as before nor as it should, want one of them", seed, missing)
 				}
 				has = &sent
 			}

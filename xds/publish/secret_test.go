@@ -121,16 +121,16 @@ func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 			}
 			block, _ := pem.Decode(chain.GetInlineBytes())
 			if block == nil {
-				t.Fatalf("%q", chain.GetInlineBytes())
+				t.Fatalf("got %q, want PEM", chain.GetInlineBytes())
 			}
 			c, err := x509.ParseCertificate(block.Bytes)
 			if err != nil || c.IsCA || time.Now().Before(c.NotAfter) {
-				t.Errorf("the placeholder ends at %v, %v", c.NotAfter, err)
+				t.Errorf("the placeholder ends at %v, %v; want a leaf that has ended", c.NotAfter, err)
 			}
 			s.ack(resource.Secret)
 			s.expect()
 			if got := s.stream.Rejections(); len(got) != 1 || got[0].Ref.Name != "x" {
-				t.Errorf("%+v", got)
+				t.Errorf("rejections: got %+v, want one of x", got)
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s.ack(resource.Secret)
 	s.expect("listener +l")
 	if got := s.stream.Rejections(); len(got) != 1 || got[0].Ref.Name != "x" {
-		t.Errorf("%+v", got)
+		t.Errorf("rejections: got %+v, want one of x", got)
 	}
 	// The user takes the change back.
 	s.ackAll()

@@ -57,9 +57,9 @@ func TestStateOfTheWorld_ResumptionSendsOnlyChanges(t *testing.T) {
 	version := sent[0].Version
 	slices.Reverse(clusters) // the version does not depend on an order
 	if _, sent := stateOf(t, replica(clusters...), version); len(sent) != 0 {
-		t.Errorf("another replica sends %s", describe(sent[0]))
+		t.Errorf("another replica sends %s, want nothing", describe(sent[0]))
 	}
 	if _, sent := stateOf(t, replica(clusters[0]), version); len(sent) != 1 || describe(sent[0]) != "cluster +b" {
-		t.Errorf("after a removal it sends %v", sent)
+		t.Errorf("after a removal it sends %v, want cluster +b", sent)
 	}
 }

@@ -157,7 +157,7 @@ func TestWarming_SlowClusterDelaysOnlyItself(t *testing.T) {
 	s.expect("cluster +a,+b", "endpoints +a")
 	s.pending = nil // the proxy does not answer
 	if next := s.stream.NextFlush(); !next.Equal(s.now.Add(time.Second)) {
-		t.Errorf("next flush at %v", next)
+		t.Errorf("next flush at %v, want %v", next, s.now.Add(time.Second))
 	}
 	s.commit([]*resource.Resource{xdstest.Endpoints(t, "a", 9)})
 	s.expect("endpoints +a")
@@ -221,10 +221,10 @@ func TestLinger_HoldsAfterResumptionAtAnotherReplica(t *testing.T) {
 	next.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}),
 		Initial: maps.All(map[string]string{"routes": xdstest.Routes(t, "routes", "a").Version})}, s.now)
 	if sent := next.Flush(s.now.Add(time.Minute - 1)); len(sent) > 0 {
-		t.Errorf("sent %s", describe(sent[0]))
+		t.Errorf("sent %s, want nothing before the linger timeout", describe(sent[0]))
 	}
 	if sent := next.Flush(s.now.Add(time.Minute)); len(sent) != 1 || describe(sent[0]) != "cluster -gone" {
-		t.Errorf("sent %v", sent)
+		t.Errorf("sent %v, want cluster -gone", sent)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestDrain_ClustersOfRemovedChainStay(t *testing.T) {
 	s.advance(time.Minute - 1)
 	s.expect()
 	if next := s.stream.NextFlush(); !next.Equal(s.now.Add(1)) {
-		t.Errorf("next flush at %v", next)
+		t.Errorf("next flush at %v, want %v", next, s.now.Add(1))
 	}
 	s.advance(1)
 	s.expect("cluster -a")
@@ -279,7 +279,7 @@ func TestNACK_WithoutNamesIsBisected(t *testing.T) {
 	s.expect()
 	got := s.stream.Rejections()
 	if len(got) != 1 || got[0].Ref.Name != "odd" || got[0].Message != "no, not that one" || len(got[0].Owners) != 1 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("rejections: got %+v, want one of odd, with the last message and one owner", got)
 	}
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "odd", 0)})
 	s.expect("cluster +odd")
@@ -341,22 +341,22 @@ func TestResumption_RemovalsWaitForUnknownRoutes(t *testing.T) {
 	defer stream.Close()
 	stream.Handle(publish.Request{Type: resource.Cluster, Initial: maps.All(map[string]string{"gone": "1"})}, s.now)
 	if got := stream.Flush(s.now); len(got) != 1 || describe(got[0]) != "cluster +a" {
-		t.Fatalf("%v", got)
+		t.Fatalf("sent %v, want cluster +a", got)
 	}
 	stream.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}),
 		Initial: maps.All(map[string]string{"routes": "old"})}, s.now)
 	got := stream.Flush(s.now.Add(time.Hour))
 	if len(got) != 0 {
-		t.Fatalf("%v", describe(got[0]))
+		t.Fatalf("sent %v, want nothing", describe(got[0]))
 	}
 	stream.Handle(publish.Request{Type: resource.Cluster, Nonce: "1"}, s.now)
 	got = stream.Flush(s.now)
 	if len(got) != 1 || describe(got[0]) != "route +routes" {
-		t.Fatalf("%v", got)
+		t.Fatalf("sent %v, want route +routes", got)
 	}
 	stream.Handle(publish.Request{Type: resource.RouteConfiguration, Nonce: got[0].Nonce}, s.now)
 	if got = stream.Flush(s.now); len(got) != 1 || describe(got[0]) != "cluster -gone" {
-		t.Fatalf("%v", got)
+		t.Fatalf("sent %v, want cluster -gone", got)
 	}
 }
 

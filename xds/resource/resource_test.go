@@ -66,7 +66,7 @@ func TestRef_SortedWithoutRepeats(t *testing.T) {
 func TestType_FoundByURL(t *testing.T) {
 	for _, typ := range resource.Types() {
 		if got, ok := resource.TypeOf(typ.URL()); !ok || got != typ {
-			t.Errorf("%s: URL %q gives %v, %v", typ, typ.URL(), got, ok)
+			t.Errorf("%s: URL %q gives %v, %v; want itself", typ, typ.URL(), got, ok)
 		}
 	}
 	if _, ok := resource.TypeOf("type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"); ok {

@@ -73,7 +73,7 @@ func TestAuthenticate_NoMessageIsReadWithoutCredential(t *testing.T) {
 		}})
 	// Once read, a message of this size would end the stream with another status.
 	if err := send(t, c, 32<<20); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want PermissionDenied before the message is read", err)
 	}
 }
 
@@ -84,10 +84,10 @@ func TestADS_MessageSizeIsBounded(t *testing.T) {
 		"as it is": nil, "compressed": {grpc.UseCompressor(gzip.Name)},
 	} {
 		if err := send(t, c, 15<<20, options...); err != nil {
-			t.Errorf("15 MiB %s: %v", name, err)
+			t.Errorf("15 MiB %s: got %v, want no error", name, err)
 		}
 		if err := send(t, c, 16<<20, options...); status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("more than 16 MiB %s: %v", name, err)
+			t.Errorf("more than 16 MiB %s: got %v, want ResourceExhausted", name, err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestADS_StreamsOfAConnectionAreBounded(t *testing.T) {
 	for i := range 16 {
 		if _, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).
 			DeltaAggregatedResources(t.Context()); err != nil {
-			t.Fatalf("stream %d: %v", i, err)
+			t.Fatalf("stream %d: got %v, want no error", i, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -127,7 +127,7 @@ func TestADS_StreamWithoutMessageEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Recv(); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want DeadlineExceeded", err)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestAuthenticate_StreamEndsWhenCredentialExpires(t *testing.T) {
 	p := connect(t, dial(t, c), "envoy")
 	if _, err := p.stream.Recv(); status.Code(err) != codes.PermissionDenied ||
 		!strings.Contains(err.Error(), "has expired") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want PermissionDenied: the token has expired", err)
 	}
 }
 
@@ -163,7 +163,8 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied || len(err.Error()) > 1000 {
-			t.Errorf("an error of %d bytes", len(err.Error()))
+			t.Errorf("got %v, an error of %d bytes; want PermissionDenied in at most 1000",
+				status.Code(err), len(err.Error()))
 		}
 	}
 	p := subscribe(t, dial(t, c), xdstest.Gateway, "envoy")
@@ -197,7 +198,7 @@ func TestADS_StreamOfUnknownGatewayEndsWithItsPermission(t *testing.T) {
 	select {
 	case err := <-end:
 		if status.Code(err) != codes.PermissionDenied {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want PermissionDenied", err)
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the stream goes on")

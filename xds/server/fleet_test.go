@@ -38,12 +38,12 @@ func TestADS_ChangeReachesOnlyItsGateway(t *testing.T) {
 	}
 	first := commit(changed, 2)
 	if got := proxies[changed].next(); got.GetResources()[0].GetVersion() != first.Version {
-		t.Fatalf("received %v", got)
+		t.Fatalf("received %v, want version %s", got, first.Version)
 	}
 	for i, p := range proxies {
 		second := commit(i, 3)
 		if got := p.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != second.Version {
-			t.Errorf("gateway %d received %v of another one's change", i, got)
+			t.Errorf("gateway %d received %v of another one's change, want its own version %s", i, got, second.Version)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestADS_ProxyThatDoesNotReadGetsTheNewestVersion(t *testing.T) {
 		last = bulky(t, 1+i)
 		c.Commit([]*resource.Resource{last})
 		if got := good.next(); got.GetResources()[0].GetVersion() != last.Version {
-			t.Fatalf("change %d: received another version", i)
+			t.Fatalf("change %d: received another version, want %s", i, last.Version)
 		}
 	}
 	for n := 1; ; n++ {
@@ -109,7 +109,7 @@ func TestNACK_WithholdsFromRejectingProxyOnly(t *testing.T) {
 	rejected := xdstest.Endpoints(t, "cluster-0", 2)
 	c.Commit([]*resource.Resource{rejected})
 	if got := other.next(); got.GetResources()[0].GetVersion() != rejected.Version {
-		t.Fatalf("the other one received %v", got)
+		t.Fatalf("the other one received %v, want version %s", got, rejected.Version)
 	}
 	picky.send(&discoveryv3.DeltaDiscoveryRequest{
 		ResponseNonce: picky.receive().GetNonce(), ErrorDetail: &status.Status{Message: "not for me"},
@@ -134,7 +134,7 @@ func TestNACK_WithholdsFromRejectingProxyOnly(t *testing.T) {
 	c.Commit([]*resource.Resource{valid})
 	for _, p := range []*client{picky, other} {
 		if got := p.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != valid.Version {
-			t.Errorf("received %v", got)
+			t.Errorf("received %v, want version %s", got, valid.Version)
 		}
 	}
 	poll.Until(t, "the report is cleared", func() bool { return v.against("picky") == 0 })

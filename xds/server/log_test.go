@@ -73,7 +73,7 @@ func expect(t *testing.T, line map[string]any, want map[string]any) {
 	t.Helper()
 	if peer, ok := line["peer"].(string); ok {
 		if peer != "127.0.0.1" {
-			t.Errorf("peer %q is not the address of the connection", peer)
+			t.Errorf("peer %q, want 127.0.0.1, the address of the connection", peer)
 		}
 		delete(line, "peer")
 		line["has peer"] = true

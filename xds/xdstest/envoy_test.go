@@ -43,7 +43,7 @@ func TestResumption_EnvoyGetsOnlyChanges(t *testing.T) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "penstock_xds_resources_total" && m.GetCounter().GetValue() > 0 {
-				t.Errorf("resent: %v", m)
+				t.Errorf("resent: got %v, want 0", m)
 			}
 		}
 	}

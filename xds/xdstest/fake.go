@@ -79,7 +79,7 @@ func StartFake(t testing.TB, c FakeConfig) *Fake {
 	t.Cleanup(func() {
 		f.Disconnect()
 		for _, v := range f.Violations() {
-			t.Errorf("%s: %s", c.Node, v)
+			t.Errorf("%s: %s, want no violation", c.Node, v)
 		}
 	})
 	return f

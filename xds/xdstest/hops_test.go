@@ -78,7 +78,8 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 		s.Settle(r)
 		d := newDial()
 		if wrong := outOfSync(s, worlds[2], &d); wrong != "" || len(s.Violations()) > 0 {
-			t.Errorf("state of the world %v: %s %v", sotw, wrong, s.Violations())
+			t.Errorf("state of the world %v: got %s, violations %v; want it in sync, and none",
+				sotw, wrong, s.Violations())
 		}
 	}
 }
@@ -115,12 +116,13 @@ func TestHops_TheirListenerLeavesWithClustersBehindHopsThatLeadToHops(t *testing
 				s.Now = s.Now.Add(30 * time.Second)
 			}
 			if after := left.Sub(begin); after < config.Linger+config.Drain {
-				t.Errorf("clusters that lead %s, state of the world %v: the listener of hops left after %s", name, sotw,
-					after)
+				t.Errorf("clusters that lead %s, state of the world %v: the listener of hops left after %s, want at "+
+					"least %s", name, sotw, after, config.Linger+config.Drain)
 			}
 			d := newDial()
 			if wrong := outOfSync(s, last, &d); wrong != "" || len(s.Violations()) > 0 {
-				t.Errorf("clusters that lead %s, state of the world %v: %s %v", name, sotw, wrong, s.Violations())
+				t.Errorf("clusters that lead %s, state of the world %v: got %s, violations %v; want it in sync, and "+
+					"none", name, sotw, wrong, s.Violations())
 			}
 		}
 	}

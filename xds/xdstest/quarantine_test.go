@@ -133,7 +133,7 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			}
 			for _, owner := range []string{"r0", "r3", "new", "fine"} {
 				if message := w.reports.message(owner); message != "" {
-					t.Errorf("%s has a report of the rejections of others: %s", owner, message)
+					t.Errorf("%s has a report of the rejections of others, want none: %s", owner, message)
 				}
 			}
 

@@ -143,8 +143,8 @@ func TestSecrets_RandomChangesHarmTheirAuthorsAlone(t *testing.T) {
 				s.Settle(r)
 				if wrong := d.wrong(s, world); wrong != "" {
 					received := s.Received()
-					t.Fatalf("seed %d, step %d, %s: %s\n%v\nlast received: %s", seed, step, s.Node(), wrong, d,
-						shown(received[max(0, len(received)-20):]))
+					t.Fatalf("seed %d, step %d, %s: %s, want the secrets of the world\n%v\nlast received: %s",
+						seed, step, s.Node(), wrong, d, shown(received[max(0, len(received)-20):]))
 				}
 			}
 			sims = sims[:1]

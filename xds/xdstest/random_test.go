@@ -236,7 +236,8 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 				continue
 			}
 			received := s.Received()
-			t.Errorf("seed %d, after step %d: %s %v\n%s\nlast received: %s", seed, step, wrong, s.Violations(),
+			t.Errorf("seed %d, after step %d: %s, violations %v; want sync, and none\n%s\nlast received: %s",
+				seed, step, wrong, s.Violations(),
 				strings.Join(script[max(0, len(script)-8):], "\n"), shown(received[max(0, len(received)-20):]))
 			return
 		}

@@ -216,7 +216,7 @@ var scenarios = []struct {
 		w.waitServes(other, w.b)
 		w.wait("a report", func() bool { return strings.Contains(w.reports.message("routes"), "missing )") })
 		if got := w.proxy.serves(w.port); got != w.a {
-			w.Errorf("the last good routes do not serve: %d", got)
+			w.Errorf("the last good routes do not serve: got %d, want %d", got, w.a)
 		}
 		w.control.Commit([]*resource.Resource{xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)

@@ -33,10 +33,10 @@ func TestNACK_OfASecretStaysReportedForAnEnvoyThatHasJustStarted(t *testing.T) {
 				return true
 			})
 			if m := w.reports.message("bad"); !strings.Contains(m, "Failed to load certificate chain") {
-				t.Errorf("a listener is closed to everyone, and the report is %q", m)
+				t.Errorf(`a closed listener has the report %q, want "Failed to load certificate chain"`, m)
 			}
 			if m := w.reports.message("fine"); m != "" {
-				t.Errorf("a good certificate has a report: %s", m)
+				t.Errorf("a good certificate has a report, want none: %s", m)
 			}
 			// The proxy reconnects
 			w.control.Stop()

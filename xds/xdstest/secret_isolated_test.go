@@ -88,11 +88,11 @@ func TestNACK_CertificateOfOneTenantHoldsUpNoOtherOnAnEnvoyThatHasJustStarted(t 
 			}
 			for _, name := range []string{"fine", "more", "shared"} {
 				if m := w.reports.message(name); m != "" {
-					t.Errorf("%s has the report %q", name, m)
+					t.Errorf("%s has the report %q, want none", name, m)
 				}
 			}
 			if m := w.reports.message("bad"); !strings.Contains(m, "Failed to load certificate chain") {
-				t.Errorf("the report of the certificate at fault is %q", m)
+				t.Errorf(`the report of the certificate at fault: got %q, want "Failed to load certificate chain"`, m)
 			}
 			w.control.Commit([]*resource.Resource{certificate(t, "bad", 5)})
 			w.wait("the corrected certificate", func() bool { return presented(shared, "bad") == 5 })

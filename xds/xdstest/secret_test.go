@@ -106,7 +106,7 @@ func TestSecret_MissingCertificateAffectsOnlyItsListener(t *testing.T) {
 	w.waitServes(w.port, w.a)
 	w.control.WaitAcked(listener("secure"))
 	if serial := served(secure); serial != 0 {
-		t.Fatalf("certificate %d without a secret", serial)
+		t.Fatalf("certificate %d without a secret, want none", serial)
 	}
 	w.control.Commit([]*resource.Resource{certificate(t, "cert", 1)})
 	w.wait("the certificate", func() bool { return served(secure) == 1 })

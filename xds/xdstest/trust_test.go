@@ -173,11 +173,12 @@ func TestNACK_MemberWhoseCertificatesAreRejectedIsLeftOutAndOthersAreServed(t *t
 				w.wait("no report on the listener's own certificate", own)
 				for _, m := range members {
 					if served := m.isServed(port); served == bad[m.name] {
-						t.Errorf("member %s is served: %v", m.name, served)
+						t.Errorf("member %s is served: %v, want %v", m.name, served, !bad[m.name])
 					}
 					named := strings.Contains(w.reports.message("trust"), fmt.Sprintf("member %s ", m.name))
 					if named != bad[m.name] {
-						t.Errorf("member %s, and the report: %s", m.name, w.reports.message("trust"))
+						t.Errorf("member %s: want it in the report: %t; the report: %s",
+							m.name, bad[m.name], w.reports.message("trust"))
 					}
 				}
 				// Another process finds the same.

@@ -19,7 +19,7 @@ ok  	example.com/p	2.1s
 func TestBenchTable_EveryFigureReachesTableAndJSON(t *testing.T) {
 	figures, failed, err := parse(strings.NewReader(output))
 	if err != nil || failed {
-		t.Fatalf("parse: failed=%v err=%v", failed, err)
+		t.Fatalf("parse: got failed %v, %v, want false and no error", failed, err)
 	}
 	var got strings.Builder
 	if err := write(&got, figures); err != nil {

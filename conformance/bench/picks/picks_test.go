@@ -33,7 +33,7 @@ func TestChat_IsAChatCompletionOfItsSize(t *testing.T) {
 	for _, size := range []int{1 << 10, 10 << 10, 400 << 10} {
 		body := picks.Chat(size, 7)
 		if !json.Valid(body) || len(body) < size*85/100 || len(body) > size*105/100 {
-			t.Errorf("%d bytes for %d, valid: %t", len(body), size, json.Valid(body))
+			t.Errorf("got %d bytes for %d, valid: %t, want 85 to 105 %%, and true", len(body), size, json.Valid(body))
 		}
 	}
 }
@@ -51,6 +51,6 @@ func TestGateway_ConfigurationIsValid(t *testing.T) {
 		t.Errorf("%d routes, want one for each server and mode", n)
 	}
 	if problem := envoytest.Validate(t, text); problem != "" {
-		t.Error(problem)
+		t.Errorf("Envoy reports %s, want no problem", problem)
 	}
 }

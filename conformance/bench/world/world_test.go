@@ -28,7 +28,7 @@ func translate(t *testing.T, s *store.Store) (names []string) {
 	}
 	for _, r := range out.Reports {
 		for _, f := range r.Findings {
-			t.Errorf("%s: %s", r.Owner.Name, f.Problem)
+			t.Errorf("%s: got the finding %s, want none", r.Owner.Name, f.Problem)
 		}
 	}
 	for _, r := range tr.Resources(Gateway) {
@@ -65,7 +65,7 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 		}
 		want := translate(t, objects)
 		if diff := cmp.Diff(want, translate(t, files)); diff != "" {
-			t.Errorf("%+v: Envoy's resources (-objects +files):\n%s", size, diff)
+			t.Errorf("%+v: want the same Envoy resources (-objects +files):\n%s", size, diff)
 		}
 		if len(want) < size.Backends*2 {
 			t.Errorf("%+v: only %d resources, want at least %d", size, len(want), size.Backends*2)
@@ -90,7 +90,7 @@ func TestHTTPRoute_ChangeAffectsOneRouteConfiguration(t *testing.T) {
 	}
 	out := tr.Update(s.View(), rev.Changes)
 	if len(out.Deltas) != 1 || len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
-		t.Fatalf("one route changed: %+v", out.Deltas)
+		t.Fatalf("one route changed: got %+v, want one resource that is sent, none removed", out.Deltas)
 	}
 	want := resource.Ref{Type: resource.RouteConfiguration, Name: w.Routes(7)}
 	if got := out.Deltas[0].Upserts[0].Ref; got != want {
@@ -108,7 +108,7 @@ func TestEndpointSlice_EveryTurnIsAChange(t *testing.T) {
 		_, slice := w.Service(4, turn)
 		a := slice.Endpoints[0].Addresses[0]
 		if slices.Contains(seen, a) {
-			t.Fatalf("turn %d gives %s again", turn, a)
+			t.Fatalf("turn %d gives %s again, want another address", turn, a)
 		}
 		seen = append(seen, a)
 	}

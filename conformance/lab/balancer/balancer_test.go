@@ -72,7 +72,7 @@ func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
 			test.writes = map[string]string{}
 		}
 		if d := cmp.Diff(test.writes, got); d != "" {
-			t.Errorf("%s: %s", test.name, d)
+			t.Errorf("%s: want these addresses (-want +got):\n%s", test.name, d)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	}
 	got := assign([]*corev1.Service{a, b}, given, within) // old is deleted, and the cached a has no address
 	if len(got) != 1 || got[b].String() != "10.0.0.1" {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want 10.0.0.1 for b alone", got)
 	}
 	if given.prune([]*corev1.Service{b}); len(given) > 0 {
 		t.Errorf("a deleted Service keeps %v, want none", given)

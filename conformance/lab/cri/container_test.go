@@ -26,7 +26,7 @@ func TestCRI_CommandAndArgsOverrideImage(t *testing.T) {
 	} {
 		c := &container{image: img, config: &runtimeapi.ContainerConfig{Command: test.command, Args: test.args}}
 		if d := cmp.Diff(test.want, c.arguments()); d != "" {
-			t.Errorf("command %q, args %q: %s", test.command, test.args, d)
+			t.Errorf("command %q, args %q: want these arguments (-want +got):\n%s", test.command, test.args, d)
 		}
 	}
 }
@@ -41,13 +41,13 @@ func TestCRI_ContainerEnvironmentOverridesImage(t *testing.T) {
 	for _, e := range c.environment() {
 		name, value, _ := strings.Cut(e, "=")
 		if old, ok := got[name]; ok {
-			t.Errorf("%s is %q and %q", name, old, value)
+			t.Errorf("%s is %q and %q, want it once", name, old, value)
 		}
 		got[name] = value
 	}
 	if d := cmp.Diff(map[string]string{"COLOR": "green", "PATH": "/opt", "HOME": "/root", "HOSTNAME": "web-0"},
 		got); d != "" {
-		t.Error(d)
+		t.Errorf("want this environment (-want +got):\n%s", d)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestCRI_LogKeepsLongAndUnterminatedLines(t *testing.T) {
 	}
 	want := []string{"stdout F one\n", "stdout P " + long + "\n", "stdout F y\n", "stdout F \n", "stdout F last\n"}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("want these lines (-want +got):\n%s", d)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCRI_AddressIsReusedLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[addr] || !s.Plan.Pods().Contains(addr) || addr == s.Plan.Pods().Addr() {
-			t.Fatalf("%s was assigned twice", addr)
+			t.Fatalf("got %s, want an address of the pods that is free", addr)
 		}
 		seen[addr] = true
 	}

@@ -42,7 +42,7 @@ func TestImage_NameResolvesToProgram(t *testing.T) {
 	}
 	if _, err := table.Find("example/unknown:v1"); err == nil ||
 		!strings.Contains(err.Error(), "lab load example/unknown PROGRAM") {
-		t.Errorf("the error does not explain how to load the image: %v", err)
+		t.Errorf("an unknown image: got %v, want lab load example/unknown PROGRAM", err)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestImage_LoadedAgainIsReplaced(t *testing.T) {
 	}
 	list, err := table.List()
 	if err != nil || len(list) != 1 || list[0].Program != two || list[0].At() != "/usr/local/bin/two" {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("got %+v, %v, want one image at /usr/local/bin/two", list, err)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestImage_NonProgramIsInvalid(t *testing.T) {
 	}
 	for _, path := range []string{text, t.TempDir(), filepath.Join(t.TempDir(), "missing")} {
 		if err := table.Load(Image{Name: "app", Program: path}); err == nil {
-			t.Errorf("%s was loaded", path)
+			t.Errorf("%s was loaded, want an error", path)
 		}
 	}
 }
@@ -81,6 +81,6 @@ func TestImage_DefaultsAreBuiltPrograms(t *testing.T) {
 	}
 	if len(found) != 3 || found["echo-basic"].Program != echo || found["envoyproxy/envoy"].Program != envoy ||
 		found["envoyproxy/envoy"].At() != "/usr/local/bin/envoy" {
-		t.Errorf("%+v", found)
+		t.Errorf("got %+v, want 3 images with the programs echo-basic and envoy", found)
 	}
 }

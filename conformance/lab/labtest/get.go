@@ -26,7 +26,7 @@ func Get(ctx context.Context, url string) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", url, resp.Status)
+		return fmt.Errorf("%s answered %s, want 200", url, resp.Status)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (l *Load) Goes(n int64) {
 	from := l.sent.Load()
 	Until(l.t, "requests go on", func(context.Context) error {
 		if got := l.sent.Load() - from; got < n {
-			return fmt.Errorf("%d of %d", got, n)
+			return fmt.Errorf("%d requests, want %d", got, n)
 		}
 		return nil
 	})

@@ -78,6 +78,6 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 			return pid
 		}
 	}
-	p.Fatalf("no process of pod %s has the argument %s", pod.Name, arg)
+	p.Fatalf("processes of pod %s: got none with the argument %s, want one", pod.Name, arg)
 	return 0
 }

@@ -21,12 +21,12 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 		n := *d.Spec.Replicas
 		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.AvailableReplicas != n ||
 			s.Replicas != n {
-			return fmt.Errorf("%+v", s)
+			return fmt.Errorf("got %+v, want %d replicas, updated and available", s, n)
 		}
 		pods, err := p.CoreV1().Pods(namespace).List(ctx,
 			metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 		if err != nil || len(pods.Items) != int(n) {
-			return fmt.Errorf("%d pods of %d: %w", len(pods.Items), n, err)
+			return fmt.Errorf("%d pods, want %d: %w", len(pods.Items), n, err)
 		}
 		return nil
 	})

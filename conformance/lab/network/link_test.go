@@ -191,14 +191,14 @@ func TestLink_CutPassesNothingUntilItIsHealed(t *testing.T) {
 	set(t, Fault{Effect: Cut}, there, back)
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
 		if err := way[0].ask(way[1], 80, ends); !waits(err) {
-			t.Errorf("a new connection from %s: %v; it must wait", way[0].name, err)
+			t.Errorf("a new connection from %s: got %v, want it to wait", way[0].name, err)
 		}
 		if n := way[0].arrive(t, way[1], 20); n != 0 {
 			t.Errorf("%d datagrams arrive from %s, want 0", n, way[0].name)
 		}
 	}
 	if _, err := echoes(old, ends); !waits(err) {
-		t.Errorf("an established connection: %v; it must wait", err)
+		t.Errorf("an established connection: got %v, want it to wait", err)
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)
@@ -219,7 +219,7 @@ func TestLink_CutOneWayPassesTheOtherWay(t *testing.T) {
 	}
 	for _, way := range [][2]*site{{a, b}, {b, a}} { // a handshake needs both directions
 		if err := way[0].ask(way[1], 80, ends); !waits(err) {
-			t.Errorf("a new connection from %s: %v; it must wait", way[0].name, err)
+			t.Errorf("a new connection from %s: got %v, want it to wait", way[0].name, err)
 		}
 	}
 	set(t, Fault{Effect: Heal}, there)
@@ -231,14 +231,14 @@ func TestLink_CutOfAPortPassesTheOthers(t *testing.T) {
 	control, data := a.open(t, b, 18443), a.open(t, b, 80)
 	set(t, Fault{Effect: Cut, Port: 18443}, there, back)
 	if _, err := echoes(control, ends); !waits(err) {
-		t.Errorf("an established connection to the port: %v; it must wait", err)
+		t.Errorf("an established connection to the port: got %v, want it to wait", err)
 	}
 	if _, err := echoes(data, generous); err != nil {
 		t.Errorf("a connection to another port: %v", err)
 	}
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
 		if err := way[0].ask(way[1], 18443, ends); !waits(err) {
-			t.Errorf("a new connection from %s: %v; it must wait", way[0].name, err)
+			t.Errorf("a new connection from %s: got %v, want it to wait", way[0].name, err)
 		}
 		if err := way[0].ask(way[1], 80, generous); err != nil {
 			t.Errorf("another port from %s: %v", way[0].name, err)
@@ -262,7 +262,7 @@ func TestLink_RejectEndsConnectionsAtOnce(t *testing.T) {
 		}
 	}
 	if _, err := echoes(old, generous); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
-		t.Errorf("an established connection: %v; it must be reset at once", err)
+		t.Errorf("an established connection: got %v, want it reset at once", err)
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)
@@ -286,7 +286,7 @@ func TestLink_DropLosesAShareAndTCPGoesOn(t *testing.T) {
 		t.Errorf("%d of %d datagrams arrive from a, want at least %d and at most %d", n, sent, sent/5, sent*4/5)
 	}
 	if n := b.arrive(t, a, sent); n != sent {
-		t.Errorf("%d of %d datagrams arrive from b, which loses none", n, sent)
+		t.Errorf("%d of %d datagrams arrive from b, want all", n, sent)
 	}
 	set(t, Fault{Effect: Drop, Share: 20}, there)
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
@@ -346,7 +346,7 @@ func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 		for _, peer := range []*site{a, b} {
 			for _, name := range []string{"slow-", "late-"} {
 				if _, err := s.Node.link.LinkByName(name + peer.Plan.Link()); err == nil {
-					t.Errorf("after healing: %s has the interface %s%s", s.name, name, peer.Plan.Link())
+					t.Errorf("after healing: %s has the interface %s%s, want none", s.name, name, peer.Plan.Link())
 				}
 			}
 		}
@@ -366,7 +366,7 @@ func TestLink_NewEffectReplacesTheOneBefore(t *testing.T) {
 	}
 	set(t, Fault{Effect: Cut}, there)
 	if err := a.ask(b, 80, ends); !waits(err) {
-		t.Errorf("after a delay, the cut link answers: %v", err)
+		t.Errorf("the cut link, after a delay: got %v, want it to wait", err)
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)

@@ -12,22 +12,22 @@ func TestLab_AddressRangesAreDisjoint(t *testing.T) {
 			netip.PrefixFrom(p.Outside(), 32)}
 		for i, a := range parts {
 			if !p.All().Overlaps(a) || p.All().Bits() > a.Bits() {
-				t.Errorf("slot %d: %s is not in %s", slot, a, p.All())
+				t.Errorf("slot %d: %s is outside of %s, want it inside", slot, a, p.All())
 			}
 			for _, b := range parts[i+1:] {
 				if a.Overlaps(b) {
-					t.Errorf("slot %d: %s and %s overlap", slot, a, b)
+					t.Errorf("slot %d: %s and %s overlap, want them apart", slot, a, b)
 				}
 			}
 		}
 		if !p.Services().Contains(p.APIService()) || !p.Services().Contains(p.DNSService()) {
-			t.Errorf("slot %d: a cluster IP is not in %s", slot, p.Services())
+			t.Errorf("slot %d: a cluster IP is outside of %s, want both inside", slot, p.Services())
 		}
 		if slot > 0 && p.All().Overlaps(Plan{Slot: slot - 1}.All()) {
-			t.Errorf("slot %d overlaps the one before", slot)
+			t.Errorf("slot %d overlaps the one before, want it apart", slot)
 		}
 		if len(p.Link()) > 15 {
-			t.Errorf("too long for an interface name: %s", p.Link())
+			t.Errorf("the interface's name: got %s, want at most 15 bytes", p.Link())
 		}
 	}
 }

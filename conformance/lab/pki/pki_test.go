@@ -35,7 +35,7 @@ func TestLab_CertificatesVerifyForClientsAndServers(t *testing.T) {
 		}
 	}
 	if both.Leaf.Subject.CommonName != "admin" || both.Leaf.Subject.Organization[0] != "system:masters" {
-		t.Errorf("subject %s", both.Leaf.Subject)
+		t.Errorf("subject: got %s, want admin of system:masters", both.Leaf.Subject)
 	}
 	if other, err := NewAuthority("test", now); err != nil {
 		t.Fatal(err)

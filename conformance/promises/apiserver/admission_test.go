@@ -120,7 +120,7 @@ func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 			case apierrors.IsNotFound(err): // the API server does not serve the CRD yet
 				return err
 			case m.words == "" && err != nil:
-				t.Errorf("%s %s is invalid: %v", m.kind, m.spec, err)
+				t.Errorf("%s %s: got %v, want it valid", m.kind, m.spec, err)
 			case m.words != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), m.words)):
 				t.Errorf("%s %s: %v; want %q", m.kind, m.spec, err, m.words)
 			}

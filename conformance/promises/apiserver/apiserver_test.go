@@ -150,7 +150,7 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 		}
 		labtest.Until(t, "the cluster's objects", func(context.Context) error {
 			if _, ok := k.Object(world.View(), o.ref().Key()); !ok {
-				return fmt.Errorf("%s: not read from the cluster", o.ref())
+				return fmt.Errorf("%s: not read from the cluster, want it there", o.ref())
 			}
 			return nil
 		})
@@ -243,7 +243,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 				Group: o.group, Version: o.version, Resource: o.resource,
 			}, o.name)
 			if err != nil || !got["Accepted=True/Accepted@1"] {
-				return fmt.Errorf("%s has conditions %v: %w", o.ref(), got, err)
+				return fmt.Errorf("%s has conditions %v: %w, want Accepted of generation 1", o.ref(), got, err)
 			}
 		}
 		return nil
@@ -260,7 +260,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 		writer.Observe(view, store.Everything(view))
 		got, err := s.conditions(t.Context(), gateways, "gw")
 		if err != nil || !got["Accepted=True/Accepted@2"] || got["Accepted=True/Accepted@1"] {
-			return fmt.Errorf("Gateway gw has conditions %v: %w", got, err)
+			return fmt.Errorf("Gateway gw has conditions %v: %w, want Accepted of generation 2 alone", got, err)
 		}
 		return nil
 	})

@@ -66,7 +66,7 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 		}
 		rules, _, _ := unstructured.NestedSlice(made.Object, "spec", "rules")
 		if rules[0].(map[string]any)["sessionPersistence"] == nil {
-			return fmt.Errorf("the API server dropped the field: %v", rules)
+			return fmt.Errorf("rules are %v, want sessionPersistence kept", rules)
 		}
 		return nil
 	})
@@ -78,7 +78,8 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 		}
 		if raw, _ := json.Marshal(u.Object["status"]); !strings.Contains(string(raw),
 			"sessions in a header have no timeout") {
-			return fmt.Errorf("generation %d, spec %v, status %s", u.GetGeneration(), u.Object["spec"], raw)
+			return fmt.Errorf("generation %d, spec %v, status %s, want that sessions in a header have no timeout",
+				u.GetGeneration(), u.Object["spec"], raw)
 		}
 		return nil
 	})
@@ -140,7 +141,7 @@ func (s *server) hasConditions(t *testing.T, plural, name string, conditions ...
 		}
 		for _, c := range conditions {
 			if !got[c] {
-				return fmt.Errorf("%s is not among %v", c, got)
+				return fmt.Errorf("conditions: got %v, want %s", got, c)
 			}
 		}
 		return nil

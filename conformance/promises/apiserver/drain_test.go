@@ -37,7 +37,7 @@ func prints(t *testing.T, out string, want ...string) {
 	t.Helper()
 	for _, text := range want {
 		if !strings.Contains(out, text) {
-			t.Errorf("%q is not in:\n%s", text, out)
+			t.Errorf("got\n%s\nwant %q", out, text)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 			filepath.Join(dir, "state"), "--picker", "127.0.0.1:0", "--http", http, "--members-listen", "127.0.0.1:0")
 		labtest.Until(t, "the process has the ClusterSet", func(context.Context) error {
 			if out := clustersCommand(t, "list", "--http", http); !strings.Contains(out, "Cluster east") {
-				return fmt.Errorf("%s", out)
+				return fmt.Errorf("clusters list: got %s, want Cluster east", out)
 			}
 			return nil
 		})
@@ -101,7 +101,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 		}
 		for _, http := range at {
 			if out := clustersCommand(t, "list", "--http", http); strings.Contains(out, "is draining") != want {
-				t.Errorf("%s: %s", http, out)
+				t.Errorf("%s: clusters list: got %s, want that it is draining: %t", http, out, want)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func TestClusterSet_KubernetesDrainNamesWhatStandsInTheWay(t *testing.T) {
 	labtest.Until(t, "the user may read", func(context.Context) error {
 		if out := clustersCommand(t, "drain", "--kubeconfig", as("stranger")); !strings.Contains(out,
 			"ClusterSet gpus: spec.draining: the user of --kubeconfig is forbidden to patch it") {
-			return fmt.Errorf("%s", out)
+			return fmt.Errorf("clusters drain: got %s, want that the user is forbidden to patch spec.draining", out)
 		}
 		return nil
 	})

@@ -141,7 +141,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		}
 		labtest.Until(t, "the condition of "+name, func(context.Context) error {
 			if got := exported(name); !strings.Contains(got, want) || !strings.Contains(got, "NotSupported") {
-				return fmt.Errorf("%.600s", got)
+				return fmt.Errorf("got %.600s, want NotSupported with %s", got, want)
 			}
 			return nil
 		})
@@ -154,7 +154,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		text := fmt.Sprint(members.Problems)
 		for _, want := range []string{"spec.members[evil]", "InferencePool team/appprotocol: its appProtocol is"} {
 			if !strings.Contains(text, want) {
-				return fmt.Errorf("no %q in %.2000s", want, text)
+				return fmt.Errorf("got %.2000s, want %q", text, want)
 			}
 		}
 		return nil

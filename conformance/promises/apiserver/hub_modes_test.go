@@ -54,7 +54,7 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 	east.entry(t, "team", "chat", "east", `"local":true`)
 	if u, err := west.client.Resource(namespaceKind).Get(t.Context(), "team", metav1.GetOptions{}); err != nil ||
 		u.GetLabels()["penstock.dev/imported-by"] == "" {
-		t.Errorf("the namespace that the hub has made: %v %v", u, err)
+		t.Errorf("the namespace that the hub has made: got %v %v, want the label penstock.dev/imported-by", u, err)
 	}
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 
@@ -113,14 +113,14 @@ func (s *server) carries(t *testing.T, objects *store.Store, name, want string) 
 	labtest.Until(t, "a Penstock reads the clusters of "+name, func(context.Context) error {
 		imp, ok := store.InferencePoolImports.Get(objects.View(), "team/"+name)
 		if !ok {
-			return fmt.Errorf("no import")
+			return fmt.Errorf("no import of %s, want one", name)
 		}
 		got := ""
 		for _, c := range imp.Status.Clusters {
 			got += fmt.Sprint(c.Name, c.EndpointPicker.Service[0].Addresses, c.Conditions[1].Status)
 		}
 		if got != want {
-			return fmt.Errorf("it reads %q", got)
+			return fmt.Errorf("it reads %q, want %q", got, want)
 		}
 		return nil
 	})
@@ -183,7 +183,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	}
 	if got := fmt.Sprint(u.Object["status"]); !strings.Contains(got, "ClustersPruned") ||
 		strings.Contains(got, "status.clusters:") {
-		t.Errorf("the status: %s", got)
+		t.Errorf("status: got %s, want ClustersPruned and no status.clusters", got)
 	}
 
 	// It costs no more writes than elsewhere.
@@ -199,7 +199,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	east.exported(t, "team", "marker", "192.0.2.4")
 	west.carries(t, objects, "marker", "east[192.0.2.4]True")
 	if got := about(west.writes(t), n, "chat"); len(got) != 0 {
-		t.Errorf("a restart without a change: %v", got)
+		t.Errorf("writes after a restart without a change: got %v, want none", got)
 	}
 
 	// Ours has room for them.
@@ -213,7 +213,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	}
 	if got := fmt.Sprint(u.Object["status"]); strings.Contains(got, "ClustersPruned") ||
 		strings.Contains(got, "penstock.dev/Clusters") {
-		t.Errorf("the status with our CRD: %s", got)
+		t.Errorf("status with our CRD: got %s, want neither ClustersPruned nor penstock.dev/Clusters", got)
 	}
 	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export": null}`)
 	west.hasImport(t, "team", "chat", "")

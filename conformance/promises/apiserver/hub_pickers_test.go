@@ -55,13 +55,13 @@ func (s *server) entry(t *testing.T, namespace, name, cluster string, parts ...s
 				}
 				for _, p := range parts {
 					if !strings.Contains(string(raw), p) {
-						return fmt.Errorf("%s is not in %s", p, raw)
+						return fmt.Errorf("the entry is %s, want %s in it", raw, p)
 					}
 				}
 				return nil
 			}
 		}
-		return fmt.Errorf("no entry of %s in %v", cluster, u.Object["status"])
+		return fmt.Errorf("status: got %v, want an entry of %s", u.Object["status"], cluster)
 	})
 }
 
@@ -116,7 +116,7 @@ func TestHub_PickerOfEveryTypeOfServiceIsReached(t *testing.T) {
 	east.hasExported(t, "team", "node", "Exported=True")
 	if u, err := west.client.Resource(importKind).Namespace("team").Get(t.Context(), "node",
 		metav1.GetOptions{}); err != nil || strings.Contains(fmt.Sprint(u.Object), "zone:") {
-		t.Errorf("the nodes are in two zones: %v %v", u, err)
+		t.Errorf("an import of nodes in two zones: got %v %v, want no zone", u, err)
 	}
 
 	east.pool(t, "team", "own", "", "")

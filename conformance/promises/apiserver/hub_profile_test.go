@@ -123,7 +123,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 			} {
 				if got := fmt.Sprint(members.Problems[member]); !strings.Contains(got, want) ||
 					!strings.Contains(got, "spec.members["+member+"].clusterProfile") {
-					return fmt.Errorf("member %s: %s", member, got)
+					return fmt.Errorf("member %s: got %s, want %s in its clusterProfile", member, got, want)
 				}
 			}
 			return nil
@@ -132,7 +132,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	})
 	labtest.Until(t, "the ClusterSet's status is current", func(context.Context) error {
 		if got := management.kstatus(t, clusterSet); got.Status != kstatus.CurrentStatus {
-			return fmt.Errorf("%s: %s", got.Status, got.Message)
+			return fmt.Errorf("got %s: %s, want it current", got.Status, got.Message)
 		}
 		return nil
 	})
@@ -141,7 +141,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	servers["east"].balance(t, "team", "chat-epp", "192.0.2.2")
 	servers["west"].hasImport(t, "team", "chat", "import: east[192.0.2.2] True/Ready")
 	if second := servers["west"].epoch(t, "team", "chat"); second <= first {
-		t.Errorf("the epoch of the first leader is %d, and of the next one %d", first, second)
+		t.Errorf("the epoch of the first leader is %d, and of the next one %d, want it later", first, second)
 	}
 }
 
@@ -204,6 +204,6 @@ func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
 			}
 		}
 	}
-	t.Fatalf("no hub in %s", raw)
+	t.Fatalf("got %s, want the epoch of a hub", raw)
 	return 0
 }

@@ -139,7 +139,7 @@ func (h *hub) measures(lines ...string) {
 			if !strings.Contains("\n"+string(raw), "\n"+line) {
 				own := slices.DeleteFunc(strings.Split(string(raw), "\n"),
 					func(l string) bool { return !strings.HasPrefix(l, "penstock_hub") })
-				return fmt.Errorf("no %s in\n%s", line, strings.Join(own, "\n"))
+				return fmt.Errorf("got\n%s\nwant %s", strings.Join(own, "\n"), line)
 			}
 		}
 		return nil
@@ -238,7 +238,7 @@ func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	labtest.Until(t, "the import of "+name+" is "+want, func(ctx context.Context) error {
 		got, err := s.imports(ctx, namespace, name)
 		if err == nil && got != want {
-			err = fmt.Errorf("it is %q", got)
+			err = fmt.Errorf("it is %q, want %q", got, want)
 		}
 		return err
 	})
@@ -264,7 +264,7 @@ func (s *server) hasExported(t *testing.T, namespace, name, want string) {
 			}
 		}
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
-			return fmt.Errorf("it is %q", got)
+			return fmt.Errorf("it is %q, want %q at its beginning", got, want)
 		}
 		return nil
 	})
@@ -348,7 +348,7 @@ func (h *hub) readAll() {
 		}
 		for _, m := range members.Members {
 			if !m.Read || !m.Connected || len(m.Missing) > 0 {
-				return fmt.Errorf("%+v", members)
+				return fmt.Errorf("members: got %+v, want all read and connected, and none missing", members)
 			}
 		}
 		return nil
@@ -404,7 +404,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	for name, s := range servers {
 		for _, pool := range []string{"chat", "mine"} {
 			if got := about(s.writes(t), n[name], pool); len(got) > 0 {
-				t.Errorf("a restart without a change writes in %s: %v", name, got)
+				t.Errorf("writes in %s after a restart without a change: got %v, want none", name, got)
 			}
 		}
 	}
@@ -474,7 +474,7 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 			got := fmt.Sprint(members.Problems[member])
 			for _, w := range want {
 				if !strings.Contains(got, w) {
-					return fmt.Errorf("%q is not in %s", w, got)
+					return fmt.Errorf("got %s, want %q", got, w)
 				}
 			}
 			return nil

@@ -240,7 +240,8 @@ func TestJWT_APIServerIsFetchedFromOnlyAsTheIssuer(t *testing.T) {
 		}
 		if !strings.Contains(problems["other"], want) || problems["own"] != "" ||
 			!bytes.Contains(page, []byte(`"own"`)) {
-			return fmt.Errorf("%v; %s", problems, page[:min(len(page), 3000)])
+			return fmt.Errorf(`problems: got %v, want %q for "other" and none for "own"; %s`, problems, want,
+				page[:min(len(page), 3000)])
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	const missing = "does not serve the kind APIKey (penstock.dev/v1alpha1): install the CRDs"
 	if _, errs, err := keysCommand(t, "", "create", "alice", "--kubeconfig", config); err == nil ||
 		!strings.Contains(errs, missing) {
-		t.Errorf("without the CRD: %v %s", err, errs)
+		t.Errorf("without the CRD: got %v %s, want %s", err, errs, missing)
 	}
 	s.install(t, "apikeys")
 	var key string
@@ -66,7 +66,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 		out, errs, err := keysCommand(t, "", "create", "alice", "--label", "team=research", "--expires", "1h",
 			"--kubeconfig", config)
 		if err == nil && !strings.Contains(errs, "APIKey default/alice is in https://") {
-			t.Errorf("it prints %q", errs)
+			t.Errorf("it prints %q, want where APIKey default/alice is", errs)
 		}
 		if key = out; err != nil {
 			return fmt.Errorf("%w: %s", err, errs)
@@ -76,11 +76,11 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	spec, hashes := s.keySpec(t, "alice")
 	if !strings.HasPrefix(key, "sk-ps-") || !slices.Equal(hashes, []string{hashed(key)}) ||
 		strings.Contains(fmt.Sprint(spec), key) || spec["expires"] == nil {
-		t.Errorf("key %s is stored as %v", key, spec)
+		t.Errorf("key %s is stored as %v, want its hash alone and when it expires", key, spec)
 	}
 	if _, errs, err := keysCommand(t, "", "create", "alice", "--kubeconfig", config); err == nil ||
 		!strings.Contains(errs, "already exists") {
-		t.Errorf("a second time: %v %s", err, errs)
+		t.Errorf("create a second time: got %v %s, want already exists", err, errs)
 	}
 
 	// The commands leave the fields of other users alone.
@@ -91,7 +91,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	}
 	next, errs, err := keysCommand(t, "", "rotate", "alice", "--kubeconfig", config)
 	if _, hashes = s.keySpec(t, "alice"); err != nil || !slices.Equal(hashes, []string{hashed(next), hashed(key)}) {
-		t.Errorf("rotate: %v %s: %v", err, errs, hashes)
+		t.Errorf("rotate: got %v %s: hashes %v, want those of the new and the old key", err, errs, hashes)
 	}
 	for _, args := range [][]string{{"rotate", "alice", "--finish"}, {"revoke", "alice"}} {
 		if _, errs, err := keysCommand(t, "", append(args, "--kubeconfig", config)...); err != nil {
@@ -102,7 +102,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	models, isList := spec["models"].([]any)
 	if !slices.Equal(hashes, []string{hashed(next)}) || spec["disabled"] != true || !isList || len(models) > 0 ||
 		len(spec["pools"].([]any)) != 1 || len(spec["groups"].([]any)) != 1 {
-		t.Errorf("at last: %v", spec)
+		t.Errorf("at last: got %v, want one hash, disabled, no model, one pool and one group", spec)
 	}
 	s.importsKeys(t, config)
 
@@ -116,7 +116,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if spec, _ := s.keySpec(t, "null"); !slices.Contains(slices.Collect(maps.Keys(spec)), "pools") {
-		t.Errorf("the API server has dropped null: %v", spec)
+		t.Errorf("spec: got %v, want pools: null kept", spec)
 	}
 }
 
@@ -132,12 +132,12 @@ func (s *server) importsKeys(t *testing.T, config string) {
 	name := "bob-" + hashed("old-bob-key")[:8]
 	if spec, hashes := s.keySpec(t, name); !slices.Equal(hashes, []string{hashed("old-bob-key")}) ||
 		spec["owner"] != "bob" {
-		t.Errorf("%s: %v", name, spec)
+		t.Errorf("%s: got %v, want owner bob and the hash of its key", name, spec)
 	}
 	if list, _, err := keysCommand(t, "", "list", "--kubeconfig", config); err != nil ||
 		!strings.Contains(list, "default/alice") || !strings.Contains(list, "disabled") ||
 		!strings.Contains(list, "default/"+name) {
-		t.Errorf("list: %v\n%s", err, list)
+		t.Errorf("list: got %v\n%s\nwant default/alice disabled, and default/%s", err, list, name)
 	}
 
 	rest := *s.rest
@@ -145,6 +145,6 @@ func (s *server) importsKeys(t *testing.T, config string) {
 	stranger := &server{rest: &rest}
 	_, errs, err := keysCommand(t, "", "create", "eve", "--kubeconfig", stranger.kubeconfig(t))
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(errs, "forbidden") {
-		t.Errorf("a user without rights: %v %s", err, errs)
+		t.Errorf("a user without rights: got %v %s, want forbidden", err, errs)
 	}
 }

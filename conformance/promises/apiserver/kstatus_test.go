@@ -122,7 +122,7 @@ func TestKstatus_AncestorsConditionsAreThePolicysToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list, _, _ := unstructured.NestedSlice(u.Object, "status", "ancestors"); len(list) != 2 {
-			t.Errorf("the ancestors are %v", list)
+			t.Errorf("ancestors: got %v, want 2", list)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestKstatus_PoolExportIsInProgressFailedAndCurrent(t *testing.T) {
 		}
 		s.expectKstatus(t, step.what, o, step.want)
 		if got := s.kstatus(t, o); step.want == kstatus.FailedStatus && got.Message != broken.Message {
-			t.Errorf("%s: the message is %q", step.what, got.Message)
+			t.Errorf("%s: the message is %q, want %q", step.what, got.Message, broken.Message)
 		}
 	}
 }

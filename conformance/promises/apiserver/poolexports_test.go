@@ -198,7 +198,7 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		west.mu.Lock()
 		defer west.mu.Unlock()
 		if west.placed < len(pools) {
-			return fmt.Errorf("on %d of %d", west.placed, len(pools))
+			return fmt.Errorf("reports: got %d, want %d", west.placed, len(pools))
 		}
 		return nil
 	})

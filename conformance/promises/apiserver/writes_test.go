@@ -323,7 +323,7 @@ func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
 	for _, w := range deniedWrites {
 		if err := l.write(w.verb, w.resource, w.namespace, w.name, w.body); err == nil ||
 			!strings.Contains(err.Error(), policy) {
-			t.Errorf("%s (%s %s %s): %v", w.why, w.verb, w.resource, w.name, err)
+			t.Errorf("%s (%s %s %s): got %v, want it denied by %s", w.why, w.verb, w.resource, w.name, err, policy)
 		}
 	}
 	// Other users are not limited.

@@ -51,7 +51,7 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s.Eventually("Envoy has the pool", func() error {
 		// the folder's owner may name loopback
 		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") {
-			return fmt.Errorf("its clusters:\n%s", s.configured())
+			return fmt.Errorf("its clusters:\n%s\nwant 127.0.0.1:8000", s.configured())
 		}
 		return nil
 	})
@@ -64,7 +64,7 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s.Eventually("a finding names the field", func() error {
 		if log := s.log("penstock"); !strings.Contains(log,
 			"spec.servers[0].address: address 169.254.169.254 is a link-local address, which is never allowed") {
-			return fmt.Errorf("the log:\n%s", log)
+			return fmt.Errorf("the log:\n%s\nwant that spec.servers[0].address is link-local", log)
 		}
 		return nil
 	})
@@ -90,7 +90,7 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	traffic := s.traffic()
 	s.Eventually("the name is an endpoint", func() error {
 		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") {
-			return fmt.Errorf("its clusters:\n%s", s.configured())
+			return fmt.Errorf("its clusters:\n%s\nwant 127.0.0.1:8000", s.configured())
 		}
 		return nil
 	})
@@ -101,7 +101,7 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 			t.Fatal("the metadata server is an endpoint")
 		}
 		if strings.Contains(text, "pool/default/attack::127.0.0.1:8000") {
-			return fmt.Errorf("its clusters:\n%s", text)
+			return fmt.Errorf("its clusters:\n%s\nwant no 127.0.0.1:8000", text)
 		}
 		return nil
 	})
@@ -131,14 +131,14 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	traffic := s.traffic()
 	s.Eventually("the dead names are asked for", func() error {
 		if !d.Asked("dead-2999.example.") {
-			return fmt.Errorf("not yet")
+			return fmt.Errorf("dead-2999.example. was not asked for, want it asked")
 		}
 		return nil
 	})
 	s.Write("alive.yaml", pool("alive", "localhost"))
 	s.Eventually("a name that resolves is an endpoint", func() error {
 		if !strings.Contains(s.configured(), "pool/default/alive::127.0.0.1:8000") {
-			return fmt.Errorf("not yet")
+			return fmt.Errorf("the pool alive has no 127.0.0.1:8000, want it")
 		}
 		return nil
 	})

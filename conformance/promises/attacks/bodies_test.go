@@ -41,7 +41,7 @@ func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 			all.Go(func() {
 				if err := s.ask("POST", "/v1/chat/completions", body); err == nil ||
 					!strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), `"code":"invalid_body"`) {
-					t.Errorf("%s: %v", name, err)
+					t.Errorf("%s: got %v, want 400 invalid_body", name, err)
 				}
 			})
 		}

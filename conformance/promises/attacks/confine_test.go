@@ -39,7 +39,7 @@ func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 		}
 		err = process.Eventually(t.Context(), "the program has allocated, or has ended", func() error {
 			if text, err := os.ReadFile(log); p.Running() == nil && !strings.Contains(string(text), "64") {
-				return fmt.Errorf("not yet: %w", err)
+				return fmt.Errorf("it runs and has not allocated everything, want it to, or to end: %w", err)
 			}
 			return nil
 		})
@@ -48,10 +48,10 @@ func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 		}
 		peak, err := c.check(p)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("with a limit of %d MiB: %v", limit>>20, err)
+			t.Errorf("with a limit of %d MiB: got %v, want %q", limit>>20, err, want)
 		}
 		if peak < 32<<20 || peak > 512<<20 {
-			t.Errorf("with a limit of %d MiB, the peak is %d MiB", limit>>20, peak>>20)
+			t.Errorf("with a limit of %d MiB, the peak is %d MiB, want 32 to 512 MiB", limit>>20, peak>>20)
 		}
 		_ = p.Stop(time.Second)
 	}
@@ -64,6 +64,6 @@ func TestConfine_LimitIsTheChartsDefault(t *testing.T) {
 		}
 	}
 	if limit, err := chartMemory("penstock", "nothing"); err == nil {
-		t.Errorf("a chart without that value has a limit of %d bytes", limit)
+		t.Errorf("a chart without that value has a limit of %d bytes, want an error", limit)
 	}
 }

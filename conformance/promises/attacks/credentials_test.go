@@ -115,7 +115,7 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	} {
 		ends, err := Flood(t.Context(), local(s.xds), credentials.NewTLS(cfg), 50, 32<<20)
 		if err != nil || ends["<nil>"] > 0 {
-			t.Errorf("%s: %v, %v", name, ends, err)
+			t.Errorf("%s: got ends %v, %v, want none without an error", name, ends, err)
 		}
 		conn, err := grpc.NewClient(local(s.xds), grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
 		if err != nil {

@@ -36,7 +36,7 @@ func (s *site) fillable() (fill, free func()) {
 	fill = func() {
 		s.Helper()
 		if err := os.WriteFile(junk, bytes.Repeat([]byte("x"), 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-			s.Fatalf("the disk is not full: %v", err)
+			s.Fatalf("write to a full disk: got %v, want no space left", err)
 		}
 	}
 	return fill, func() { do(os.Remove(junk)) }
@@ -193,7 +193,7 @@ func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	other := func() error {
 		got, err := (&site{Rig: s.Rig, gateway: also}).answer("/")
 		if err == nil && got != "302 one" {
-			err = fmt.Errorf("it answers %s", got)
+			err = fmt.Errorf(`it answers %s, want "302 one"`, got)
 		}
 		return err
 	}

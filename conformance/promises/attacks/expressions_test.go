@@ -29,7 +29,7 @@ func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 	s.Eventually("the route is above the budget", func() error {
 		if text := s.whole("penstock"); !strings.Contains(text,
 			"HTTPRoute default/large spec.rules[15]: its regular expressions are above the budget") {
-			return fmt.Errorf("penstock prints %.2000s", text)
+			return fmt.Errorf("penstock prints %.2000s, want that rule 15 is above the budget", text)
 		}
 		return nil
 	})
@@ -42,7 +42,7 @@ func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 		}
 		defer func() { _ = response.Body.Close() }()
 		if response.StatusCode != http.StatusMovedPermanently {
-			return fmt.Errorf("/other is answered %s", response.Status)
+			return fmt.Errorf("/other is answered %s, want 301", response.Status)
 		}
 		return nil
 	})

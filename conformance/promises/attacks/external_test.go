@@ -83,14 +83,14 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 		"/metrics", "/tokens/" + secret[:31], "/tokens/" + strings.ToUpper(secret) + "0"} {
 		if status, text := exchange(http.MethodGet, url+path, nil); bytes.Contains(text, []byte("15043")) ||
 			bytes.Contains(text, []byte(secret)) || status == http.StatusOK && path != "/metrics" {
-			t.Errorf("GET %s: %d %.200s", path, status, text)
+			t.Errorf("GET %s: got %d %.200s, want no 200, tokens or secret", path, status, text)
 		}
 	}
 	if status, _ := exchange(http.MethodPut, url+"/tokens/"+secret, []byte("[2]")); status != http.StatusConflict {
 		t.Errorf("a prompt was replaced: %d, want %d", status, http.StatusConflict)
 	}
 	if _, text := exchange(http.MethodGet, url+"/tokens/"+secret, nil); string(text) != "[1,15043]" {
-		t.Errorf("%s", text)
+		t.Errorf("the stored tokens: got %s, want [1,15043]", text)
 	}
 
 	before, peak := s.rss(p), s.peak(p)
@@ -109,7 +109,7 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 		if status, _ := exchange(http.MethodPut, url+"/tokens/"+randomKey(),
 			[]byte(body)); status != http.StatusBadRequest && status != http.StatusRequestEntityTooLarge &&
 			status != 0 {
-			t.Errorf("%s: %d", name, status)
+			t.Errorf("%s: got %d, want 400, 413 or no answer", name, status)
 		}
 	}
 	stall(t, url, fmt.Sprintf("PUT /tokens/%s HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n", randomKey()),
@@ -117,10 +117,10 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 	s.Eventually("small lists are stored again", func() error {
 		key := randomKey()
 		if status, text := exchange(http.MethodPut, url+"/tokens/"+key, []byte("[7]")); status != http.StatusNoContent {
-			return fmt.Errorf("%d %s", status, text)
+			return fmt.Errorf("PUT: got %d %s, want 204", status, text)
 		}
 		if _, text := exchange(http.MethodGet, url+"/tokens/"+key, nil); string(text) != "[7]" {
-			return fmt.Errorf("%s", text)
+			return fmt.Errorf("GET: got %s, want [7]", text)
 		}
 		return nil
 	})
@@ -177,7 +177,7 @@ func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 	stall(t, url, "POST /process HTTP/1.1\r\nhost: a\r\ncontent-length: 30000000\r\n\r\n", 100)
 	s.Eventually("a small prompt is tokenized", func() error {
 		if status := ask(text("Hello")); status != http.StatusOK {
-			return fmt.Errorf("%d", status)
+			return fmt.Errorf("got %d, want 200", status)
 		}
 		return nil
 	})

@@ -93,7 +93,8 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 				func() error {
 					rejected, n := int(clients.rejected.Load()), waiting()
 					if n < min(sent, full)-burst || rejected+n < sent-burst {
-						return fmt.Errorf("of %d requests %d are rejected, %d wait", sent, rejected, n)
+						return fmt.Errorf("of %d requests %d are rejected, %d wait, want at least %d waiting, and %d "+
+							"in all", sent, rejected, n, min(sent, full)-burst, sent-burst)
 					}
 					return nil
 				})
@@ -110,7 +111,7 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 	all.Wait()
 	s.Eventually("nothing waits once the client has left", func() error {
 		if n := waiting(); n > 0 {
-			return fmt.Errorf("%d requests wait", n)
+			return fmt.Errorf("%d requests wait, want none", n)
 		}
 		return nil
 	})

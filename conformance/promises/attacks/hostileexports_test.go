@@ -234,7 +234,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	}
 	for i, a := range attacks {
 		if messages, has := logged(i); !has {
-			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(messages, "\n"))
+			t.Errorf("%s: got\n%.4000s\nwant a line with %q", a.name, strings.Join(messages, "\n"), a.logged)
 		}
 	}
 	traffic.end()
@@ -266,7 +266,7 @@ func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 		for _, want := range []string{"default/good", "InferencePoolImport evil/stolen", "169.254.169.254",
 			"InferencePoolImport default/good"} {
 			if !strings.Contains(text, want) {
-				return fmt.Errorf("nothing about %s:\n%s", want, text)
+				return fmt.Errorf("the log:\n%s\nwant something about %s", text, want)
 			}
 		}
 		return nil
@@ -283,7 +283,7 @@ func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	}
 	for _, address := range []string{"169.254.169.254", "10.67.0.1", "a9fe:a9fe", "7f00:1", "ffff:127.0.0.1"} {
 		if text := s.configured(); strings.Contains(text, address) {
-			t.Errorf("Envoy has %s", address)
+			t.Errorf("Envoy has %s, want it without", address)
 		}
 	}
 	traffic.end()

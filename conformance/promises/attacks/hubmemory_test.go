@@ -139,12 +139,12 @@ func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 			"inferencepools",
 		} {
 			if !strings.Contains(text, want) {
-				return fmt.Errorf("no %q: %s", want, text)
+				return fmt.Errorf("problems: got %s, want %q", text, want)
 			}
 		}
 		imported := fmt.Sprint(west.Get("inference.networking.x-k8s.io", "inferencepoolimports", "team/chat"))
 		if !strings.Contains(imported, "name:east") {
-			return fmt.Errorf("west has imported %s; problems: %s", imported, text)
+			return fmt.Errorf("west has imported %s, want name:east; problems: %s", imported, text)
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 	limit := c.memory()
 	t.Logf("%d MiB at the peak, of %d (%s)", peak>>20, limit>>20, c.how())
 	if peak > limit/2 {
-		t.Errorf("the hub took %d MiB, more than half of its limit of %d MiB", peak>>20, limit>>20)
+		t.Errorf("the hub took %d MiB, want at most half of its limit of %d MiB", peak>>20, limit>>20)
 	}
 	measured.ofHub(peak, limit)
 }

@@ -52,7 +52,7 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	}
 	s.Eventually("the key opens its own pool", func() error {
 		if code := Pick(t.Context(), conn, key, "default/bait"); code != codes.OK {
-			return fmt.Errorf("%v", code)
+			return fmt.Errorf("a pick with the key: got %v, want OK", code)
 		}
 		return nil
 	})
@@ -84,7 +84,7 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{
 		Service: strings.Repeat("x", 1<<10),
 	}); status.Code(err) != codes.NotFound {
-		t.Errorf("a health check: %v", err)
+		t.Errorf("a health check of an unknown service: got %v, want NotFound", err)
 	}
 	open, err := grpc.NewClient(local(s.picker),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"})))
@@ -94,7 +94,7 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	t.Cleanup(func() { _ = open.Close() })
 	if _, err := healthv1.NewHealthClient(open).Check(t.Context(),
 		&healthv1.HealthCheckRequest{Service: strings.Repeat("x", 16<<20)}); status.Code(err) != codes.Unavailable {
-		t.Errorf("a health check of 16 MiB without a key: %v", status.Code(err))
+		t.Errorf("a health check of 16 MiB without a key: got %v, want Unavailable", status.Code(err))
 	}
 	traffic.end()
 }

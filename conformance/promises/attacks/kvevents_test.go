@@ -93,7 +93,7 @@ func (s *site) served(tokens []uint32) string {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		s.Errorf("a request for the attackers' pool: %s", resp.Status)
+		s.Errorf("a request for the attackers' pool: got %s, want 200", resp.Status)
 	}
 	return resp.Header.Get("x-served-by")
 }
@@ -189,7 +189,7 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 			series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`,
 				servers[i+1].address, servers[i+1].port)
 			if !strings.Contains(metrics, series) {
-				err = errors.Join(err, fmt.Errorf("%s: no series %s", name, series))
+				err = errors.Join(err, fmt.Errorf("%s: no series %s, want it", name, series))
 			}
 		}
 		return err
@@ -292,7 +292,7 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s.Eventually("the attacker is counted", func() error {
 		metrics, err := s.page("/metrics")
 		if err == nil && !strings.Contains(metrics, series) {
-			err = fmt.Errorf("no series %s", series)
+			err = fmt.Errorf("no series %s, want it", series)
 		}
 		return err
 	})

@@ -132,15 +132,15 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s.Eventually("the honest server's load is read", func() error {
 		s.served(promptTokens(0)) // the server's pool is in use
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
-			return fmt.Errorf("%d wait, %d run, fresh: %v", queue, running, fresh)
+			return fmt.Errorf("%d wait, %d run, fresh: %v, want 7, 3, true", queue, running, fresh)
 		}
 		return nil
 	})
 	for began := time.Now(); time.Since(began) < 3*time.Second; {
 		s.served(promptTokens(0))
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
-			t.Fatalf("%v after the attack began, the honest server has %d waiting, %d running, fresh: %v",
-				time.Since(began), queue, running, fresh)
+			t.Fatalf("%v after the attack began, the honest server has %d waiting, %d running, fresh: %v, want 7, 3, "+
+				"true", time.Since(began), queue, running, fresh)
 		}
 	}
 	traffic.end()

@@ -169,7 +169,7 @@ func (s *set) times(client *http.Client, n int) (took []time.Duration) {
 			_ = resp.Body.Close()
 		}
 		if err != nil || resp.StatusCode != http.StatusOK {
-			s.Fatalf("an honest request: %v, %v", resp, err)
+			s.Fatalf("an honest request: got %v, %v, want 200", resp, err)
 		}
 		took = append(took, time.Since(start))
 	}

@@ -64,7 +64,7 @@ func (s *site) listed(path, host string) (names []string, err error) {
 	var list struct{ Data []struct{ ID string } }
 	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&list); err != nil ||
 		response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s %w", response.Status, err)
+		return nil, fmt.Errorf("%s %w, want a list", response.Status, err)
 	}
 	for _, m := range list.Data {
 		names = append(names, m.ID)
@@ -95,7 +95,7 @@ func TestModels_HostileListsLeaveOthersListed(t *testing.T) {
 		clients.Go(func() {
 			for range 50 {
 				if got, err := s.listed("/mixed", ""); err != nil || strings.Join(got, " ") != "honest" {
-					t.Errorf("the list has %.200q, %v", got, err)
+					t.Errorf(`the list: got %.200q, %v, want "honest"`, got, err)
 				}
 			}
 		})
@@ -157,7 +157,7 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 	s.Eventually("the other cluster's models are listed", func() error {
 		got, err := s.listed("/both", "")
 		if err == nil && strings.Join(got, " ") != "other own" {
-			err = fmt.Errorf("%.200q", got)
+			err = fmt.Errorf(`got %.200q, want "other own"`, got)
 		}
 		return err
 	})
@@ -178,7 +178,7 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 					path = "/both/" + strings.Repeat("x", 10*n)
 				}
 				if got, err := s.listed(path, host); err != nil || len(got) == 0 || got[len(got)-1] != "own" {
-					t.Errorf("%.60s at %s lists %.200q, %v", path, host, got, err)
+					t.Errorf(`%.60s at %s: got %.200q, %v, want "own" at the end`, path, host, got, err)
 				}
 			}
 		})
@@ -195,7 +195,7 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 		t.Errorf("2,000 requests had the other gateway called %d times, want at most %d", n, 2*16+1)
 	}
 	if n := leaked.Load(); n > 0 {
-		t.Errorf("%d calls had credentials, or no Via", n)
+		t.Errorf("%d calls had credentials, or no Via, want none", n)
 	}
 	if most := peak(); most > before+64 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)

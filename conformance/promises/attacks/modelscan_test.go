@@ -28,12 +28,12 @@ func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
 		body := `{"a":[` + strings.Repeat(part, size/len(part)) + `0],"model":"m"}`
 		if err := s.ask("POST", "/by-model", body); err == nil || !strings.Contains(err.Error(), "413") ||
 			!strings.Contains(err.Error(), `"code":"body_too_large"`) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want 413 body_too_large", name, err)
 		}
 	}
 	escapes := `{"a":"` + strings.Repeat(`\"`, size/2) + `","model":"m"}`
 	if err := s.ask("POST", "/by-model", escapes); err == nil || !strings.Contains(err.Error(), "413") {
-		t.Errorf("escaped quotes: %v", err)
+		t.Errorf("escaped quotes: got %v, want 413", err)
 	}
 	image := `{"messages":[{"role":"user","content":"` + strings.Repeat("iVBORw0KGgo", 2<<20/11) + `"}],"model":"m"}`
 	if err := s.ask("POST", "/by-model", image); err != nil {

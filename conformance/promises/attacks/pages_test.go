@@ -100,7 +100,8 @@ func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 			return err
 		}
 		if fresh, problems := verdicts(); problems < 120 || !fresh {
-			return fmt.Errorf("%d have a problem; the honest server is fresh: %v", problems, fresh)
+			return fmt.Errorf("pages with a problem: got %d, want at least 120; the honest server is fresh: %v, want "+
+				"true", problems, fresh)
 		}
 		return nil
 	})

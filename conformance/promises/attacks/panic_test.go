@@ -56,7 +56,7 @@ func (s *site) answers(path, want string) {
 	s.Eventually(fmt.Sprintf("%s answers %s", path, want), func() error {
 		got, err := s.answer(path)
 		if err == nil && got != want {
-			err = fmt.Errorf("it answers %s", got)
+			err = fmt.Errorf("it answers %s, want %s", got, want)
 		}
 		return err
 	})
@@ -113,12 +113,12 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	s.answers("/good", "302 two")
 	status, err := s.page("/status")
 	if err != nil || strings.Count(status, `"reason": "InternalError"`) < 2 {
-		t.Errorf("%v; the status of the two routes is %s", err, status)
+		t.Errorf("got %v; the status of the two routes is %s, want InternalError twice", err, status)
 	}
 	metrics, err := s.page("/metrics")
 	if err != nil || !strings.Contains(metrics, `penstock_panics_total{part="translation"}`) ||
 		strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
-		t.Errorf("%v; no panic is counted", err)
+		t.Errorf("panics of the translation: got %v\n%s\nwant some", err, metrics)
 	}
 	if _, err := s.page("/healthz"); err != nil {
 		t.Error(err)
@@ -138,6 +138,6 @@ func TestPanic_FaultIsOutOfReachInARelease(t *testing.T) {
 	s.answers("/bad", "302 one")
 	if metrics, err := s.page("/metrics"); err != nil ||
 		!strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
-		t.Errorf("%v; the release panics", err)
+		t.Errorf("panics of the translation in a release: got %v\n%s\nwant 0", err, metrics)
 	}
 }

@@ -161,7 +161,8 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 			return err
 		}
 		if n, err := s.panics("scrape"); err != nil || n < faults {
-			return fmt.Errorf("%d scrapes panicked: %w", n, errors.Join(err, errors.New("too few")))
+			return fmt.Errorf("scrapes that panicked: got %d, want at least %d: %w", n, faults,
+				errors.Join(err, errors.New("too few")))
 		}
 		return nil
 	})
@@ -174,11 +175,11 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	})
 	for range faults {
 		if err := s.subscribe(); status.Code(err) != codes.Internal {
-			t.Errorf("the stream ended with %v", err)
+			t.Errorf("the stream ended with %v, want Internal", err)
 		}
 		// The panic comes while the page holds the translation.
 		if err := s.explained(true); err == nil || !strings.Contains(err.Error(), "500") {
-			t.Errorf("the page that panics answers %v", err)
+			t.Errorf("the page that panics: got %v, want 500", err)
 		}
 	}
 	// No lock stays held: translation, streams, picks and pages go on.

@@ -88,13 +88,13 @@ func (s *set) reachesOnePool(t *testing.T, member *http.Transport, address strin
 		"an expired certificate":          asMember(s.good.Identity("good", gatewayPath, -time.Minute), chatAuthority),
 	} {
 		if err := post(t.Context(), c, address, chatAuthority, nil, strings.NewReader("{}")); err == nil {
-			t.Errorf("%s is answered", what)
+			t.Errorf("%s is answered, want an error", what)
 		}
 	}
 	for _, authority := range []string{"good.default.east.pool.penstock", "good.default.good.pool.penstock",
 		"hop.default.import.good", "hops", "default/gw", local(s.gateway)} {
 		if err := post(t.Context(), member, address, authority, nil, strings.NewReader("{}")); err == nil {
-			t.Errorf("the member reaches %s", authority)
+			t.Errorf("the member reaches %s, want an error", authority)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	} {
 		if err := post(t.Context(), asMember(own, c.server), address, c.authority, nil,
 			strings.NewReader("{}")); err == nil {
-			t.Errorf("the member reaches %s", what)
+			t.Errorf("the member reaches %s, want an error", what)
 		}
 	}
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
@@ -217,11 +217,11 @@ func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 		for name := range resp.Header {
 			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-peer-") ||
 				strings.HasPrefix(lower, "x-penstock-") && lower != "x-penstock-reason" {
-				t.Errorf("%s: the client receives %s", host, name)
+				t.Errorf("%s: the client receives %s, want it removed", host, name)
 			}
 		}
 		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: answered %s, %v", host, resp.Status, err)
+			t.Errorf("%s: got %s, %v, want 200", host, resp.Status, err)
 		}
 	}
 	if theirs.Load() != 0 || ours.Load() != int64(len(hosts)) {

@@ -71,7 +71,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 			}
 			s.Eventually("four requests are in flight, and the pool is full", func() error {
 				if n := server.Held(); n != 4 {
-					return fmt.Errorf("%d are held", n)
+					return fmt.Errorf("%d are held, want 4", n)
 				}
 				return full(s)
 			})

@@ -77,20 +77,20 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	conn := s.picks(t, chatAuthority)
 	s.Eventually("the member picks", func() error {
 		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.OK {
-			return fmt.Errorf("%v", code)
+			return fmt.Errorf("a pick of the member: got %v, want OK", code)
 		}
 		return nil
 	})
 	for _, pool := range []string{"default/secret", "default/good", "default/good@good", "good/good", "",
 		strings.Repeat("x", 1<<16)} {
 		if code := Pick(t.Context(), conn, "", pool); code == codes.OK {
-			t.Errorf("the member picks from %.40q", pool)
+			t.Errorf("the member picks from %.40q, want an error", pool)
 		}
 	}
 	for _, server := range []string{"secret.default.east.pool.penstock", "good.default.good.pool.penstock", "hops",
 		"penstock"} {
 		if code := Pick(t.Context(), s.picks(t, server), "", "default/secret"); code == codes.OK {
-			t.Errorf("the member picks by the name %s", server)
+			t.Errorf("the member picks by the name %s, want an error", server)
 		}
 	}
 	if _, err := StealKey(t.Context(), conn, "default/gw"); err == nil {
@@ -106,7 +106,7 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	holding.Wait()
 	s.Eventually("calls beyond the bound end", func() error {
 		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.ResourceExhausted {
-			return fmt.Errorf("%v", code)
+			return fmt.Errorf("a pick of the member: got %v, want ResourceExhausted", code)
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	end()
 	s.Eventually("the member picks again", func() error {
 		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.OK {
-			return fmt.Errorf("%v", code)
+			return fmt.Errorf("a pick of the member: got %v, want OK", code)
 		}
 		return nil
 	})

@@ -52,7 +52,7 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	s := start(t, map[string]string{"processor.yaml": objects})
 	s.Eventually("the processor is asked", func() error {
 		if err := s.ask(http.MethodPost, "/v1/chat/completions", "{}"); err != nil || calls.Load() == 0 {
-			return fmt.Errorf("%d calls: %w", calls.Load(), err)
+			return fmt.Errorf("%d calls: %w, want at least 1", calls.Load(), err)
 		}
 		return nil
 	})
@@ -97,7 +97,7 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1))
 		s.Eventually(attack.name+": the processor is asked", func() error {
 			if s.median(3); calls.Load() == called {
-				return fmt.Errorf("%d calls", calls.Load())
+				return fmt.Errorf("%d calls, want more", calls.Load())
 			}
 			return nil
 		})
@@ -108,7 +108,7 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	set(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
 	s.Eventually("the processor, which was left alone, is asked again", func() error {
 		if s.median(3); calls.Load() == called {
-			return fmt.Errorf("%d calls", calls.Load())
+			return fmt.Errorf("%d calls, want more", calls.Load())
 		}
 		return nil
 	})

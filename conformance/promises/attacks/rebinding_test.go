@@ -43,7 +43,7 @@ func TestAdmin_DNSRebindingReadsNothing(t *testing.T) {
 	for _, path := range []string{"/status", "/proxies", "/explain?url=http://localhost/v1/models",
 		"/debug/picks?pool=default/chat", "/debug/pool?pool=default/chat", "/debug/store/gateways", "/metrics"} {
 		if status, body := s.browser(s.http, path); status != http.StatusForbidden || strings.Contains(body, "chat") {
-			t.Errorf("%s: status %d: %.200s", path, status, body)
+			t.Errorf("%s: got status %d: %.200s, want 403 without the pool's name", path, status, body)
 		}
 		if err := s.penstock.Answers("http://" + local(s.http) + path); err != nil {
 			t.Errorf("%s for a user of this machine: %v", path, err)

@@ -109,14 +109,14 @@ func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
 	traffic := s.traffic()
 	s.Eventually("the stalled picker is asked", func() error {
 		if err := s.ask(http.MethodPost, "/far", "{}"); err == nil || p.calls.Load() == 0 {
-			return fmt.Errorf("%w after %d calls", err, p.calls.Load())
+			return fmt.Errorf("got %w after %d calls, want an error after at least 1", err, p.calls.Load())
 		}
 		return nil
 	})
 	before := p.calls.Load()
 	for range 100 {
 		if err := s.ask(http.MethodPost, "/far", "{}"); err == nil || !strings.Contains(err.Error(), "503") {
-			t.Fatalf("a request for the stalled cluster: %v", err)
+			t.Fatalf("a request for the stalled cluster: got %v, want 503", err)
 		}
 	}
 	if n := p.calls.Load() - before; n > 10 {

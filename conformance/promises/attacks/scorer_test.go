@@ -58,7 +58,7 @@ func (s *site) undelayed(what string, most time.Duration) {
 	s.Helper()
 	s.Eventually(what+": requests are not delayed", func() error {
 		if took := s.median(50); took > most {
-			return fmt.Errorf("half of the requests took more than %v", took)
+			return fmt.Errorf("half of the requests took more than %v, want at most %v", took, most)
 		}
 		return nil
 	})
@@ -86,7 +86,7 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 	}
 	s.Eventually("the scorer is asked", func() error {
 		if err := s.ask(http.MethodPost, "/v1/chat/completions", "{}"); err != nil || counted("scored") == "" {
-			return fmt.Errorf("%d calls: %w", calls.Load(), err)
+			return fmt.Errorf("%d calls: %w, want at least 1, and one scored", calls.Load(), err)
 		}
 		return nil
 	})
@@ -113,7 +113,7 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		s.Eventually(attack.name+": the scorer is asked again", func() error { // Penstock may have skipped the scorer
 			s.median(20)
 			if now := counted(attack.outcome); now == outcomes || calls.Load() == last {
-				return fmt.Errorf("%s calls %s", now, attack.outcome)
+				return fmt.Errorf("%s calls %s, want more", now, attack.outcome)
 			}
 			return nil
 		})

@@ -33,11 +33,11 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker",
 		local(s.picker)).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "choose another folder with --state") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("serve in the folder of another user: got %v: %s, want choose another folder with --state", err, out)
 	}
 	files, err := os.ReadDir(planted)
 	if err != nil || planted != "/" && len(files) != 0 {
-		t.Errorf("files in the folder of another user: %v, %v", files, err)
+		t.Errorf("files in the folder of another user: got %v, %v, want none", files, err)
 	}
 }
 
@@ -45,6 +45,6 @@ func TestState_FolderIsPrivate(t *testing.T) {
 	s := start(t, nil)
 	info, err := os.Stat(filepath.Join(s.dir, "state"))
 	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("%v %v", info, err)
+		t.Errorf("the mode of the state folder: got %v %v, want 0700", info, err)
 	}
 }

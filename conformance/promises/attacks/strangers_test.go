@@ -45,7 +45,7 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 		"one of this cluster by another name": {theirs.Identity("east", federation.ProcessPath, time.Hour)},
 	} {
 		if got, err := s.subscribe(t.Context(), certificates, nil, false); err == nil {
-			t.Errorf("with %s: %v", what, got)
+			t.Errorf("with %s: got %v, want an error", what, got)
 		}
 	}
 	conns, err := Idle(t.Context(), net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}},
@@ -60,13 +60,13 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	}()
 	s.Eventually("connections of one address that prove nothing are few", func() error {
 		if n := Open(conns); n > 64 {
-			return fmt.Errorf("%d of %d are open", n, len(conns))
+			return fmt.Errorf("%d of %d are open, want at most 64", n, len(conns))
 		}
 		return nil
 	})
 	member := []tls.Certificate{own.Identity("good", federation.ProcessPath, time.Hour)}
 	if got, err := s.subscribe(t.Context(), member, nil, false); err != nil || got.GetTypeUrl() != "exports" {
-		t.Errorf("a member gets %v, %v", got, err)
+		t.Errorf("a member gets %v, %v, want exports", got, err)
 	}
 	if most := peak(); most > before+64 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
@@ -98,7 +98,7 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 	} {
 		for range 8 {
 			if got, err := s.subscribe(t.Context(), member, message, false); err == nil {
-				t.Errorf("%s: %v", what, got)
+				t.Errorf("%s: got %v, want an error", what, got)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 			}
 			return err
 		default:
-			return fmt.Errorf("none of %d is denied", cap(denied))
+			return fmt.Errorf("denied streams: got none of %d, want one", cap(denied))
 		}
 	})
 	if most := peak(); most > before+256 {

@@ -46,11 +46,11 @@ func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 				}
 			}
 			if stalled := 200 - uploads.Answered(); stalled == 0 || stalled > 30 {
-				t.Errorf("%d uploads of 32 MiB are held in half of a heap of 0.9 GiB", stalled)
+				t.Errorf("%d uploads of 32 MiB are held in half of a heap of 0.9 GiB, want 1 to 30", stalled)
 			}
 			if err := s.ask("POST", path, large); err == nil ||
 				!strings.Contains(err.Error(), `"code":"too_many_uploads"`) {
-				t.Errorf("a further upload: %v", err)
+				t.Errorf("a further upload: got %v, want too_many_uploads", err)
 			}
 			if most := peak(); most > 1024 {
 				t.Errorf("Envoy had %.0f MiB at the peak, want at most 1024", most)

@@ -41,7 +41,7 @@ func (s *site) sendWorkers(ctx context.Context, form func(name string) []string)
 	}
 	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %w", response.Status, err)
+		return fmt.Errorf("%s %w, want 200", response.Status, err)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ plugins: [{type: active-request-scorer}, {type: dynamo-headers}]
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Contains(body, "666") {
-			return fmt.Errorf("the body is %s", body)
+			return fmt.Errorf("the body is %s, want no 666", body)
 		}
 		return nil
 	})
@@ -105,7 +105,7 @@ plugins: [{type: active-request-scorer}, {type: dynamo-headers}]
 			}
 		}
 		if strings.Contains(body, "666") || strings.Contains(fmt.Sprint(got), "169.254.169.254") {
-			t.Errorf("%s: the server got %v\n%s", what, got, body)
+			t.Errorf("%s: the server got %v\n%s\nwant neither 666 nor 169.254.169.254", what, got, body)
 		}
 		mu.Unlock()
 	}

@@ -123,7 +123,7 @@ func penstock(t *testing.T, s sample) found {
 				return found{problem: c.Message}
 			}
 		}
-		t.Fatalf("%s: no certificate, and no condition", s.name)
+		t.Fatalf("%s: no certificate, and no condition, want one of them", s.name)
 	}
 	secret, problem := gatewayapi.Certificate(r, "default", "cert")
 	if problem != "" {
@@ -228,20 +228,22 @@ func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 		}
 		switch {
 		case f.problem != "" && verdicts[i] == "":
-			t.Errorf("%s: Envoy accepts it, and Penstock finds: %s\n%s", s.name, f.problem, written(s))
+			t.Errorf("%s: Envoy accepts it, and Penstock finds: %s, want no problem\n%s", s.name, f.problem, written(s))
 		case f.problem == "":
 			sent = append(sent, f.sent)
 		}
 	}
 	for i, problem := range envoy(t, k, sent) {
 		if problem != "" {
-			t.Errorf("%s: Penstock accepts it, and Envoy finds: %s\n%s", sent[i].name, problem, written(sent[i]))
+			t.Errorf("%s: Penstock accepts it, and Envoy finds: %s, want no problem\n%s", sent[i].name, problem,
+				written(sent[i]))
 		}
 	}
 	t.Logf("%d samples, of which Envoy accepts %d as they are, and %d as Penstock sends them", len(samples), accepted,
 		len(sent))
 	if accepted < len(samples)/10 || accepted > len(samples)*9/10 {
-		t.Errorf("Envoy accepts %d of %d samples: the corpus does not distinguish", accepted, len(samples))
+		t.Errorf("Envoy accepts %d of %d samples, want 10 to 90 %% of them: the corpus does not distinguish", accepted,
+			len(samples))
 	}
 }
 

@@ -24,7 +24,7 @@ func TestChart_ClusterSetNeedsAnAddressThatOthersReach(t *testing.T) {
 			written(t, set(map[string]any{"address": address})))
 		if err == nil || !strings.Contains(err.Error(),
 			"write HOST:PORT at which other clusters reach the Service penstock-members") {
-			t.Errorf("address %q: %v\n%s", address, err, out)
+			t.Errorf("address %q: got %v\n%s\nwant an error that HOST:PORT is to be written", address, err, out)
 		}
 	}
 	for want, more := range map[string]map[string]any{

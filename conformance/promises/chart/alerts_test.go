@@ -211,7 +211,7 @@ func TestAlerts_JoinReplicasAndSeparateInstallations(t *testing.T) {
 		}
 	}
 	if len(f.Tests) != 9 {
-		t.Errorf("%d tests", len(f.Tests))
+		t.Errorf("tests: got %d, want 9", len(f.Tests))
 	}
 	f.run(t)
 }

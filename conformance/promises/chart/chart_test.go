@@ -53,7 +53,7 @@ func TestChart_GoldenManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("(-plain +chart)\n%s", diff)
+		t.Errorf("want the plain manifest (-plain +chart)\n%s", diff)
 	}
 }
 
@@ -96,11 +96,12 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			}
 			if with := name != "no policies"; (kinds["ValidatingAdmissionPolicy"] == 1) != with ||
 				(kinds["NetworkPolicy"] == 1) != with {
-				t.Errorf("kinds: %v", kinds)
+				t.Errorf("kinds: got %v, want one ValidatingAdmissionPolicy and one NetworkPolicy: %t", kinds, with)
 			}
 			if kinds["Deployment"] != 1 || (kinds["Service"] != 1) != (name == "a set") || kinds["ClusterRole"] != 1 ||
 				kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
-				t.Errorf("kinds: %v", kinds)
+				t.Errorf("kinds: got %v, want one Deployment, ClusterRole and Role, a Service of a set, an "+
+					"EnvoyFleet of all", kinds)
 			}
 		})
 	}
@@ -114,7 +115,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 	for _, rule := range some[""] {
 		if i := slices.Index(rule.Resources, "namespaces"); i >= 0 &&
 			!slices.Equal(rule.ResourceNames, []string{"a", "b", system}) {
-			t.Errorf("namespaces: %+v", rule)
+			t.Errorf("namespaces: got %+v, want a, b and %s", rule, system)
 		}
 		for _, resource := range rule.Resources {
 			if !slices.Contains([]string{"clusterproperties", "clustersets", "clustersets/status",
@@ -131,7 +132,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 		}
 		for _, rule := range all {
 			if !slices.ContainsFunc(granted, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }) {
-				t.Errorf("namespace %s: without %v", ns, rule)
+				t.Errorf("namespace %s: no rule %v, want it granted", ns, rule)
 			}
 		}
 	}
@@ -160,7 +161,7 @@ func TestChart_ImageByDigest(t *testing.T) {
 		// its own, and --penstock-image
 		if strings.HasSuffix(d.file, "deployment.yaml") &&
 			strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 {
-			t.Errorf("the digest is missing:\n%s", d.text)
+			t.Errorf("got\n%s\nwant the digest twice", d.text)
 		}
 	}
 }
@@ -222,7 +223,7 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 	for _, arg := range []string{"--picker-kv-events=0.0.0.0:5557",
 		"--record=/var/lib/penstock/record/$(POD_NAME).jsonl", "--record-bytes=4000000000"} {
 		if !slices.Contains(c.Args, arg) {
-			t.Errorf("%s is missing in %q", arg, c.Args)
+			t.Errorf("arguments: got %q, want %s", c.Args, arg)
 		}
 	}
 	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
@@ -231,17 +232,17 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 		!slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.Name == "record" && v.EmptyDir != nil && v.EmptyDir.SizeLimit.String() == "5Gi"
 		}) {
-		t.Errorf("mounts %v, volumes %v", c.VolumeMounts, d.Spec.Template.Spec.Volumes)
+		t.Errorf("got mounts %v, volumes %v, want record with 5Gi", c.VolumeMounts, d.Spec.Template.Spec.Volumes)
 	}
 	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 		return p.Port == 6557 && p.TargetPort.StrVal == "kv-events"
 	}) {
-		t.Errorf("ports of the Service: %v", service.Spec.Ports)
+		t.Errorf("ports of the Service: got %v, want 6557 to kv-events", service.Spec.Ports)
 	}
 	if !slices.ContainsFunc(policy.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool {
 		return len(r.Ports) == 1 && r.Ports[0].Port.StrVal == "kv-events" && len(r.From) == 0
 	}) {
-		t.Errorf("ingress: %v", policy.Spec.Ingress)
+		t.Errorf("ingress: got %v, want kv-events from everywhere", policy.Spec.Ingress)
 	}
 }
 
@@ -266,14 +267,14 @@ func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 			container := d.Spec.Template.Spec.Containers[0]
 			limit := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "MEMORY_LIMIT" })
 			if limit < 0 || container.Env[limit].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
-				t.Errorf("%s: the process does not receive the limit: %+v", file, container.Env)
+				t.Errorf("%s: got the environment %+v, want MEMORY_LIMIT of limits.memory", file, container.Env)
 			}
 			if !slices.Contains(container.Args, "--memory-limit=$(MEMORY_LIMIT)") {
-				t.Errorf("%s: the limit is not an argument of the process: %v", file, container.Args)
+				t.Errorf("%s: got the arguments %v, want --memory-limit=$(MEMORY_LIMIT)", file, container.Args)
 			}
 		}
 		if !found {
-			t.Errorf("%s has no Deployment", file)
+			t.Errorf("%s has no Deployment, want one", file)
 		}
 	}
 }
@@ -325,7 +326,7 @@ func renderChart(t *testing.T, dir, release, namespace string, values map[string
 		out = append(out, document{name, strings.TrimSpace(object)})
 	}
 	if len(out) == 0 {
-		t.Fatalf("nothing was rendered: %s", text)
+		t.Fatalf("nothing was rendered, want objects: %s", text)
 	}
 	return out
 }

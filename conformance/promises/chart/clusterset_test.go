@@ -69,7 +69,7 @@ func (m *member) hasPoolExport() {
 		}
 		if mode, _, _ := unstructured.NestedString(u.Object, "status", "entry",
 			"routingMode"); mode != "EndpointMode" {
-			return fmt.Errorf("%v", u.Object["status"])
+			return fmt.Errorf("status: got %v, want EndpointMode", u.Object["status"])
 		}
 		if _, has, _ := unstructured.NestedSlice(u.Object, "status", "entry", "endpoints"); has {
 			return errors.New("it has endpoints, which never pass through an API server")
@@ -189,7 +189,7 @@ func (m *member) sharesAnImport(exporter *member) {
 				names = append(names, fmt.Sprint(c.(map[string]any)["name"]))
 			}
 			if slices.Sort(names); strings.Join(names, " ") != want || u.GetLabels()["made-by"] != "hand" {
-				return fmt.Errorf("%v, labels %v", names, u.GetLabels())
+				return fmt.Errorf("got clusters %v, labels %v, want %s, made by hand", names, u.GetLabels(), want)
 			}
 			return nil
 		})
@@ -282,12 +282,12 @@ func (m *member) pruned(ctx context.Context, want string) error {
 			names = append(names, fmt.Sprint(e.(map[string]any)["name"]))
 		}
 		if got := strings.Join(names, " "); got != want {
-			return fmt.Errorf("exporting clusters %q", got)
+			return fmt.Errorf("exporting clusters %q, want %q", got, want)
 		}
 		return condition(c, "ClustersPruned", "True", "CRDOfAnotherProject")
 	}
 	if want == "" {
 		return nil
 	}
-	return fmt.Errorf("status %v", u.Object["status"])
+	return fmt.Errorf("got status %v, want the controller's entry with the clusters %q", u.Object["status"], want)
 }

@@ -102,7 +102,7 @@ func (c *commands) spread(t *testing.T) {
 			}
 		}
 		if total != 2 || idle == "" {
-			return unless(total == 2, fmt.Errorf("%d proxies are connected", total))
+			return unless(total == 2, fmt.Errorf("%d proxies are connected, want 2", total))
 		}
 		pods, err := p.CoreV1().Pods(p.Namespace).List(ctx,
 			metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=gw"})
@@ -111,7 +111,7 @@ func (c *commands) spread(t *testing.T) {
 		}
 		err = p.CoreV1().Pods(p.Namespace).Delete(ctx, pods.Items[0].Name, metav1.DeleteOptions{})
 		p.RolledOut(p.Namespace, "gw-penstock")
-		return errors.Join(err, fmt.Errorf("replica %s has no proxy", idle))
+		return errors.Join(err, fmt.Errorf("replica %s has no proxy, want one", idle))
 	})
 }
 
@@ -172,7 +172,7 @@ func (c *commands) must(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := c.run(t, c.lab.Kubeconfig(), args...)
 	if err != nil || stderr != "" {
-		t.Fatalf("penstock %s: %v\n%s%s", strings.Join(args, " "), err, stderr, stdout)
+		t.Fatalf("penstock %s: got %v\n%s%s\nwant no error", strings.Join(args, " "), err, stderr, stdout)
 	}
 	return stdout
 }
@@ -188,10 +188,10 @@ func (c *commands) status(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(status.Proxies) != 2 || status.Proxies[0].Node == status.Proxies[1].Node {
-		t.Errorf("each replica has one of two proxies, and status has %+v", status.Proxies)
+		t.Errorf("proxies: got %+v, want 2, one at each replica", status.Proxies)
 	}
 	if len(status.Serving) != 1 || status.Serving[0].Servers != 2 {
-		t.Errorf("the pool has two servers, and status has %+v", status.Serving)
+		t.Errorf("pools: got %+v, want one with two servers", status.Serving)
 	}
 	if len(status.Objects) < 4 {
 		t.Errorf("status has the objects %+v, want at least 4 of them", status.Objects)
@@ -199,7 +199,7 @@ func (c *commands) status(t *testing.T) {
 	text = c.must(t, "status")
 	for _, proxy := range status.Proxies {
 		if !strings.Contains(text, "Envoy "+proxy.Node+" of Gateway "+c.place.Namespace+"/gw is in sync") {
-			t.Errorf("proxy %s is missing in:\n%s", proxy.Node, text)
+			t.Errorf("got\n%s\nwant proxy %s in sync", text, proxy.Node)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (c *commands) explain(t *testing.T) {
 		ids = append(ids, id)
 		for name, n := range c.metric(t, "penstock_picker_picks_total") {
 			if n == 0 {
-				return fmt.Errorf("replica %s has not picked", name)
+				return fmt.Errorf("replica %s has picked 0 times, want some", name)
 			}
 		}
 		return nil
@@ -231,7 +231,7 @@ func (c *commands) explain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(found.Picks) != 1 || found.Picks[0].Request != id {
-			t.Fatalf("request %s has the picks %+v", id, found.Picks)
+			t.Fatalf("picks of request %s: got %+v, want one", id, found.Picks)
 		}
 		pickers[found.Picks[0].Picker] = true
 	}
@@ -241,11 +241,11 @@ func (c *commands) explain(t *testing.T) {
 	last := c.must(t, "explain", "--last", "1000", "--pool", c.place.Namespace+"/qwen")
 	for _, id := range ids {
 		if strings.Count(last, "request "+id) != 1 {
-			t.Errorf("request %s is not there once:\n%s", id, last)
+			t.Errorf("got\n%s\nwant request %s once", last, id)
 		}
 	}
 	if text := c.must(t, "explain", url); !strings.Contains(text, "InferencePool "+c.place.Namespace+"/qwen") {
-		t.Errorf("the explanation of a URL has no pool:\n%s", text)
+		t.Errorf("the explanation of a URL: got\n%s\nwant the pool qwen", text)
 	}
 }
 
@@ -266,7 +266,7 @@ func request(ctx context.Context, url string) (id string, err error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if id = response.Header.Get("x-request-id"); err != nil || response.StatusCode != http.StatusOK || id == "" {
-		return "", fmt.Errorf("%s, ID %q, %s: %w", response.Status, id, text, err)
+		return "", fmt.Errorf("got %s, ID %q, %s: %w, want 200 with an ID", response.Status, id, text, err)
 	}
 	return id, nil
 }
@@ -274,37 +274,37 @@ func request(ctx context.Context, url string) (id string, err error) {
 func (c *commands) everywhere(t *testing.T) {
 	streams := strings.Split(strings.TrimSpace(c.must(t, "debug", "xds", "streams")), "\n")
 	if len(streams) != 3 {
-		t.Errorf("two proxies are connected: %q", streams)
+		t.Errorf("streams: got %q, want a heading and two", streams)
 	}
 	for _, line := range streams[1:] {
 		node := strings.Fields(line)[0]
 		if text := c.must(t, "debug", "xds", "diff", node); text != "" {
-			t.Errorf("proxy %s, which is in sync, lacks %s", node, text)
+			t.Errorf("proxy %s is in sync, and lacks %s, want nothing", node, text)
 		}
 	}
 	if _, stderr, err := c.run(t, c.lab.Kubeconfig(), "debug", "xds", "diff", "absent"); err == nil ||
 		!strings.Contains(stderr, `no proxy with node id "absent"`) {
-		t.Errorf("a proxy that is not there: %v: %s", err, stderr)
+		t.Errorf("a proxy that is not there: got %v: %s, want that there is none", err, stderr)
 	}
 	if text := c.must(t, "debug", "picker", "show", c.place.Namespace+"/qwen"); strings.Count(text, "vllm-") != 2 {
-		t.Errorf("the pool has two servers:\n%s", text)
+		t.Errorf("the pool: got\n%s\nwant two servers", text)
 	}
 	if text := c.must(t, "debug", "store", "show", "HTTPRoute"); text != c.place.Namespace+"/qwen\n" {
 		t.Errorf("the routes are %q, want %q", text, c.place.Namespace+"/qwen\n")
 	}
 	if _, stderr, err := c.run(t, c.lab.Kubeconfig(), "clusters", "list"); err == nil ||
 		!strings.Contains(stderr, "takes part in no cluster set") {
-		t.Errorf("clusters list: %v: %s", err, stderr)
+		t.Errorf("clusters list: got %v: %s, want an error, as it is in no cluster set", err, stderr)
 	}
 	archive := filepath.Join(t.TempDir(), "support.tar.gz")
 	if text := c.must(t, "support", "--out", archive); !strings.Contains(text, " 1/status.json\n") ||
 		!strings.Contains(text, " 2/status.json\n") {
-		t.Errorf("the archive lacks a replica:\n%s", text)
+		t.Errorf("the archive: got\n%s\nwant both replicas", text)
 	}
 	if _, stderr, err := c.run(t, c.lab.Kubeconfig(), "status", "--penstock-namespace", "default"); err == nil ||
 		!strings.Contains(stderr, "namespace default has no ready pod") ||
 		!strings.Contains(stderr, "--penstock-namespace") {
-		t.Errorf("a namespace without penstock: %v: %s", err, stderr)
+		t.Errorf("a namespace without penstock: got %v: %s, want that it has no ready pod", err, stderr)
 	}
 }
 
@@ -352,7 +352,7 @@ func (c *commands) permissions(t *testing.T) {
 		c.place.Until("the API server applies the role", func(context.Context) error {
 			stdout, stderr, err := c.run(t, viewer, "status", "--context", "it")
 			if (err == nil) != (step.want == nil) {
-				return fmt.Errorf("%w: %s", err, stderr)
+				return fmt.Errorf("got %w: %s, want an error: %t", err, stderr, step.want != nil)
 			}
 			for _, want := range step.want {
 				if !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
@@ -360,14 +360,14 @@ func (c *commands) permissions(t *testing.T) {
 				}
 			}
 			if step.want == nil && strings.Count(stdout, "\nEnvoy ") != 2 {
-				return fmt.Errorf("status of both replicas: %s", stdout)
+				return fmt.Errorf("status: got %s, want proxies of both replicas", stdout)
 			}
 			return nil
 		})
 	}
 	if _, stderr, err := c.run(t, viewer, "status", "--context", "absent"); err == nil ||
 		!strings.Contains(stderr, "it has no context absent") {
-		t.Errorf("a context that is not there: %v: %s", err, stderr)
+		t.Errorf("a context that is not there: got %v: %s, want that there is none", err, stderr)
 	}
 }
 

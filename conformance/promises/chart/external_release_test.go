@@ -52,7 +52,7 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 		by, err := post(ctx, "http://"+address+"/v1/chat/completions",
 			`{"model": "sim-model", "messages": [{"role": "user", "content": "hello"}]}`)
 		if err == nil && !strings.HasPrefix(by, "external-workers-") {
-			err = fmt.Errorf("answered by %q", by)
+			err = fmt.Errorf("got an answer of %q, want one of external-workers", by)
 		}
 		return err
 	})
@@ -64,7 +64,7 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 		_, body := e.call(http.MethodGet, e.service(component)+"/version", "", nil)
 		var v struct{ Component, Version string }
 		if err := json.Unmarshal(body, &v); err != nil || v.Component != component {
-			t.Fatalf("%s: %s: %v", component, body, err)
+			t.Fatalf("%s: got %s: %v, want the version of this component", component, body, err)
 		}
 		versions[v.Version] = component
 	}
@@ -79,7 +79,8 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e.served("routed, token store", routed.Worker, long, routed, "store")
 	for range 3 {
 		if again := e.process(long+"And then?", true); again.Worker != routed.Worker {
-			t.Errorf("a prompt whose beginning is at %s was routed to %s", routed.Worker, again.Worker)
+			t.Errorf("a prompt whose beginning is at %s was routed to %s, want the same worker", routed.Worker,
+				again.Worker)
 		}
 	}
 	own := e.process(long, false)
@@ -223,7 +224,7 @@ func (e *externalRelease) routes() {
 		ready := e.workers()
 		for range 10 {
 			if a, err := e.ask("Hello", true); err != nil || !slices.Contains(ready, a.Worker) {
-				return fmt.Errorf("%+v, %v, and the workers are %v", a, err, ready)
+				return fmt.Errorf("got %+v, %v, want one of the workers %v", a, err, ready)
 			}
 		}
 		return nil
@@ -304,7 +305,7 @@ func (e *externalRelease) try(method, url, key string, body any) (*http.Response
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("%s %s: %s %s %v", method, url, response.Status, answer, err)
+		return nil, nil, fmt.Errorf("%s %s: got %s: %s %v, want 200", method, url, response.Status, answer, err)
 	}
 	return response, answer, nil
 }

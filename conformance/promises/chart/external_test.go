@@ -20,7 +20,7 @@ type objects map[string]string
 func (o objects) into(t *testing.T, key string, object any) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(o[key]), object); err != nil || o[key] == "" {
-		t.Fatalf("%s: %v\n%s", key, err, o[key])
+		t.Fatalf("%s: got %v\n%s\nwant an object", key, err, o[key])
 	}
 }
 
@@ -111,22 +111,23 @@ func TestExternalChart_ProgramsFindOneAnother(t *testing.T) {
 		pod, c := got.container(t, component)
 		for _, arg := range want {
 			if !slices.Contains(c.Args, arg) {
-				t.Errorf("%s: %s is missing in %q", component, arg, c.Args)
+				t.Errorf("%s: got the arguments %q, want %s", component, c.Args, arg)
 			}
 		}
 		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken ||
 			!*pod.SecurityContext.RunAsNonRoot || !*c.SecurityContext.ReadOnlyRootFilesystem {
-			t.Errorf("%s has privileges: %+v %+v", component, pod, c.SecurityContext)
+			t.Errorf("%s has privileges, want none: %+v %+v", component, pod, c.SecurityContext)
 		}
 		if c.Resources.Limits.Memory().IsZero() || c.ReadinessProbe == nil || c.LivenessProbe == nil {
-			t.Errorf("%s: %+v", component, c)
+			t.Errorf("%s: got %+v, want a limit of memory and both probes", component, c)
 		}
 	}
 	got = external(t,
 		map[string]any{"router": map[string]any{"enabled": false}, "tokens": map[string]any{"enabled": false}})
 	for _, component := range []string{"processor", "workers"} {
 		if _, c := got.container(t, component); strings.Contains(strings.Join(c.Args, " "), "_URL") || len(c.Env) != 2 {
-			t.Errorf("%s: %q %v", component, c.Args, c.Env)
+			t.Errorf("%s: got the arguments %q and environment %v, want no URL, and 2 variables", component, c.Args,
+				c.Env)
 		}
 	}
 }
@@ -150,7 +151,7 @@ func TestExternalChart_OnlyProcessorAndWorkersReachTokenStore(t *testing.T) {
 		var policy networkingv1.NetworkPolicy
 		external(t, c.values).into(t, "NetworkPolicy external-tokens", &policy)
 		if len(policy.Spec.Ingress) != 1 || len(policy.Spec.Ingress[0].From) != 2 {
-			t.Fatalf("%s: %+v", name, policy.Spec.Ingress)
+			t.Fatalf("%s: got %+v, want one rule with two peers", name, policy.Spec.Ingress)
 		}
 		for i, want := range []map[string]string{
 			{"app.kubernetes.io/name": "penstock-external", "app.kubernetes.io/instance": "external",
@@ -158,11 +159,11 @@ func TestExternalChart_OnlyProcessorAndWorkersReachTokenStore(t *testing.T) {
 		} {
 			from := policy.Spec.Ingress[0].From[i]
 			if from.NamespaceSelector != nil || from.IPBlock != nil || len(from.PodSelector.MatchLabels) != len(want) {
-				t.Errorf("%s: %+v", name, from)
+				t.Errorf("%s: got %+v, want the pods %v alone", name, from, want)
 			}
 			for key, value := range want {
 				if from.PodSelector.MatchLabels[key] != value {
-					t.Errorf("%s: %+v", name, from)
+					t.Errorf("%s: got %+v, want the pods %v", name, from, want)
 				}
 			}
 		}
@@ -185,7 +186,7 @@ func TestExternalChart_ImagesOfOtherReleasesDoNotRender(t *testing.T) {
 	} {
 		_, err := runHelm(t, "template", "external", externalDir, "--set", set)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", set, err)
+			t.Errorf("%s: got %v, want the error %q", set, err, want)
 		}
 	}
 }
@@ -203,7 +204,7 @@ func TestExternalChart_EachImageCanBeReplaced(t *testing.T) {
 		for each, env := range urls {
 			pod, c := got.container(t, each)
 			if replaced := c.Image == own["image"]; replaced != (each == component) {
-				t.Errorf("%s is replaced, and %s has %s", component, each, c.Image)
+				t.Errorf("%s is replaced, and %s has %s, want this one replaced alone", component, each, c.Image)
 			}
 			if each != component {
 				continue
@@ -211,11 +212,12 @@ func TestExternalChart_EachImageCanBeReplaced(t *testing.T) {
 			if !slices.Equal(c.Args, []string{"--flag"}) || !slices.Equal(c.Command, []string{"/program"}) ||
 				c.ReadinessProbe.HTTPGet.Path != "/ready" || *pod.SecurityContext.RunAsUser != 1000 ||
 				c.SecurityContext.ReadOnlyRootFilesystem != nil {
-				t.Errorf("%s: %+v", component, c)
+				t.Errorf("%s: got %+v, want the flag, program, probe and user of the values, and their filesystem",
+					component, c)
 			}
 			for _, name := range strings.Fields(env) {
 				if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name && e.Value != "" }) {
-					t.Errorf("%s: no %s in %v", component, name, c.Env)
+					t.Errorf("%s: got %v, want %s", component, c.Env, name)
 				}
 			}
 		}
@@ -237,9 +239,9 @@ func TestExternalChart_ImagesAreThoseOfTheRelease(t *testing.T) {
 	}
 	got := external(t, nil)
 	if _, c := got.container(t, "workers"); c.Image != image(chartDir) {
-		t.Errorf("workers run %s, and penstock's chart %s", c.Image, image(chartDir))
+		t.Errorf("workers run %s, want %s as in penstock's chart", c.Image, image(chartDir))
 	}
 	if _, c := got.container(t, "router"); c.Image != image(externalDir) {
-		t.Errorf("the router runs %s", c.Image)
+		t.Errorf("the router runs %s, want %s", c.Image, image(externalDir))
 	}
 }

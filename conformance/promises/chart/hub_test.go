@@ -86,7 +86,7 @@ func (m *member) importOf(ctx context.Context, cluster string) error {
 	clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
 	if len(clusters) != 1 || clusters[0].(map[string]any)["name"] != cluster ||
 		clusters[0].(map[string]any)["endpoints"] != nil {
-		return fmt.Errorf("status %v", u.Object["status"])
+		return fmt.Errorf("got status %v, want the cluster %s alone, without endpoints", u.Object["status"], cluster)
 	}
 	return condition(clusters[0].(map[string]any), "Ready", "True", "")
 }
@@ -103,7 +103,7 @@ func (m *member) exportedByHub(ctx context.Context, status, reason string) error
 			return condition(parent, "Exported", status, reason)
 		}
 	}
-	return fmt.Errorf("parents %v", parents)
+	return fmt.Errorf("parents: got %v, want one of the hub", parents)
 }
 
 type hub struct {

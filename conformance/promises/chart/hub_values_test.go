@@ -42,7 +42,7 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if policies++; len(p.Spec.Ingress) != 1 || p.Spec.Ingress[0].Ports[0].Port.StrVal != "http" {
-				t.Errorf("ingress %+v", p.Spec.Ingress)
+				t.Errorf("ingress: got %+v, want http alone", p.Spec.Ingress)
 			}
 			continue
 		default:
@@ -55,37 +55,38 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	pods := labels.Set(hub.Spec.Template.Labels)
 	if policies != 1 || pods.AsSelector().Empty() || labels.SelectorFromSet(service.Spec.Selector).Matches(pods) ||
 		labels.SelectorFromSet(own.Spec.Selector.MatchLabels).Matches(pods) {
-		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among the pods of the Service %v", policies, pods,
-			service.Spec.Selector)
+		t.Errorf("got %d NetworkPolicies, pods %v, and the Service %v, want 1, and the hub's pods in no other selector",
+			policies, pods, service.Spec.Selector)
 	}
 	got, want := hub.Spec.Template.Spec, own.Spec.Template.Spec
 	if diff := cmp.Diff(want.SecurityContext, got.SecurityContext) +
 		cmp.Diff(want.Containers[0].SecurityContext, got.Containers[0].SecurityContext); diff != "" {
-		t.Errorf("(-penstock +hub)\n%s", diff)
+		t.Errorf("want the same contexts (-penstock +hub)\n%s", diff)
 	}
 	if got.ServiceAccountName != "penstock-hub" || got.Volumes[0].Secret.SecretName != "members" ||
 		len(got.Containers[0].VolumeMounts) != 3 {
-		t.Errorf("%s, volumes %+v", got.ServiceAccountName, got.Volumes)
+		t.Errorf("got account %s, volumes %+v, want penstock-hub, the Secret members and 3 mounts",
+			got.ServiceAccountName, got.Volumes)
 	}
 	args := strings.Join(got.Containers[0].Args, " ")
 	for _, want := range []string{"hub --http=", "--admin=127.0.0.1:", "--kubeconfigs=/etc/penstock/members",
 		"--clusterprofile-provider-file=/etc/penstock/profiles/providers.json", "--take-over", "--drain-time=1m"} {
 		if !strings.Contains(args, want) {
-			t.Errorf("%s is missing in %s", want, args)
+			t.Errorf("arguments: got %s, want %s", args, want)
 		}
 	}
 	for name, rules := range allRules(t, onlyHub(t)) {
 		for _, r := range rules {
 			for _, resource := range r.Resources {
 				if resource == "secrets" || resource == "*" || strings.Contains(strings.Join(r.Verbs, " "), "delete") {
-					t.Errorf("namespace %q: %+v", name, r)
+					t.Errorf("namespace %q: got %+v, want no rule for secrets, for everything, or to delete", name, r)
 				}
 			}
 		}
 	}
 	if out, err := runHelm(t, "template", "penstock", chartDir, "--set", "hub.enabled=true"); err == nil ||
 		!strings.Contains(err.Error(), "hub.kubeconfigs") {
-		t.Errorf("a hub that reaches no member: %v\n%.300s", err, out)
+		t.Errorf("a hub that reaches no member: got %v\n%.300s\nwant an error about hub.kubeconfigs", err, out)
 	}
 }
 
@@ -99,7 +100,7 @@ func TestChart_HubThatRelayedNamesWhatToWriteInstead(t *testing.T) {
 	out, err := runHelm(t, "template", "penstock", chartDir, "--values", written(t, map[string]any{"hub": hub}))
 	if err == nil || !strings.Contains(err.Error(), "hub.members is no longer supported") ||
 		!strings.Contains(err.Error(), "penstock clusters join") {
-		t.Errorf("got %v\n%.300s", err, out)
+		t.Errorf("got %v\n%.300s\nwant that hub.members is no longer supported, and penstock clusters join", err, out)
 	}
 }
 

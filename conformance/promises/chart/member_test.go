@@ -121,7 +121,7 @@ func (m *member) processes() []corev1.Pod {
 	list, err := m.CoreV1().Pods(system).List(m.Context(),
 		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
 	if err != nil || len(list.Items) == 0 {
-		m.Fatalf("no pods of penstock: %v", err)
+		m.Fatalf("pods of penstock: got %v, %d, want at least 1", err, len(list.Items))
 	}
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
@@ -153,7 +153,7 @@ func (m *member) exported(ctx context.Context, status, reason string) error {
 			return condition(parent, "Exported", status, reason)
 		}
 	}
-	return fmt.Errorf("parents %v", parents)
+	return fmt.Errorf("parents: got %v, want one of the multicluster controller", parents)
 }
 
 // imported returns nil if the import's status is like in the seed's manifests.
@@ -165,12 +165,12 @@ func (m *member) imported(ctx context.Context) error {
 	status, _, _ := unstructured.NestedMap(u.Object, "status")
 	clusters, _, _ := unstructured.NestedSlice(status, "clusters")
 	if len(clusters) != 1 {
-		return fmt.Errorf("status %v", status)
+		return fmt.Errorf("got status %v, want one cluster", status)
 	}
 	one := clusters[0].(map[string]any)
 	if one["name"] != "east" || one["routingMode"] != "EndpointMode" || one["endpointPicker"] == nil ||
 		one["endpoints"] != nil {
-		return fmt.Errorf("cluster %v", one)
+		return fmt.Errorf("got cluster %v, want east in EndpointMode with a picker, without endpoints", one)
 	}
 	controllers, _, _ := unstructured.NestedSlice(status, "controllers")
 	var names []string
@@ -179,7 +179,7 @@ func (m *member) imported(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	if strings.Join(names, " ") != "penstock.dev/gateway-controller penstock.dev/multicluster-controller" {
-		return fmt.Errorf("controllers %v", names)
+		return fmt.Errorf("controllers: got %v, want the gateway and the multicluster controller", names)
 	}
 	return errors.Join(condition(one, "Ready", "True", ""), condition(status, "Ready", "True", ""),
 		condition(status, "Accepted", "True", "Accepted"))
@@ -193,7 +193,7 @@ func condition(in map[string]any, typ, status, reason string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not %s (%s): %v", typ, status, reason, list)
+	return fmt.Errorf("%s: got %v, want %s (%s)", typ, list, status, reason)
 }
 
 // killLeader ends the process that leads, and returns once another process does.
@@ -220,7 +220,7 @@ func (m *member) killLeader() {
 	m.Until("another process of "+m.name+" leads", func(ctx context.Context) error {
 		now, transitions, err := leader(ctx)
 		if err == nil && (now == holder || now == "" || transitions == before) {
-			err = fmt.Errorf("%s leads", now)
+			err = fmt.Errorf("%q leads, want another process than %q", now, holder)
 		}
 		return err
 	})
@@ -236,7 +236,7 @@ func (m *member) nothingForbidden() {
 		}
 		for line := range bytes.Lines(log) {
 			if bytes.Contains(line, []byte("forbidden")) || bytes.Contains(line, []byte("ValidatingAdmissionPolicy")) {
-				m.Errorf("%s: %s", pod.Name, line)
+				m.Errorf("%s logged %s, want nothing forbidden", pod.Name, line)
 			}
 		}
 	}

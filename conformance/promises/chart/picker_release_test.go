@@ -126,7 +126,7 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 				}
 			}
 			if n := picks(t, p) - before; n != requests {
-				return fmt.Errorf("the pickers picked %d times for %d requests", n, requests)
+				return fmt.Errorf("the pickers picked %d times, want %d", n, requests)
 			}
 			return nil
 		})
@@ -190,7 +190,7 @@ func post(ctx context.Context, url, body string) (servedBy string, err error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s %s %w", response.Status, text, err)
+		return "", fmt.Errorf("%s %s %w, want 200", response.Status, text, err)
 	}
 	return response.Header.Get("x-served-by"), nil
 }

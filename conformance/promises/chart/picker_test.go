@@ -75,7 +75,7 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 			want := append(slices.Clone(always), c.more...)
 			for _, key := range want {
 				if got[key] == "" {
-					t.Errorf("%s is missing", key)
+					t.Errorf("got no %s, want it", key)
 				}
 			}
 			if len(got) != len(want) {
@@ -85,7 +85,7 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}
 	if out, err := runHelm(t, "template", "qwen", pickerDir); err == nil ||
 		!strings.Contains(err.Error(), "pool.selector is empty") {
-		t.Errorf("without a selector: %v %s", err, out)
+		t.Errorf("without a selector: got %v %s, want an error that pool.selector is empty", err, out)
 	}
 }
 
@@ -102,18 +102,19 @@ func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	got.into(t, "NetworkPolicy qwen-epp", &policy)
 	if ref := pool.Spec.EndpointPickerRef; ref == nil || string(ref.Name) != service.Name ||
 		int32(ref.Port.Number) != service.Spec.Ports[0].Port || service.Spec.Ports[0].Port != 9002 {
-		t.Errorf("the pool names %+v, and the Service has %+v", ref, service.Spec.Ports)
+		t.Errorf("the pool names %+v, and the Service has %+v, want the same name and port 9002", ref,
+			service.Spec.Ports)
 	}
 	pod := d.Spec.Template.Spec
 	c := pod.Containers[0]
 	for _, arg := range []string{"picker", "--pool-name=qwen", "--pool-namespace=default",
 		"--config-file=/etc/penstock/config/config.yaml"} {
 		if !slices.Contains(c.Args, arg) {
-			t.Errorf("%s is missing in %q", arg, c.Args)
+			t.Errorf("arguments: got %q, want %s", c.Args, arg)
 		}
 	}
 	if c.Image != imageOf(t, chartDir) {
-		t.Errorf("it runs %s, and penstock's chart %s", c.Image, imageOf(t, chartDir))
+		t.Errorf("it runs %s, want %s as in penstock's chart", c.Image, imageOf(t, chartDir))
 	}
 	ports := map[string]int32{}
 	for _, p := range c.Ports {
@@ -122,28 +123,30 @@ func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	for _, rule := range policy.Spec.Ingress {
 		for _, p := range rule.Ports {
 			if ports[p.Port.String()] == 0 {
-				t.Errorf("the NetworkPolicy is for port %s, and the pod has %v", p.Port, ports)
+				t.Errorf("the NetworkPolicy is for port %s, want one of the pod's %v", p.Port, ports)
 			}
 		}
 	}
 	if ports["grpc"] != 9002 || ports["grpc-health"] != 9003 || ports["metrics"] != 9090 ||
 		len(policy.Spec.Ingress) != 3 {
-		t.Errorf("ports %v, rules %+v", ports, policy.Spec.Ingress)
+		t.Errorf("got ports %v, rules %+v, want grpc 9002, grpc-health 9003, metrics 9090, and 3 rules", ports,
+			policy.Spec.Ingress)
 	}
 	if g := c.ReadinessProbe.GRPC; g == nil || g.Port != 9003 || *g.Service != "readiness" ||
 		c.LivenessProbe.GRPC == nil {
-		t.Errorf("probes %+v %+v", c.ReadinessProbe, c.LivenessProbe)
+		t.Errorf("got probes %+v %+v, want gRPC ones, readiness at 9003", c.ReadinessProbe, c.LivenessProbe)
 	}
 	if !*pod.SecurityContext.RunAsNonRoot || !*c.SecurityContext.ReadOnlyRootFilesystem ||
 		c.Resources.Limits.Memory().IsZero() || *pod.TerminationGracePeriodSeconds <= 120 {
-		t.Errorf("%+v %+v", pod, c)
+		t.Errorf("got %+v %+v, want no root, a read-only file system, a limit of memory, a grace period above 120 s",
+			pod, c)
 	}
 }
 
 func TestPickerChart_RoleReadsOneNamespaceAlone(t *testing.T) {
 	for key, text := range picker(t, map[string]any{"pool": servers}) {
 		if strings.HasPrefix(key, "ClusterRole") {
-			t.Errorf("there is a %s", key)
+			t.Errorf("got a %s, want none", key)
 		}
 		var role rbacv1.Role
 		if err := yaml.Unmarshal([]byte(text), &role); err != nil || role.Kind != "Role" {
@@ -152,7 +155,7 @@ func TestPickerChart_RoleReadsOneNamespaceAlone(t *testing.T) {
 		for _, rule := range role.Rules {
 			if !slices.Equal(rule.Verbs, []string{"list", "watch"}) || slices.Contains(rule.Resources, "secrets") ||
 				slices.Contains(rule.Resources, "*") {
-				t.Errorf("%+v", rule)
+				t.Errorf("got %+v, want list and watch alone, and no secrets", rule)
 			}
 		}
 	}
@@ -174,7 +177,7 @@ func TestPickerChart_PeersAreThePodsOfAStatefulSet(t *testing.T) {
 	last := policy.Spec.Ingress[len(policy.Spec.Ingress)-1]
 	if last.Ports[0].Port.String() != "peers" || len(last.From) != 1 || last.From[0].NamespaceSelector != nil ||
 		len(last.From[0].PodSelector.MatchLabels) == 0 {
-		t.Errorf("who reaches the port of peers: %+v", last)
+		t.Errorf("who reaches the port of peers: got %+v, want pods of this namespace by labels", last)
 	}
 }
 

@@ -58,7 +58,7 @@ func replaceCRDs(t *testing.T, p labtest.Place, chart string) {
 	t.Helper()
 	files, err := filepath.Glob(chart + "/crds/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no CRDs: %v", err)
+		t.Fatalf("CRDs: got %v, %d files, want some", err, len(files))
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -115,7 +115,7 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	for _, ns := range []string{p.Namespace, "unwatched"} {
 		_, err := p.NetworkingV1().NetworkPolicies(ns).Get(t.Context(), "gw-penstock", metav1.GetOptions{})
 		if watched := ns == p.Namespace; (err == nil) != watched {
-			t.Errorf("namespace %s: NetworkPolicy of a fleet: %v", ns, err)
+			t.Errorf("namespace %s: NetworkPolicy of a fleet: got %v, want it in the watched one alone", ns, err)
 		}
 	}
 
@@ -199,7 +199,7 @@ func (r *releases) replicas(n int32, arg string) {
 		p.Fatal(err)
 	}
 	if s := d.Status; s.UpdatedReplicas != n || s.AvailableReplicas != n {
-		p.Errorf("Helm did not wait: %+v", s)
+		p.Errorf("status after Helm: got %+v, want %d replicas, updated and available", s, n)
 	}
 	if arg == "" {
 		return
@@ -230,7 +230,7 @@ func (r *releases) listens(port int64) {
 		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, "gw-penstock", metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(s.Spec.Ports,
 			func(have corev1.ServicePort) bool { return int64(have.Port) == port }) {
-			err = fmt.Errorf("ports %v", s.Spec.Ports)
+			err = fmt.Errorf("ports %v, want %d", s.Spec.Ports, port)
 		}
 		return err
 	})

@@ -138,7 +138,7 @@ func TestUpgrade_HelmUpgradesAndRollsBackUnderLoad(t *testing.T) {
 		sent, failed := u.load.Counts()
 		t.Logf("round %d: %d requests, %d failed", round+1, sent, failed)
 		if changed := cmp.Diff(specs, u.specs()); changed != "" {
-			t.Fatalf("objects have changed:\n%s", changed)
+			t.Fatalf("objects have changed, want none:\n%s", changed)
 		}
 	}
 	u.load.End()
@@ -210,9 +210,10 @@ func send(ctx context.Context, client *http.Client, method, url, body, end strin
 	case err != nil:
 		return fmt.Errorf("after %d bytes: %w", len(text), err)
 	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s, reason %q: %s", response.Status, response.Header.Get("x-penstock-reason"), text)
+		return fmt.Errorf("got %s, reason %q: %s, want 200", response.Status, response.Header.Get("x-penstock-reason"),
+			text)
 	case !strings.HasSuffix(strings.TrimSpace(string(text)), end):
-		return fmt.Errorf("the response does not end with %s: %s", end, text)
+		return fmt.Errorf("got the response\n%s\nwant %s at its end", text, end)
 	}
 	return nil
 }
@@ -224,7 +225,7 @@ func (u *upgrades) rolledOut(earlier bool) {
 	p := u.place
 	check := func(ref string) error {
 		if strings.HasSuffix(ref, ":"+earlierTag) != earlier {
-			return fmt.Errorf("its image is %s", ref)
+			return fmt.Errorf("its image is %s, want the earlier one: %t", ref, earlier)
 		}
 		return nil
 	}

@@ -149,7 +149,7 @@ func TestValues_TemplatesReadEveryValue(t *testing.T) {
 		templates := ""
 		files, err := filepath.Glob(filepath.Join(c.dir, "templates", "*"))
 		if err != nil || len(files) == 0 {
-			t.Fatalf("no templates: %v", err)
+			t.Fatalf("templates: got %v, %d, want some", err, len(files))
 		}
 		for _, file := range files {
 			templates += string(c.read(t, filepath.Join("templates", filepath.Base(file))))
@@ -208,7 +208,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 			return path == "global" || path == "hub.members" // global is Helm's; hub.members has an error that explains
 		})
 		if want := leaves(c.defaults(t)); !slices.Equal(got, want) {
-			t.Errorf("chart %s: the schema has\n%v\nand values.yaml\n%v", c.name(), got, want)
+			t.Errorf("chart %s: the schema has\n%v\nwant those of values.yaml\n%v", c.name(), got, want)
 		}
 	}
 	for wrong, named := range map[string]string{
@@ -219,7 +219,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 	} {
 		if _, err := runHelm(t, "template", chartDir, "--set", wrong); err == nil ||
 			!strings.Contains(err.Error(), "schema") || !strings.Contains(err.Error(), named) {
-			t.Errorf("--set %s: %v", wrong, err)
+			t.Errorf("--set %s: got %v, want an error of the schema about %s", wrong, err, named)
 		}
 	}
 	if _, err := runHelm(t, "template", chartDir, "--set", "global.a=b"); err != nil {

@@ -32,7 +32,7 @@ func TestClusterSet_ChangedModeLosesNoRequest(t *testing.T) {
 		s.east.annotate("export-mode", fmt.Sprintf("%q", want))
 		s.imports("east has "+want, func(entries map[string]map[string]any) error {
 			if entries["east"]["routingMode"] != want {
-				return fmt.Errorf("%v", entries["east"])
+				return fmt.Errorf("east is %v, want %s", entries["east"], want)
 			}
 			return nil
 		})

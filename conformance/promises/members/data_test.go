@@ -74,7 +74,7 @@ func (s *sender) lost(t *testing.T, loss time.Time) {
 		switch {
 		case r.err != nil && (r.at.After(loss.Add(grace)) || r.at.Add(r.took).Before(loss)):
 			if failed++; failed <= 5 {
-				t.Errorf("%s, sent %s after the loss, failed after %s: %v", r.what,
+				t.Errorf("%s, sent %s after the loss, failed after %s, want it to succeed: %v", r.what,
 					r.at.Sub(loss).Round(time.Millisecond), r.took.Round(time.Millisecond), r.err)
 			}
 		case r.at.After(loss) && r.took > longest.took:
@@ -106,7 +106,7 @@ func (s *sender) goes(t *testing.T, n int) {
 	from := count()
 	labtest.Until(t, fmt.Sprintf("%d requests", n), func(context.Context) error {
 		if got := count() - from; got < n {
-			return fmt.Errorf("%d", got)
+			return fmt.Errorf("%d requests, want %d", got, n)
 		}
 		return nil
 	})
@@ -126,7 +126,7 @@ func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 			s.faults(network.Fault{Effect: effect})
 			labtest.Until(t, "some seconds have passed", func(context.Context) error { // longer than any timeout
 				if left := time.Until(loss.Add(15 * time.Second)); left > 0 {
-					return fmt.Errorf("%s left", left)
+					return fmt.Errorf("%s left, want none", left)
 				}
 				return nil
 			})
@@ -135,7 +135,7 @@ func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 			before := out.l.count("epp", "east")
 			labtest.Until(t, "east serves again", func(context.Context) error {
 				if out.l.count("epp", "east") < before+5 {
-					return fmt.Errorf("%d requests", out.l.count("epp", "east")-before)
+					return fmt.Errorf("%d requests, want 5", out.l.count("epp", "east")-before)
 				}
 				return nil
 			})

@@ -19,7 +19,7 @@ func TestFigures_CountEachRequestAndNothingThatWasNotMeasured(t *testing.T) {
 	}
 	var f figures
 	if text := printed(&f); text != "" {
-		t.Errorf("without an experiment: %s", text)
+		t.Errorf("without an experiment: got %s, want nothing", text)
 	}
 	f.controlled(requests{sent: 10, failed: 1})
 	f.controlled(requests{sent: 5})
@@ -32,7 +32,7 @@ func TestFigures_CountEachRequestAndNothingThatWasNotMeasured(t *testing.T) {
 {"name":"mc_failed_requests.experiments_failed","value":1}
 `
 	if text := printed(&f); text != control+experiments {
-		t.Errorf("of the control side:\n%s", text)
+		t.Errorf("of the control side: got\n%s\nwant\n%s", text, control+experiments)
 	}
 	f.lost(requests{sent: 7, failed: 2, excepted: 3}, 1500*time.Millisecond)
 	f.lost(requests{sent: 1}, time.Second)

@@ -57,7 +57,7 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 		start()
 		s.imports("east has "+mode, func(entries map[string]map[string]any) error {
 			if entries["east"]["routingMode"] != mode {
-				return fmt.Errorf("%v", entries["east"])
+				return fmt.Errorf("east is %v, want %s", entries["east"], mode)
 			}
 			return nil
 		})
@@ -123,7 +123,7 @@ func (s *site) without() {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("it exists: %v", err)
+			return fmt.Errorf("the import exists, want it gone: %v", err)
 		})
 	}
 }

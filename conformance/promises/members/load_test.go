@@ -89,7 +89,7 @@ func (l *load) ask(ctx context.Context, address, pool string, r request) error {
 	case err != nil:
 		return fmt.Errorf("%d by %q, after %d bytes: %w", resp.StatusCode, by, len(answer), err)
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s by %q, reason %q: %s", resp.Status, by, resp.Header.Get("x-penstock-reason"),
+		return fmt.Errorf("%s by %q, reason %q: %s, want 200", resp.Status, by, resp.Header.Get("x-penstock-reason"),
 			bytes.TrimSpace(answer[:min(len(answer), 300)]))
 	case r.stream && !bytes.HasSuffix(bytes.TrimSpace(answer), []byte("[DONE]")):
 		return fmt.Errorf("by %q, a stream without its end: %d bytes", by, len(answer))
@@ -123,7 +123,7 @@ func (l *load) serves(clusters ...string) {
 			from := l.count(pool, c)
 			labtest.Until(l.t, c+" serves "+pool, func(context.Context) error {
 				if n := l.count(pool, c) - from; n < 5 {
-					return fmt.Errorf("%d requests", n)
+					return fmt.Errorf("%d requests, want 5", n)
 				}
 				return nil
 			})
@@ -138,7 +138,7 @@ func (l *load) idles(cluster string) {
 		before := l.count("chat", cluster) + l.count("epp", cluster)
 		l.Goes(40)
 		if n := l.count("chat", cluster) + l.count("epp", cluster) - before; n > 0 {
-			return fmt.Errorf("%d requests", n)
+			return fmt.Errorf("%d requests, want 0", n)
 		}
 		return nil
 	})

@@ -38,7 +38,7 @@ func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 			LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: before.Spec.Selector}),
 		})
 	if err != nil || len(list.Items) == 0 {
-		t.Fatalf("pods of the picker: %v %v", list, err)
+		t.Fatalf("pods of the picker: got %v %v, want some", list, err)
 	}
 	s.west.Until("the import has the node's address", func(ctx context.Context) error {
 		u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").
@@ -53,7 +53,7 @@ func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 		if want := fmt.Sprintf(`"addresses":[%q],"ports":[{`,
 			list.Items[0].Status.HostIP); !strings.Contains(string(raw), want) ||
 			!strings.Contains(string(raw), fmt.Sprintf(`"number":%d`, port)) {
-			return fmt.Errorf("no %s with port %d in %s", want, port, raw)
+			return fmt.Errorf("got %s, want %s with port %d", raw, want, port)
 		}
 		return nil
 	})

@@ -23,7 +23,7 @@ func (c *cluster) signal(label, arg string, s syscall.Signal) time.Time {
 	c.Helper()
 	list, err := c.CoreV1().Pods(team).List(c.Context(), metav1.ListOptions{LabelSelector: label})
 	if err != nil || len(list.Items) == 0 {
-		c.Fatalf("no pods with label %s: %v", label, err)
+		c.Fatalf("pods with label %s: got %v, %d, want some", label, err, len(list.Items))
 	}
 	var pids []int
 	for _, pod := range list.Items {
@@ -43,7 +43,7 @@ func (s *sender) lasts(t *testing.T, from time.Time) {
 	t.Helper()
 	labtest.Until(t, "some seconds have passed", func(context.Context) error {
 		if left := time.Until(from.Add(10 * time.Second)); left > 0 {
-			return fmt.Errorf("%s left", left)
+			return fmt.Errorf("%s left, want none", left)
 		}
 		return nil
 	})
@@ -56,7 +56,7 @@ func (s *sender) returns(t *testing.T) {
 		before := s.l.count(pool, "east")
 		labtest.Until(t, "east serves "+pool+" again", func(context.Context) error {
 			if n := s.l.count(pool, "east") - before; n < 5 {
-				return fmt.Errorf("%d requests", n)
+				return fmt.Errorf("%d requests, want 5", n)
 			}
 			return nil
 		})
@@ -120,7 +120,7 @@ func TestClusterSet_LostGatewayIsReplacedByAnotherCluster(t *testing.T) {
 	s.east.annotate("export-mode", `"ParentMode"`)
 	s.imports("east has ParentMode", func(entries map[string]map[string]any) error {
 		if entries["east"]["routingMode"] != "ParentMode" {
-			return fmt.Errorf("%v", entries["east"])
+			return fmt.Errorf("east is %v, want ParentMode", entries["east"])
 		}
 		return nil
 	})
@@ -168,7 +168,7 @@ func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 	}
 	labtest.Until(t, "requests are answered 429", func(context.Context) error {
 		if n := full(); n < 20 {
-			return fmt.Errorf("%d", n)
+			return fmt.Errorf("requests that are denied as full: got %d, want 20", n)
 		}
 		return nil
 	})
@@ -182,7 +182,7 @@ func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 		before := full()
 		all[0].goes(t, 40)
 		if n := full() - before; n > 0 {
-			return fmt.Errorf("%d of 429", n)
+			return fmt.Errorf("requests that are denied as full: got %d, want 0", n)
 		}
 		return nil
 	})
@@ -194,7 +194,7 @@ func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 		for _, r := range x.list {
 			if r.err != nil && !strings.Contains(r.err.Error(), "429") {
 				if failed++; failed <= 3 {
-					t.Errorf("%s: %v", r.what, r.err)
+					t.Errorf("%s failed, want it served or denied as full: %v", r.what, r.err)
 				}
 			}
 		}

@@ -35,7 +35,7 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 		for _, c := range exporters {
 			if text := fmt.Sprint(entries[c.Name]["parents"]); !strings.Contains(text, "peer:true") ||
 				!strings.Contains(text, fmt.Sprintf("number:%d", port)) {
-				return fmt.Errorf("%s: %s", c.Name, text)
+				return fmt.Errorf("parents of %s: got %s, want peers at %d", c.Name, text, port)
 			}
 		}
 		return nil
@@ -78,7 +78,7 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	s.imported("chat", "the exporters' pickers are for members", func(entries map[string]map[string]any) error {
 		for _, c := range exporters {
 			if text := fmt.Sprint(entries[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
-				return fmt.Errorf("%s: %s", c.Name, text)
+				return fmt.Errorf("the picker of %s: got %s, want one for peers", c.Name, text)
 			}
 		}
 		return nil
@@ -88,7 +88,7 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 		before := c.picks()
 		c.Until("members pick from "+c.Name, func(context.Context) error {
 			if now := c.picks(); now < before+10 {
-				return fmt.Errorf("%g picks, and %g before", now, before)
+				return fmt.Errorf("%g picks, want %g", now, before+10)
 			}
 			return nil
 		})

@@ -216,7 +216,7 @@ func (s *site) ready(names ...string) {
 	s.Helper()
 	s.imports(strings.Join(names, " ")+" are ready", func(entries map[string]map[string]any) error {
 		if len(entries) != len(names) {
-			return fmt.Errorf("clusters %v", entries)
+			return fmt.Errorf("clusters: got %v, want %v", entries, names)
 		}
 		for _, name := range names {
 			if err := condition(entries[name], "True", "Ready"); err != nil {
@@ -269,7 +269,7 @@ func condition(in map[string]any, status, reason string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("ready is not %s (%s): %v", status, reason, list)
+	return fmt.Errorf("ready: got %v, want %s (%s)", list, status, reason)
 }
 
 func (c *cluster) kind(group, version, plural string) dynamic.ResourceInterface {
@@ -363,7 +363,7 @@ func (c *cluster) lists(want string) {
 func (c *cluster) penstock(ctx context.Context, input string, args ...string) (string, error) {
 	list, err := c.Processes(ctx)
 	if err != nil || len(list) == 0 {
-		return "", fmt.Errorf("no process of penstock: %w", err)
+		return "", fmt.Errorf("processes of penstock: got %w, %d, want some", err, len(list))
 	}
 	return c.Member.Penstock(ctx, list[0].Name, input, args...)
 }
@@ -373,7 +373,7 @@ func (c *cluster) kill() {
 	c.Helper()
 	list, err := c.Processes(c.Context())
 	if err != nil || len(list) == 0 {
-		c.Fatalf("no process of penstock: %v", err)
+		c.Fatalf("processes of penstock: got %v, %d, want some", err, len(list))
 	}
 	var pids []int
 	for _, pod := range list {
@@ -392,7 +392,8 @@ func (c *cluster) kill() {
 			}
 			if now.Status.ContainerStatuses[0].RestartCount <= before.Status.ContainerStatuses[0].RestartCount ||
 				!labtest.Ready(now.Status) {
-				return fmt.Errorf("%s: %+v", now.Name, now.Status.ContainerStatuses[0])
+				return fmt.Errorf("%s: got %+v, want it ready after a restart", now.Name,
+					now.Status.ContainerStatuses[0])
 			}
 		}
 		return nil

@@ -137,7 +137,7 @@ func (c *cluster) shift(offset time.Duration) {
 	c.Helper()
 	list, err := c.Processes(c.Context())
 	if err != nil || len(list) == 0 {
-		c.Fatalf("no process of penstock: %v", err)
+		c.Fatalf("processes of penstock: got %v, %d, want some", err, len(list))
 	}
 	for _, pod := range list {
 		path := filepath.Join("/proc", strconv.Itoa(c.Process(pod, "serve")), "root", "run", "penstock", "clock")

@@ -13,7 +13,7 @@ import (
 func (r *rig) expect(host, reply string) error {
 	status, text, err := r.ask(host, "/v1/chat/completions", body)
 	if err == nil && (status != http.StatusOK || text != reply) {
-		err = fmt.Errorf("%s: %d: %.200s", host, status, text)
+		err = fmt.Errorf("%s: got %d: %.200s, want 200 %.200s", host, status, text, reply)
 	}
 	return err
 }
@@ -43,7 +43,8 @@ func (r *rig) beside(ask func() error) (end func()) {
 		<-done
 		if len(failed) > 0 || sent == 0 {
 			first := strings.Join(failed[:min(5, len(failed))], "; ")
-			r.Errorf("%d of %d requests of the further victim failed: %s", len(failed), sent, first)
+			r.Errorf("%d of %d requests of the further victim failed, want none, and some sent: %s", len(failed), sent,
+				first)
 		}
 	}
 }
@@ -56,10 +57,10 @@ const memoryLimit = 1 << 30
 func (r *rig) harmless(what string) {
 	r.Helper()
 	if difference := r.changed(); difference != "" {
-		r.Errorf("%s: the victim's part has changed, or Envoy rejects something:\n%s", what, difference)
+		r.Errorf("%s: the victim's part has changed, or Envoy rejects something, want neither:\n%s", what, difference)
 	}
 	if bytes, err := r.penstock.RSS(); err != nil || bytes > memoryLimit {
-		r.Errorf("%s: penstock has %d MiB: %v", what, bytes>>20, err)
+		r.Errorf("%s: penstock has %d MiB: %v, want at most %d MiB", what, bytes>>20, err, memoryLimit>>20)
 	}
 }
 

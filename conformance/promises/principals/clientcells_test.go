@@ -59,7 +59,7 @@ func (c *clients) play() {
 	honest := func() error {
 		s := c.rig.send("mine.test", nil, body)
 		if s.status != http.StatusOK || !strings.Contains(s.body, `"Method"`) {
-			return fmt.Errorf("%d %.100s %v", s.status, s.body, s.err)
+			return fmt.Errorf("got %d %.100s %v, want 200 with the request", s.status, s.body, s.err)
 		}
 		return nil
 	}

@@ -178,7 +178,7 @@ func (m *members) join() {
 		}
 		var list []v1alpha1.ClusterSetMember
 		if err := yaml.Unmarshal(raw, &list); err != nil || len(list) != 1 {
-			return fmt.Errorf("%d members: %w", len(list), err)
+			return fmt.Errorf("%d members: %w, want 1", len(list), err)
 		}
 		m.self = list[0]
 		return nil

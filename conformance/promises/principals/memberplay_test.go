@@ -44,7 +44,8 @@ func (m *members) play() {
 			case <-c.done:
 			default:
 				if c.own != nil {
-					return fmt.Errorf("%s: what it sent is not acknowledged, and its stream has not ended", c)
+					return fmt.Errorf("%s: its message is not acknowledged and its stream open, want either otherwise",
+						c)
 				}
 			}
 		}
@@ -52,7 +53,7 @@ func (m *members) play() {
 	})
 	m.rig.Eventually("all exports are imported or not", func() error {
 		if n := len(m.clusters().of("evil").Imports); n < m.pools() {
-			return fmt.Errorf("%d of %d are listed", n, m.pools())
+			return fmt.Errorf("%d of %d are listed, want all", n, m.pools())
 		}
 		return nil
 	})
@@ -171,7 +172,7 @@ func (m *members) asked(p *parties.Publisher) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d loads are asked for", len(got.GetResources()))
+	return fmt.Errorf("%d loads are asked for, want evil's pool least among them", len(got.GetResources()))
 }
 
 func (m *members) follow(p *parties.Publisher, messages ...[]byte) (*discoveryv3.DeltaDiscoveryResponse, error) {

@@ -39,7 +39,7 @@ func kinds(t testing.TB, written []string, others map[string]string) []store.Kin
 		}
 	}
 	if len(out) != len(written) {
-		t.Errorf("the store lacks some of %s", written)
+		t.Errorf("the store's tables: got %d, want all of %s", len(out), written)
 	}
 	return out
 }

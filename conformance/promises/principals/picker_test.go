@@ -309,7 +309,7 @@ func (p *pickers) play() {
 		p.rig.Eventually(by+" is served", func() error {
 			p.base[by] = p.rig.send(by+".test", nil, body)
 			if p.base[by].status != http.StatusOK {
-				return fmt.Errorf("%+v", p.base[by])
+				return fmt.Errorf("got %+v, want 200", p.base[by])
 			}
 			return nil
 		})
@@ -329,7 +329,7 @@ func (p *pickers) play() {
 		if p.judge(c, p.base[by], s); s.status != http.StatusOK {
 			p.rig.Eventually("the picker is asked again after "+c.String(), func() error {
 				if s := p.rig.send(by+".test", nil, body); s.status != http.StatusOK {
-					return fmt.Errorf("%+v", s)
+					return fmt.Errorf("got %+v, want 200", s)
 				}
 				return nil
 			})
@@ -353,7 +353,7 @@ func (p *pickers) sick(c cell, steps []string) {
 	before := p.picker.checks.Load()
 	p.rig.Eventually("the picker's health is asked for", func() error {
 		if n := p.picker.checks.Load() - before; n < 1 {
-			return fmt.Errorf("%d checks", n)
+			return fmt.Errorf("%d checks, want 1", n)
 		}
 		return nil
 	})
@@ -379,7 +379,8 @@ func (p *pickers) honest(by string) func() error {
 		var e echo
 		if s.status == http.StatusOK &&
 			(json.Unmarshal([]byte(s.body), &e) != nil || e.Method != http.MethodPost || e.Body != body) {
-			return fmt.Errorf("the server got %.40s %s, and the answer is %.100s", e.Method, e.Path, s.body)
+			return fmt.Errorf("the server got %.40s %s, and the answer is %.100s, want the request unchanged", e.Method,
+				e.Path, s.body)
 		}
 		return nil
 	}

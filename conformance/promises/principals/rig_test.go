@@ -201,7 +201,7 @@ func (r *rig) victimRequests() []func() error {
 func (r *rig) askVictim(path, body string) error {
 	status, text, err := r.ask(victimHost, path, body)
 	if err == nil && (status != http.StatusOK || text != victimReply) {
-		err = fmt.Errorf("%s: %d: %.200s", path, status, text)
+		err = fmt.Errorf("%s: got %d: %.200s, want 200 %.200s", path, status, text, victimReply)
 	}
 	return err
 }
@@ -252,7 +252,7 @@ func (r *rig) end() {
 	r.done.Wait()
 	if len(r.failed) > 0 || r.sent == 0 {
 		some := strings.Join(r.failed[:min(5, len(r.failed))], "; ")
-		r.Errorf("%d of %d requests of the victim failed: %s", len(r.failed), r.sent, some)
+		r.Errorf("%d of %d requests of the victim failed, want none, and some sent: %s", len(r.failed), r.sent, some)
 	}
 	r.Logf("%d requests of the victim", r.sent)
 }
@@ -271,7 +271,7 @@ func (r *rig) unchanged(what string) (same bool) {
 	r.Helper()
 	changed := r.changed()
 	if changed != "" {
-		r.Errorf("%s: the victim's part changed: %s", what, changed)
+		r.Errorf("%s: the victim's part changed, want it as before: %s", what, changed)
 	}
 	return changed == ""
 }
@@ -302,7 +302,7 @@ spec:
 	r.Eventually("Envoy has "+host, func() error {
 		status, text, err := r.ask(host, "/", "")
 		if err == nil && status != http.StatusFound {
-			err = fmt.Errorf("%d: %.100s", status, text)
+			err = fmt.Errorf("got %d: %.100s, want 302", status, text)
 		}
 		return errors.Join(err, r.penstock.Running(), r.envoys[0].Running(), r.envoys[1].Running())
 	})
@@ -322,7 +322,7 @@ func (r *rig) reported() error {
 		}
 	}
 	if want := fmt.Sprintf("marker-%d", r.marker); !slices.Contains(has, want) || slices.Contains(has, r.former) {
-		return fmt.Errorf("it has %s and lacks %s", has, want)
+		return fmt.Errorf("it has %s, want %s, and %s gone", has, want, r.former)
 	}
 	return nil
 }
@@ -341,7 +341,7 @@ func (r *rig) synced() error {
 	var proxies []proxy
 	r.get(local(r.http), "/proxies", &proxies)
 	if len(proxies) != len(r.envoys) {
-		return fmt.Errorf("%d proxies", len(proxies))
+		return fmt.Errorf("%d proxies, want %d", len(proxies), len(r.envoys))
 	}
 	for _, p := range proxies {
 		for _, t := range p.Types {
@@ -352,7 +352,8 @@ func (r *rig) synced() error {
 				r.rejected = append(r.rejected, nack)
 				return nil
 			case t.Pending > t.Leaving:
-				return fmt.Errorf("%s: %d of %s are pending, %d are leaving", p.Gateway, t.Pending, t.Type, t.Leaving)
+				return fmt.Errorf("%s: %d of %s are pending, %d are leaving, want no other pending", p.Gateway,
+					t.Pending, t.Type, t.Leaving)
 			}
 		}
 	}

@@ -341,7 +341,7 @@ func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error)
 		return s.response(c, got)
 	}
 	if got.status != http.StatusOK {
-		return "", "", fmt.Errorf("%d %.100s %v", got.status, got.body, got.err)
+		return "", "", fmt.Errorf("got %d %.100s %v, want 200", got.status, got.body, got.err)
 	}
 	switch c.root {
 	case "models":
@@ -357,7 +357,7 @@ func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error)
 	}
 	s.rig.get(local(s.rig.http), "/debug/pool?pool=mine/"+c.pool, &page)
 	if len(page.Verdicts) != 1 {
-		return "", "", fmt.Errorf("%d endpoints", len(page.Verdicts))
+		return "", "", fmt.Errorf("%d endpoints, want 1", len(page.Verdicts))
 	}
 	v := page.Verdicts[0]
 	prefixes, _, _ := strings.Cut(v.Prefixes, " (") // the text in parentheses states why prefixes are missing

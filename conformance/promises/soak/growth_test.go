@@ -15,10 +15,10 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 		s.rss = append(s.rss, 1000+200*hours+noise)
 	}
 	if percent, deviation := slope(s.at, s.goroutines); math.Abs(percent-1.99) > 0.01 || deviation > 1e-6 {
-		t.Errorf("a line of 2 %% an hour has %v with error %v", percent, deviation)
+		t.Errorf("a line of 2 %% an hour has %v with error %v, want 1.99 with 0", percent, deviation)
 	}
 	if percent, deviation := slope(s.at, s.heap); math.Abs(percent) > 2*deviation {
-		t.Errorf("noise grows by %v with error %v", percent, deviation)
+		t.Errorf("noise grows by %v with error %v, want at most two errors", percent, deviation)
 	}
 	if got := s.Judged(); got != "a slope fails if it exceeds its limit by more than two standard errors" {
 		t.Errorf("half an hour: %s, want %q",
@@ -26,11 +26,11 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 	}
 	if got := (&Samples{at: []float64{0, 0.1}}).Judged(); got != "slopes are not judged: samples of 6 minutes show "+
 		"noise; a soak of 30 minutes has enough" {
-		t.Errorf("six minutes: %s", got)
+		t.Errorf("six minutes: got %s, want that slopes are not judged", got)
 	}
 	_, err := s.Growth()
 	if err == nil || err.Error() != "rss grows by 19.1 % an hour (standard error 0.1), limit 10" {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want rss grows by 19.1 %% an hour (standard error 0.1), limit 10", err)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestSoak_LargerConfigurationIsNoGrowth(t *testing.T) {
 		flat.heap, grows.heap = append(flat.heap, needs), append(grows.heap, needs+100*hours)
 	}
 	if slopes, err := flat.Growth(); err != nil || math.Abs(slopes[0].Percent) > 0.2 {
-		t.Errorf("what follows the configuration grows: %v, %v", slopes, err)
+		t.Errorf("slopes of a heap that follows the configuration: got %v, %v, want at most 0.2 %%", slopes, err)
 	}
 	if slopes, err := grows.Growth(); err == nil || math.Abs(slopes[0].Percent-5.8) > 0.5 {
 		t.Errorf("what grows beside the configuration has %v, %v, want 5.8 %% an hour", slopes, err)

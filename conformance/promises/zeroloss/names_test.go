@@ -25,7 +25,7 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 					return nil
 				}
 			}
-			return fmt.Errorf("no endpoint at %s", address)
+			return fmt.Errorf("endpoints: got %v, want %s", got, address)
 		}
 	}
 	former := namedAddresses[p.named%2]

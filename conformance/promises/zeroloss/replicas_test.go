@@ -51,7 +51,7 @@ func startPair(t *testing.T, envoy bool, set ...func(*options)) *pair {
 		if len(r.failures) > 0 {
 			var text strings.Builder
 			explain(&text, o, result{Failures: r.failures, Log: r.log})
-			t.Errorf("%d of %d requests failed\n%s", len(r.failures), r.clients.sent.Load(), text.String())
+			t.Errorf("%d of %d requests failed, want none\n%s", len(r.failures), r.clients.sent.Load(), text.String())
 		}
 	})
 	if err := r.write(p.rng()); err != nil {
@@ -103,7 +103,7 @@ func (p *pair) flows(requests int64) {
 	want := p.clients.sent.Load() + requests
 	poll.NoError(p.t, "requests flow", limit, func() error {
 		if got := p.clients.sent.Load(); got < want {
-			return fmt.Errorf("%d of %d", got, want)
+			return fmt.Errorf("%d requests, want %d", got, want)
 		}
 		return nil
 	})
@@ -139,7 +139,7 @@ func (p *plane) serves() error {
 		return err
 	}
 	if len(list) != 1 || !list[0].InSync {
-		return fmt.Errorf("%+v", list)
+		return fmt.Errorf("got %+v, want one in sync", list)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		p.must(turn.other.ready(t.Context()))
 	}
 	if after := p.listeners(); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("listeners changed: %v and then %v", before, after)
+		t.Errorf("listeners changed: %v and then %v, want the same", before, after)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	poll.NoError(t, "Envoy is connected", limit, func() error {
 		list, err := a.proxies()
 		if err == nil && len(list) != 1 {
-			err = fmt.Errorf("%+v", list)
+			err = fmt.Errorf("got %+v, want one", list)
 		}
 		return err
 	})

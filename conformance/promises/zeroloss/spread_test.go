@@ -73,7 +73,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		got := p.alike(first, second)["endpoint import/default/far/east"]
 		for _, s := range p.world.fleets[externalFleet].serving() {
 			if !strings.Contains(got, fmt.Sprintf(`"port_value":%d`, s.port)) {
-				return fmt.Errorf("%s is not among %s", s.name, got)
+				return fmt.Errorf("got %s, want %s among them", got, s.name)
 			}
 		}
 		return nil
@@ -81,7 +81,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	poll.NoError(t, "both Envoys know all pods that were picked", limit, learned)
 	for _, plane := range p.planes {
 		if n, err := plane.picked(); err != nil || n == 0 {
-			t.Errorf("%s made %g picks: %v", plane.name, n, err)
+			t.Errorf("%s made %g picks: %v, want some", plane.name, n, err)
 		}
 	}
 
@@ -116,12 +116,12 @@ func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 	p.stop()
 	for _, plane := range p.planes {
 		if n, err := plane.picked(); err != nil || n == 0 {
-			t.Errorf("%s made %g picks: %v", plane.name, n, err)
+			t.Errorf("%s made %g picks: %v, want some", plane.name, n, err)
 		}
 		poll.NoError(t, "no request is in flight", limit, func() error {
 			open, err := plane.metric("penstock_picker_open_leases")
 			if err == nil && len(open) > 0 {
-				err = fmt.Errorf("%s counts %s", plane.name, open)
+				err = fmt.Errorf("%s counts %s, want none", plane.name, open)
 			}
 			return err
 		})

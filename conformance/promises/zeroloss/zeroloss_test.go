@@ -51,7 +51,7 @@ func losesNothing(t *testing.T, o options) {
 	var text strings.Builder
 	explain(&text, o, res)
 	if err != nil || len(res.Failures) > 0 {
-		t.Errorf("%d of %d requests failed (%v)\n%s", len(res.Failures), res.Requests, err, text.String())
+		t.Errorf("%d of %d requests failed (%v), want none\n%s", len(res.Failures), res.Requests, err, text.String())
 	}
 	if res.Changes < o.Steps || res.Requests < int64(5*o.Rate) {
 		t.Errorf("only %d changes and %d requests: too few to prove anything, want at least %d and at least %d",
@@ -87,7 +87,7 @@ func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 		"the end is missing":  "data: {}\n\ndata: 0\n\ndata: 1\n\n", "nothing came": "",
 	} {
 		if _, err := readStream(strings.NewReader(text), 2); err == nil {
-			t.Errorf("%s, and the stream counts as complete", what)
+			t.Errorf("%s, and the stream counts as complete, want an error", what)
 		}
 	}
 	if _, err := readStream(strings.NewReader("data: {}\n\ndata: 0\n\ndata: 1\n\ndata: [DONE]\n\n"), 2); err != nil {
@@ -100,7 +100,7 @@ func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 			Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
 	for _, want := range []string{"a.test", "503", "step 1 move", "-seed 7 -steps 3", "-play 1-2"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+			t.Errorf("got\n%s\nwant %q", out.String(), want)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestZeroLoss_SeedRepeatsSequence(t *testing.T) {
 	a, b := sequence(t, 3, 300), sequence(t, 3, 300)
 	for i := range a {
 		if a[i] != b[i] {
-			t.Fatalf("step %d: %q and %q", i, a[i], b[i])
+			t.Fatalf("step %d: got %q and %q, want the same", i, a[i], b[i])
 		}
 	}
 }
@@ -169,11 +169,11 @@ func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 	steps, err := parseSteps("1-3,5,7-40")
 	if err != nil || formatSteps(steps) != "1-3,5,7-40" {
-		t.Errorf("%v %v", steps, err)
+		t.Errorf(`steps: got %v %v, want "1-3,5,7-40"`, steps, err)
 	}
 	for _, bad := range []string{"", "a", "3-1", "1-"} {
 		if _, err := parseSteps(bad); err == nil {
-			t.Errorf("%q were parsed as steps", bad)
+			t.Errorf("%q were parsed as steps, want an error", bad)
 		}
 	}
 	tries := 0
@@ -189,7 +189,7 @@ func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 		"10:00:02.000 step 33 split: r2"})
 	for _, want := range []string{"#   5 move: r1\n#   33 split: r2\n", "-seed 7 -steps 40 ", "-play 5,33\n"} {
 		if !strings.Contains(script, want) {
-			t.Errorf("no %q in\n%s", want, script)
+			t.Errorf("got\n%s\nwant %q", script, want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestConformanceReport_GapIsNamed(t *testing.T) {
 	} {
 		err := read([]byte(strings.Replace(good, from[0], from[1], 1)))
 		if err == nil || !strings.Contains(err.Error(), gap) {
-			t.Errorf("%s: got %v", gap, err)
+			t.Errorf("%s: got %v, want an error that names it", gap, err)
 		}
 	}
 }
@@ -41,12 +41,12 @@ func TestConformanceReport_PartialRunWritesNone(t *testing.T) {
 	whole := config{reports: "r", version: "v1"}
 	if got := strings.Join(suites[0].args(whole, suites[0].report(whole)), " "); !strings.Contains(got,
 		"--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
-		t.Errorf("whole: %s", got)
+		t.Errorf("whole: got %s, want its report, and no list of features", got)
 	}
 	part := config{core: true}
 	if got := strings.Join(suites[0].args(part, suites[0].report(part)), " "); strings.Contains(got,
 		"--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
-		t.Errorf("core: %s", got)
+		t.Errorf("core: got %s, want no report, and a list of features", got)
 	}
 }
 
@@ -68,14 +68,14 @@ func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 		}
 		for _, profile := range strings.Split(s.profiles, ",") {
 			if !strings.Contains(string(text), "name: "+profile+"\n") {
-				t.Errorf("%s: nothing of %s", name, profile)
+				t.Errorf("%s: got nothing of %s, want its profile", name, profile)
 			}
 		}
 		for _, feature := range features.Names() {
 			// which the profile does not list
 			core := slices.Contains(strings.Split(s.core, ","), string(feature)) || feature == "GRPCRouteNamedRouteRule"
 			if !core && !strings.Contains(string(text), "- "+string(feature)+"\n") {
-				t.Errorf("%s: %s was not tested", name, feature)
+				t.Errorf("%s: %s was not tested, want it", name, feature)
 			}
 		}
 	}

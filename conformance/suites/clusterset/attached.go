@@ -19,7 +19,7 @@ func missingImport(r *run) {
 		for _, p := range list(u.Object, "status", "parents") {
 			return condition(p, "ResolvedRefs", "False", "BackendNotFound")
 		}
-		return fmt.Errorf("status.parents is empty")
+		return fmt.Errorf("status.parents is empty, want the Gateway")
 	})
 	gw.answers(http.StatusInternalServerError, "")
 }
@@ -31,7 +31,7 @@ func emptyImport(r *run) {
 	r.until("an import without clusters answers with an error of the server", func() error {
 		got, err := gw.ask(completions, chat)
 		if err == nil && got.status < http.StatusInternalServerError {
-			err = fmt.Errorf("it answers %d", got.status)
+			err = fmt.Errorf("it answers %d, want 500 or above", got.status)
 		}
 		return err
 	})
@@ -69,7 +69,7 @@ func parents(u *unstructured.Unstructured, other string, want bool) error {
 		return fmt.Errorf("the entry of %s is gone or has changed: %v", other, u.Object["status"])
 	}
 	if found != want {
-		return fmt.Errorf("the parents have Gateway gw: %t; status %v", found, u.Object["status"])
+		return fmt.Errorf("the parents have Gateway gw: %t, want %t; status %v", found, want, u.Object["status"])
 	}
 	return nil
 }

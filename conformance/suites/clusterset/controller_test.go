@@ -74,7 +74,7 @@ func compare(t *testing.T, results []Result, want []string) {
 	t.Helper()
 	for _, r := range results {
 		if failed := r.Err != nil; failed != (slices.Contains(want, r.Name) && r.Skipped == "") {
-			t.Errorf("%s: %s", r.Name, r)
+			t.Errorf("%s: got %s, want it to fail: %t", r.Name, r, !failed)
 		}
 	}
 }

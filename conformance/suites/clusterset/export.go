@@ -66,7 +66,7 @@ func (m *member) exportedIs(pool, status string, words ...string) error {
 			continue
 		}
 		if status == "" {
-			return fmt.Errorf("it has the parent %v with the conditions %v", ref, parent["conditions"])
+			return fmt.Errorf("got the parent %v with the conditions %v, want none", ref, parent["conditions"])
 		}
 		if err := condition(parent, "Exported", status); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (m *member) exportedIs(pool, status string, words ...string) error {
 		for _, c := range list(parent, "conditions") {
 			for _, w := range words {
 				if c["type"] == "Exported" && !strings.Contains(fmt.Sprint(c["message"]), w) {
-					return fmt.Errorf("condition Exported does not name %s: %v", w, c["message"])
+					return fmt.Errorf("condition Exported: got %v, want it to name %s", c["message"], w)
 				}
 			}
 		}
@@ -83,7 +83,7 @@ func (m *member) exportedIs(pool, status string, words ...string) error {
 	if status == "" {
 		return nil
 	}
-	return fmt.Errorf("status.parents has no InferencePoolImport %s: %v", pool, u.Object["status"])
+	return fmt.Errorf("status.parents: got %v, want InferencePoolImport %s", u.Object["status"], pool)
 }
 
 func (m *member) becomes(pool, status string, words ...string) {
@@ -157,10 +157,10 @@ func endpointWiring(r *run) {
 
 func (r *run) wired(entry map[string]any) error {
 	if entry["routingMode"] != "EndpointMode" {
-		return fmt.Errorf("routingMode is %v", entry["routingMode"])
+		return fmt.Errorf("routingMode is %v, want EndpointMode", entry["routingMode"])
 	}
 	if entry["targetPortNumber"] != int64(targetPort) {
-		return fmt.Errorf("targetPortNumber is %v, not %d", entry["targetPortNumber"], targetPort)
+		return fmt.Errorf("targetPortNumber is %v, want %d", entry["targetPortNumber"], targetPort)
 	}
 	epp, _, _ := unstructured.NestedMap(entry, "endpointPicker")
 	at := list(epp, "service")
@@ -184,7 +184,7 @@ func (r *run) wired(entry map[string]any) error {
 			}
 		}
 	}
-	return fmt.Errorf("endpointPicker.service is %v, but the Service has the addresses %v and the port %d",
+	return fmt.Errorf("endpointPicker.service is %v, want addresses of the Service, %v, and the port %d",
 		epp["service"], want, pickerPort)
 }
 
@@ -210,7 +210,7 @@ func wiringFollows(r *run) {
 	port := func(want int64) func(*unstructured.Unstructured) error {
 		return func(u *unstructured.Unstructured) error {
 			if got := r.entries(u)[from.name]["targetPortNumber"]; got != want {
-				return fmt.Errorf("targetPortNumber is %v, not %d", got, want)
+				return fmt.Errorf("targetPortNumber is %v, want %d", got, want)
 			}
 			return nil
 		}

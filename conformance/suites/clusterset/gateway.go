@@ -129,7 +129,7 @@ var chat = []byte(`{"model": "any", "messages": [{"role": "user", "content": "He
 func (e *entrance) chat(status int) response {
 	got, err := e.ask(completions, chat)
 	if err == nil && got.status != status {
-		err = fmt.Errorf("it answers %d, not %d; %s", got.status, status, got.details)
+		err = fmt.Errorf("it answers %d, want %d; %s", got.status, status, got.details)
 	}
 	if err != nil {
 		e.run.fail("POST %s%s: %w", e.url, completions, err)
@@ -142,7 +142,7 @@ func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)
 		if err == nil && (got.status != status || cluster != "" && got.Cluster != cluster) {
-			err = fmt.Errorf("it answers %d %s%s", got.status, got.Cluster, got.details)
+			err = fmt.Errorf("it answers %d %q%s, want %d %q", got.status, got.Cluster, got.details, status, cluster)
 		}
 		return err
 	})

@@ -93,7 +93,7 @@ func laterNamespace(r *run) {
 	from.export("llm")
 	r.until("the condition Exported", func() error {
 		if from.exportedIs("llm", "True") == nil {
-			return fmt.Errorf("it is True, but cluster %s has not the namespace", last.name)
+			return fmt.Errorf("it is True, want it otherwise while cluster %s lacks the namespace", last.name)
 		}
 		return from.exportedIs("llm", "False")
 	})
@@ -112,14 +112,14 @@ func importOfAnother(r *run) {
 	to.writeOther(r, made, other)
 	kept := func(u *unstructured.Unstructured) error {
 		if u.GetLabels()["made-by"] != "hand" || u.GetUID() != made.GetUID() {
-			return fmt.Errorf("it is another object, or without its label: %v", u.GetLabels())
+			return fmt.Errorf("got the labels %v, want the same object, made by hand", u.GetLabels())
 		}
 		for _, c := range list(u.Object, "status", "controllers") {
 			if c["name"] == other && len(list(c, "exportingClusters")) == 1 {
 				return nil
 			}
 		}
-		return fmt.Errorf("the entry of %s is gone: %v", other, u.Object["status"])
+		return fmt.Errorf("status: got %[2]v, want the entry of %[1]s", other, u.Object["status"])
 	}
 	from.export("llm")
 	to.imported("llm", r.exportedBy(from.name), kept)

@@ -119,7 +119,7 @@ func (m *member) without(resource schema.GroupVersionResource, name string) erro
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
+	return fmt.Errorf("it is there, want it gone; status %v", u.Object["status"])
 }
 
 // entries maps exporting clusters to their entries in status.clusters. For shape Upstream the
@@ -143,7 +143,7 @@ func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if got := r.entries(u); !contains(got, name) {
-			return fmt.Errorf("exporting clusters %v do not have %s", slices.Sorted(maps.Keys(got)), name)
+			return fmt.Errorf("exporting clusters: got %v, want %s", slices.Sorted(maps.Keys(got)), name)
 		}
 		return nil
 	}
@@ -152,7 +152,7 @@ func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
 func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if contains(r.entries(u), name) {
-			return fmt.Errorf("exporting clusters still have %s", name)
+			return fmt.Errorf("exporting clusters have %s, want it gone", name)
 		}
 		return nil
 	}
@@ -179,9 +179,10 @@ func condition(object map[string]any, typ, status string, reasons ...string) err
 		}
 		if status != "" && c["status"] != status ||
 			len(reasons) > 0 && !slices.Contains(reasons, fmt.Sprint(c["reason"])) {
-			return fmt.Errorf("condition %s is %v, reason %v, %v", typ, c["status"], c["reason"], c["message"])
+			return fmt.Errorf("condition %s is %v, reason %v, %v, want %s %s", typ, c["status"], c["reason"],
+				c["message"], status, reasons)
 		}
 		return nil
 	}
-	return fmt.Errorf("no condition %s", typ)
+	return fmt.Errorf("no condition %s, want it", typ)
 }

@@ -69,7 +69,7 @@ func servedEndpoint(r *run) {
 	got := gw.answers(http.StatusOK, "one")
 	r.until("the picker receives "+servedKey, func() error {
 		if served := one.picker.call(got.id).served; served != got.Server {
-			return fmt.Errorf("it is %q, not %q", served, got.Server)
+			return fmt.Errorf("it is %q, want %q", served, got.Server)
 		}
 		return nil
 	})
@@ -170,7 +170,7 @@ func changedImport(r *run) {
 		gw.write("llm", now.entry())
 		r.until("cluster "+now.name+" serves", func() error {
 			if got := gw.chat(http.StatusOK); got.Cluster != now.name {
-				return fmt.Errorf("cluster %s does", got.Cluster)
+				return fmt.Errorf("cluster %s does, want %s", got.Cluster, now.name)
 			}
 			return nil
 		})

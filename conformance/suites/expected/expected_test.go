@@ -52,7 +52,7 @@ func suite(t *testing.T) string {
 		dir = strings.TrimSpace(string(out))
 	}
 	if err != nil || dir == "" {
-		t.Fatalf("the suite's folder: %v", err)
+		t.Fatalf("the suite's folder: got %q, %v, want one", dir, err)
 	}
 	return dir
 }
@@ -87,7 +87,7 @@ func read(t *testing.T, paths ...string) *world {
 			for _, rep := range list {
 				for _, f := range rep.Findings {
 					if f.Severity == report.Error {
-						t.Errorf("the suite's manifest has a problem: %s", f)
+						t.Errorf("the suite's manifest: got the error %s, want none", f)
 					}
 				}
 			}

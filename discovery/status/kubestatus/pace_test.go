@@ -23,7 +23,7 @@ func TestStatusPatch_ChangesInARowAreSpaced(t *testing.T) {
 	for i := range 1000 {
 		delay := p.changed(gw, now)
 		if i == 0 && delay != 0 {
-			t.Errorf("the first write waits %v", delay)
+			t.Errorf("the first write waits %v, want 0", delay)
 		}
 		pending = true
 		step()
@@ -32,7 +32,7 @@ func TestStatusPatch_ChangesInARowAreSpaced(t *testing.T) {
 		step()
 	}
 	if pending || writes > 10 {
-		t.Errorf("%d writes; the last change is pending: %v", writes, pending)
+		t.Errorf("%d writes, the last change is pending: %v; want at most 10, false", writes, pending)
 	}
 	now = now.Add(rowEnd + maxDelay)
 	if delay := p.changed(gw, now); delay != 0 {

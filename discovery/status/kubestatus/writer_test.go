@@ -128,7 +128,7 @@ parents:
 			Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
 	got := r.status("httproutes", "default/a", `"theirs"`, `"name":"gw"`, `"observedGeneration":1`, `!"name":"old"`)
 	if strings.Contains(got, `"namespace"`) {
-		t.Errorf("the parent is not named as the route names it: %s", got)
+		t.Errorf("got %s, want the parent as the route names it, without a namespace", got)
 	}
 }
 
@@ -158,7 +158,8 @@ func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
 		return after[:22]
 	}
 	if since(first) != since(second) {
-		t.Errorf("lastTransitionTime moved although the status did not: %s, %s", since(first), since(second))
+		t.Errorf("lastTransitionTime moved although the status did not: %s, %s; want the same",
+			since(first), since(second))
 	}
 	if n := len(r.API.Asked("PATCH")); n != 2 {
 		t.Errorf("%d writes, want 2", n)
@@ -472,7 +473,7 @@ spec: {controllerName: %s}
 	finalizers("[example.com/theirs]") // being deleted, and held by another finalizer
 	if list := r.API.Get(kubetest.GatewayGroup, "gatewayclasses",
 		"other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
-		t.Errorf("the class of another controller: %v", list)
+		t.Errorf("the class of another controller: got finalizers %v, want [example.com/theirs]", list)
 	}
 }
 

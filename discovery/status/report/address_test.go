@@ -32,7 +32,7 @@ func TestService_AddressesByType(t *testing.T) {
 	}
 	s.Type = "NodePort"
 	if got := s.Addresses(); len(got) != report.MaxAddresses {
-		t.Errorf("%d addresses do not fit a status", len(got))
+		t.Errorf("%d addresses, want %d, which fit a status", len(got), report.MaxAddresses)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestCondition_OfATypeIsReplacedNotRepeated(t *testing.T) {
 	list = report.Set(list, report.Condition{Type: "Accepted", Status: report.False})
 	list = report.Set(list, report.Condition{Type: "Ready", Status: report.Unknown})
 	if len(list) != 3 || report.Find(list, "Accepted").Status != report.False || report.Find(list, "None") != nil {
-		t.Errorf("got %+v", list)
+		t.Errorf("got %+v, want 3 conditions, Accepted False, and no None", list)
 	}
 }
 

@@ -38,12 +38,13 @@ func TestAccessPolicy_ConditionsAreTheWorstAncestors(t *testing.T) {
 		}
 		if len(out.Ancestors) != c.ancestors || stalled != c.stalled || out.ObservedGeneration != 3 ||
 			len(out.Conditions) == 0 {
-			t.Errorf("%s: %+v", c.name, out)
+			t.Errorf("%s: got %+v, want %d ancestors, stalled: %t, generation 3", c.name, out, c.ancestors, c.stalled)
 		}
 		in.Old = &v1alpha1.AccessPolicyStatus{} // the installed CRD is older
 		out = AccessPolicy().Make(in).(*v1alpha1.AccessPolicyStatus)
 		if len(out.Ancestors) != c.ancestors || len(out.Conditions) > 0 || out.ObservedGeneration != 0 {
-			t.Errorf("%s, older CRD: %+v", c.name, out)
+			t.Errorf("%s, older CRD: got %+v, want %d ancestors, and no conditions or generation",
+				c.name, out, c.ancestors)
 		}
 	}
 }

@@ -40,7 +40,8 @@ func TestProgrammed_Decision(t *testing.T) {
 			got, generation := Programmed(c.reported, c.proxies)
 			if got.Reason != c.reason || got.Message != c.message || generation != c.generation ||
 				(got.Status == report.True) != (c.reason == "Programmed") {
-				t.Errorf("got %+v for generation %d", got, generation)
+				t.Errorf("got %+v for generation %d, want %s %q for %d",
+					got, generation, c.reason, c.message, c.generation)
 			}
 		})
 	}
@@ -76,6 +77,6 @@ func TestProgrammed_NextGenerationKeepsTheProgrammedOne(t *testing.T) {
 	out := Gateway().Make(in).(*gatewayv1.GatewayStatus)
 	if a, p := find(out.Conditions, "Accepted"), find(out.Conditions, "Programmed"); a.ObservedGeneration != 3 ||
 		p.ObservedGeneration != 2 || p.Status != "True" {
-		t.Errorf("conditions %+v", out.Conditions)
+		t.Errorf("conditions %+v, want Accepted for generation 3, and Programmed True for 2", out.Conditions)
 	}
 }

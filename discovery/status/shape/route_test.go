@@ -23,6 +23,6 @@ func TestRouteStatus_ParentsAreEmptyAfterTheLastGateway(t *testing.T) {
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 	})
 	if out := shape.Make(in).(*gatewayv1.RouteStatus); out.Parents == nil || len(out.Parents) != 0 {
-		t.Errorf("parents: %v", out.Parents)
+		t.Errorf("parents: got %#v, want an empty list", out.Parents)
 	}
 }

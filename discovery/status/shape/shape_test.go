@@ -43,7 +43,7 @@ func TestGatewayStatus_KeepsConditionsOfOtherProjects(t *testing.T) {
 	}
 	if out.Conditions[1].LastTransitionTime.Unix() != 1 || out.Conditions[2].LastTransitionTime.Unix() != 1000 ||
 		out.Conditions[1].ObservedGeneration != 3 {
-		t.Errorf("conditions %+v", out.Conditions)
+		t.Errorf("conditions %+v, want generation 3, Accepted since 1 s, and Programmed since 1000 s", out.Conditions)
 	}
 	if len(old.Conditions) != 3 || old.Conditions[1].ObservedGeneration != 0 {
 		t.Error("the old status was changed")
@@ -55,12 +55,12 @@ func TestGatewayStatus_OfALaterGenerationOrAnotherClassIsKept(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", ObservedGeneration: 4}},
 	}
 	if out := Gateway().Make(input(old, programmedReport)); out != any(old) {
-		t.Errorf("a status about a later generation became %+v", out)
+		t.Errorf("a status about a later generation became %+v, want it unchanged", out)
 	}
 	old.Conditions[0].ObservedGeneration = 3
 	if out := Gateway().Make(
 		input(old, report.Report{Findings: []report.Finding{{Problem: "of another class"}}})); out != any(old) {
-		t.Errorf("the status of another controller's Gateway became %+v", out)
+		t.Errorf("the status of another controller's Gateway became %+v, want it unchanged", out)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestGatewayClass_ListsItsFeaturesSorted(t *testing.T) {
 	in.Supported = &report.Condition{Type: "SupportedVersion", Status: report.True, Reason: "SupportedVersion"}
 	out := GatewayClass().Make(in).(*gatewayv1.GatewayClassStatus)
 	if len(out.SupportedFeatures) != 2 || out.SupportedFeatures[0].Name != "Gateway" || len(out.Conditions) != 2 {
-		t.Errorf("status %+v", out)
+		t.Errorf("got %+v, want Gateway first of 2 features, and 2 conditions", out)
 	}
 }
 
@@ -113,12 +113,12 @@ func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	out := InferencePool().Make(in).(*inferencev1.InferencePoolStatus)
 	if len(out.Parents) != 2 || out.Parents[0].ControllerName != us || out.Parents[1].ControllerName != MultiCluster ||
 		out.Parents[1].Conditions[0].Type != "Exported" {
-		t.Fatalf("parents %+v", out.Parents)
+		t.Fatalf("parents: got %+v, want ours, and then Exported by the multi-cluster controller", out.Parents)
 	}
 	in.Old, in.Report.Parents = out, rep.Parents[:1]
 	if out = InferencePool().Make(in).(*inferencev1.InferencePoolStatus); len(out.Parents) != 1 ||
 		out.Parents[0].ControllerName != us {
-		t.Errorf("without the annotation: %+v", out.Parents)
+		t.Errorf("without the annotation: got %+v, want ours alone", out.Parents)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 	}}
 	status := InferencePoolImport().Take(imp).(*inferenceapi.InferencePoolImportStatus)
 	if len(imp.Status.Clusters) != 1 || imp.Status.Clusters[0].Name != "gitops" || len(status.Clusters) != 2 {
-		t.Errorf("translation reads %+v of %+v", imp.Status.Clusters, status.Clusters)
+		t.Errorf("translation reads %+v of %+v, want gitops of 2", imp.Status.Clusters, status.Clusters)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestInferencePoolImport_StatusOfOtherControllersIsKept(t *testing.T) {
 		t.Errorf("without a Gateway, our entry must go and nothing else (-want +got):\n%s", diff)
 	}
 	if out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})); out != old {
-		t.Errorf("an import that no Gateway uses is written: %+v", out)
+		t.Errorf("an import that no Gateway uses is written: got %+v, want it unchanged", out)
 	}
 }
 
@@ -192,7 +192,8 @@ func TestGatewayStatus_DropsOurConditionOnceItIsNotReported(t *testing.T) {
 	if find(with.Conditions, "penstock.dev/RolledOut") == nil ||
 		find(without.Conditions, "penstock.dev/RolledOut") != nil ||
 		find(without.Conditions, "example.com/Theirs") == nil {
-		t.Errorf("first %+v, then %+v", with.Conditions, without.Conditions)
+		t.Errorf("first %+v, then %+v; want RolledOut in the first alone, and theirs in both",
+			with.Conditions, without.Conditions)
 	}
 }
 
@@ -217,13 +218,13 @@ func TestInferencePoolImport_ConditionsOfOtherControllersAreKeptWhileTheyAreFals
 	}
 	if s := imp.Status; !reflect.DeepEqual(s.Conditions, []metav1.Condition{kept}) ||
 		!reflect.DeepEqual(s.Controllers, want) {
-		t.Errorf("kept %+v and %+v", s.Conditions, s.Controllers)
+		t.Errorf("kept %+v and %+v, want %+v and %+v", s.Conditions, s.Controllers, kept, want)
 	}
 	imp.Status = inferenceapi.InferencePoolImportStatus{
 		Conditions: []metav1.Condition{no}, Controllers: []upstream.ImportController{controller(MultiCluster)},
 	}
 	InferencePoolImport().Take(imp)
 	if s := imp.Status; len(s.Conditions)+len(s.Controllers) > 0 {
-		t.Errorf("Penstock obeys its own conditions: %+v", s)
+		t.Errorf("got %+v, want none of Penstock's own conditions", s)
 	}
 }

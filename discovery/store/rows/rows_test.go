@@ -59,9 +59,9 @@ func TestRows_PrefixEndsWithAPartAndRowsComeInOrder(t *testing.T) {
 		}
 	}
 	if r := First[row](txn, "row", Key("ab", "c")); r == nil || r.color != "blue" {
-		t.Errorf("the first: %v", r)
+		t.Errorf("the first: got %v, want blue", r)
 	}
 	if r := First[row](txn, "row", Key("none")); r != nil {
-		t.Errorf("a row that does not exist: %v", r)
+		t.Errorf("a row that does not exist: got %v, want none", r)
 	}
 }

@@ -162,7 +162,7 @@ func TestHub_ExportsReachTheMembersThatTheyAreFor(t *testing.T) {
 		w.dirty()
 		w.exports("east", "192.0.2.1")
 		if got := w.dirty(); got != "" {
-			t.Errorf("the same once more: %s", got)
+			t.Errorf("the same once more: got %s, want nothing", got)
 		}
 		w.exports("east", "192.0.2.1", "west")
 		w.has("north", "east 192.0.2.1 False/Draining")
@@ -257,7 +257,7 @@ func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
 	}
 	if s, _ := w.Import("west", chat, 1); len(s.Clusters) != 1 ||
 		!slices.Equal(s.Clusters[0].PodCIDRs, []string{"10.1.0.0/16"}) {
-		t.Errorf("the import: %+v", s.Clusters)
+		t.Errorf("the import: got %+v, want one cluster with 10.1.0.0/16", s.Clusters)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 			got = append(got, c.Local)
 		}
 		if fmt.Sprint(got) != local {
-			t.Errorf("at %s, local is %v of %s", member, got, w.imports(member))
+			t.Errorf("at %s, local is %v of %s, want %s", member, got, w.imports(member), local)
 		}
 	}
 	w.Written("west", chat, decide.Writing{Clusters: []string{"east", "west"}})

@@ -28,7 +28,7 @@ func TestSimulation_FaultsAreFound(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("no seed has found it")
+			t.Errorf("no seed has found it, want one of them to")
 		})
 	}
 }

@@ -18,7 +18,7 @@ func TestSimulation_SeedReplaysExactly(t *testing.T) {
 		first, _ := simulate(t, seed)
 		again, _ := simulate(t, seed)
 		if first != again {
-			t.Errorf("seed %d: %s", seed, differs(first, again))
+			t.Errorf("seed %d: want the same log twice, got %s", seed, differs(first, again))
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestSimulation_SeedsHold(t *testing.T) {
 		log, violated := simulate(t, seed)
 		fmt.Print(log)
 		if violated != "" {
-			t.Errorf("seed %d: %s", seed, violated)
+			t.Errorf("seed %d violates %s, want nothing violated", seed, violated)
 		}
 		return
 	}
@@ -56,7 +56,8 @@ func TestSimulation_SeedsHold(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			if _, violated := simulate(t, seed); violated != "" {
-				t.Errorf("seed %d: %s\nmake simulate SEED=%d replays it", seed, violated, seed)
+				t.Errorf("seed %d violates %s, want nothing violated\nmake simulate SEED=%d replays it", seed, violated,
+					seed)
 			}
 		})
 	}

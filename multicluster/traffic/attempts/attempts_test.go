@@ -177,6 +177,6 @@ func TestAttempts_AreBounded(t *testing.T) {
 	c.Count(accesslog.Attempt{Cluster: "import/ns/chat/c1", Request: long, There: long})
 	if got := c.Records(picker.Picks{Request: long}); len(got) != 1 || len(got[0].Request) != maxID ||
 		len(got[0].Sent.There) != maxID {
-		t.Errorf("of a long ID: %v", got)
+		t.Errorf("of a long ID: got %v, want one with both IDs cut to %d bytes", got, maxID)
 	}
 }

@@ -134,7 +134,7 @@ func TestFailback_ClusterThatFlapsIsNotFirstUntilItStaysReady(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond)
 		w.expect("west", "east", "north")
 		if left := store.Failbacks.All(w.store.View()); len(left) != 0 {
-			t.Errorf("%+v is left", left[0])
+			t.Errorf("%+v is left, want none", left[0])
 		}
 	})
 }
@@ -156,13 +156,14 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		if w.follow(); len(w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}].members) != 1 ||
 			len(store.Failbacks.All(w.store.View())) != 0 {
-			t.Errorf("%+v", w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}])
+			t.Errorf("got %+v, want one member, and no Failback",
+				w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}])
 		}
 		w.clusters("east", "!west")
 		w.clusters("!east", "west")
 		w.apply(store.PoolPolicies.Delete("default/p"))
 		if w.follow(); len(w.keep.imports) != 0 || len(store.Failbacks.All(w.store.View())) != 0 {
-			t.Errorf("%+v", w.keep.imports)
+			t.Errorf("got %+v, want no import, and no Failback", w.keep.imports)
 		}
 	})
 }

@@ -141,7 +141,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		got := p.costs(t, picker.ClusterPrompt{Tokens: 300, Chain: chain})
 		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 ||
 			east.Cached == 0 {
-			t.Errorf("east: %+v", east)
+			t.Errorf("east: got %+v, want a report of 0.5 s waiting, 0.02 s of round trip, and some cached", east)
 		}
 		if west := got["west"]; west.Basis != "own requests" || west.Wait != 0 || west.Cached != 0 {
 			t.Errorf(`west: %+v, want Basis "own requests", Wait 0, Cached 0`, west)
@@ -178,7 +178,8 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 			t.Errorf("%d reports in 20 s without a change, want one in 5 s", n)
 		}
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "report" || got.Barred != "" {
-			t.Errorf("an idle pool is judged by %s, barred: %q", got.Basis, got.Barred)
+			t.Errorf("an idle pool is judged by %s, barred: %q, want by its report, and not barred", got.Basis,
+				got.Barred)
 		}
 		p.setLeast(3)
 		time.Sleep(interval)
@@ -190,7 +191,7 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 		before = len(p.from.reports())
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()) - before; n != 0 {
-			t.Errorf("%d reports of a pool that no member asks for", n)
+			t.Errorf("%d reports of a pool that no member asks for, want 0", n)
 		}
 	})
 }
@@ -227,7 +228,7 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 		charge.End()
 		for range 20 {
 			if got := first(); got == ranked[0].Cluster {
-				t.Fatalf("%s declined a request and is first again", got)
+				t.Fatalf("%s declined a request and is first again, want another one", got)
 			}
 		}
 		time.Sleep(11 * time.Second)
@@ -236,7 +237,7 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 			seen[first()] = true
 		}
 		if !seen[ranked[0].Cluster] {
-			t.Errorf("%s is not first again after 10 s", ranked[0].Cluster)
+			t.Errorf("%s is not first again after 10 s, want it", ranked[0].Cluster)
 		}
 	})
 }

@@ -106,7 +106,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetPage(s.page(verify(ca)))
 	l.readPages(t.Context())
 	if got := s.credentials(); got != "" {
-		t.Errorf("the page of an import that nothing is chosen for was read: %s", got)
+		t.Errorf("the page of an import that nothing is chosen for was read: got %s, want no credentials", got)
 	}
 	l.SetClusters(whole,
 		&picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
@@ -118,7 +118,8 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	one := wait()
 	l.readPages(t.Context())
 	if eight := wait(); one == 0 || eight > one/7 || failure != "" {
-		t.Errorf("a request waits %.3f s, and %.3f s once the page shows 8 servers; %q", one, eight, failure)
+		t.Errorf("a request waits %.3f s, and %.3f s once the page shows 8 servers; %q, want at most a 7th, and no "+
+			"failure", one, eight, failure)
 	}
 	if got := c.load.Standings(time.Now())[0].Servers; got != 8 {
 		t.Errorf("%d servers, want 8", got)
@@ -136,7 +137,8 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetPage(s.page(verify([]byte{})))
 	l.readPages(t.Context())
 	if got := s.credentials(); got != sent || !strings.Contains(failure, "unknown authority") {
-		t.Errorf("a server that is not verified received %s; %q", strings.TrimPrefix(got, sent), failure)
+		t.Errorf("a server that is not verified received %s; %q, want nothing, and unknown authority",
+			strings.TrimPrefix(got, sent), failure)
 	}
 
 	l.SetPage(s.page(verify(ca)))
@@ -153,7 +155,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetPage(s.page(verify(ca)))
 	l.readPages(t.Context())
 	if got := open.credentials(); got != "" || failure != "east: it answers 302" {
-		t.Errorf("another server received %q; %q", got, failure)
+		t.Errorf("another server received %q; %q, want nothing, and east: it answers 302", got, failure)
 	}
 	l.SetClusters(whole, nil)
 	l.readPages(t.Context())
@@ -165,7 +167,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetPage(open.page(nil))
 	l.readPages(t.Context())
 	if got := open.credentials(); got != "" {
-		t.Errorf("in cleartext it received %q", got)
+		t.Errorf("in cleartext it received %q, want nothing", got)
 	}
 }
 
@@ -202,12 +204,12 @@ func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 			if ranked[0].Cluster == "east" {
 				east++
 			} else if c.barred && ranked[1].Barred != selection.BarredEmpty {
-				t.Fatalf("%q: %+v", c.page, ranked)
+				t.Fatalf("%q: got %+v, want east barred as empty", c.page, ranked)
 			}
 			charge.End()
 		}
 		if c.barred != (east == 0) {
-			t.Errorf("%q: %d of 100 requests are for east", c.page, east)
+			t.Errorf("%q: %d of 100 requests are for east, want none: %t", c.page, east, c.barred)
 		}
 	}
 	text.Store("llm_d_epp_ready_endpoints{name=\"chat\"} 0\n")
@@ -215,7 +217,7 @@ func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	s.Close()
 	l.readPages(t.Context())
 	if got := l.servers(key, "east"); got != 0 {
-		t.Errorf("of a page that cannot be read: %d servers", got)
+		t.Errorf("of a page that cannot be read: got %d servers, want 0", got)
 	}
 }
 

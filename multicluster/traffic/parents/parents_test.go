@@ -116,7 +116,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 		w.after(2*time.Second, west, east)
 		if got := w.findings[east]; !strings.Contains(got,
 			"clusters[1].parents[0].hostname: cluster east: its gateway at 192.0.2.2:80 answers 404") {
-			t.Error(got)
+			t.Errorf("the finding: got %q, want that the gateway of east at 192.0.2.2:80 answers 404", got)
 		}
 		w.after(forgetAfter-5*time.Second, west, east) // no request shows an improvement
 		w.after(6 * time.Second)
@@ -211,7 +211,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		}
 		w.after(window + 2*time.Second) // none of them exists
 		if n := counted(); n != 0 {
-			t.Errorf("%d exporting clusters that do not exist are counted for", n)
+			t.Errorf("%d exporting clusters that do not exist are counted for, want 0", n)
 		}
 		for i := range 100 { // a flood, each request for another host
 			for range 100 {

@@ -119,7 +119,7 @@ func TestFetch_FollowsRedirectsOfItsHost(t *testing.T) {
 	})
 	got, err := fetcher(nil).fetch(context.Background(), Source{URI: s.URL + "/", Token: "t"})
 	if err != nil || string(got) != "/keys Bearer t" {
-		t.Errorf("got %s %v", got, err)
+		t.Errorf(`got %s %v, want "/keys Bearer t"`, got, err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestFetch_ForbiddenAddressesAreNotDialled(t *testing.T) {
 		}
 		err = api.reachable(context.Background(), Source{Issuer: issuer}, u, netip.MustParseAddrPort("192.0.2.9:443"))
 		if (err == nil) != want {
-			t.Errorf("the API server's keys for issuer %q: %v", issuer, err)
+			t.Errorf("the API server's keys for issuer %q: %v, want reachable: %t", issuer, err, want)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestFetch_VerifiesTheServersCertificate(t *testing.T) {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	got, err := fetcher(nil).fetch(context.Background(), Source{URI: s.URL, CA: ca})
 	if err != nil || string(got) != keys {
-		t.Errorf("its CA: %s %v", got, err)
+		t.Errorf("its CA: got %s %v, want the keys", got, err)
 	}
 	fails(t, "a name that is not in the certificate", fetcher(hosts{"idp.test": "127.0.0.1"}),
 		Source{URI: strings.Replace(s.URL, "127.0.0.1", "idp.test", 1), CA: ca}, "certificate")

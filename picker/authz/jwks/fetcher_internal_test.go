@@ -97,13 +97,14 @@ func TestFetcher_KeepsTheLastGoodSet(t *testing.T) {
 		first := f.Get(idp)
 		advance(2 * refreshInterval)
 		if f.Get(idp) != first || changes != 1 || s.count() < 2 {
-			t.Errorf("an equal answer replaces the set: %d changes, %d fetches", changes, s.count())
+			t.Errorf("an equal answer replaces the set: %d changes, %d fetches, want 1 and at least 2",
+				changes, s.count())
 		}
 		for _, bad := range []string{"", "<html>", `{"keys": []}`} {
 			s.set(bad)
 			advance(refreshInterval)
 			if p, kept := f.Problem(idp); !has(f, "one") || p == nil || !kept {
-				t.Errorf("after %q: problem %v, kept %v", bad, p, kept)
+				t.Errorf("after %q: problem %v, kept %v; want a problem, and set one kept", bad, p, kept)
 			}
 		}
 		s.set(ed("two"))
@@ -128,12 +129,12 @@ func TestFetcher_RefreshesAtMostOnceInTenSeconds(t *testing.T) {
 			ask()
 		}
 		if s.count() != 1 {
-			t.Errorf("%d fetches at once", s.count())
+			t.Errorf("%d fetches at once, want 1", s.count())
 		}
 		s.set(ed("two"))
 		advance(minInterval)
 		if !ask() || !has(f, "two") || s.count() != 2 {
-			t.Errorf("the key is not fetched again: %d fetches", s.count())
+			t.Errorf("the key is not fetched again: %d fetches, want 2", s.count())
 		}
 		begun := time.Now()
 		for time.Since(begun) < time.Minute {
@@ -182,7 +183,7 @@ func TestFetcher_HangingServerDelaysNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if f.Refresh(ctx, idp) || time.Since(begun) != time.Second {
-			t.Errorf("Refresh returned after %v", time.Since(begun))
+			t.Errorf("Refresh returned after %v, want false after 1s", time.Since(begun))
 		}
 	})
 }

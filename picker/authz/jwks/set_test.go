@@ -69,16 +69,16 @@ func TestSet_HasOnlyPublicKeysForSignatures(t *testing.T) {
 		"of X25519":      edKey("other").with("crv", "X25519"),
 	} {
 		if _, err := jwks.Parse(set(k)); err == nil || !strings.Contains(err.Error(), "none of its 1 keys") {
-			t.Errorf("%s alone: %v", name, err)
+			t.Errorf(`%s alone: got %v, want "none of its 1 keys"`, name, err)
 		}
 		s, err := jwks.Parse(set(k, edKey("good")))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s beside a good key: got %v, want no error", name, err)
 			continue
 		}
 		for _, algorithm := range jwks.Algorithms() {
 			if keys, known := s.Find("other", string(algorithm)); len(keys) > 0 || known {
-				t.Errorf("%s verifies %s", name, algorithm)
+				t.Errorf("the key %s verifies %s, want no use of it", name, algorithm)
 			}
 		}
 		if keys, known := s.Find("good", "EdDSA"); len(keys) != 1 || !known {
@@ -126,7 +126,7 @@ func TestSet_IsBounded(t *testing.T) {
 	}
 	for _, text := range []string{"", "null", "{}", "[]", "<html>", `{"keys": {}}`, `{"keys": [1, "x", null]}`} {
 		if _, err := jwks.Parse([]byte(text)); err == nil {
-			t.Errorf("%q is a set", text)
+			t.Errorf("%q is a set, want an error", text)
 		}
 	}
 }

@@ -190,18 +190,18 @@ func TestVerify_TokenOfTheIssuerDescribesItsCaller(t *testing.T) {
 	} {
 		id, err := v.Verify(t.Context(), rule(claimsOf), token, noon)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want a verified token", name, err)
 			continue
 		}
 		if id.Owner != "alice" || !slices.Equal(id.Groups, []string{"research", "offline_access"}) ||
 			!slices.Equal(id.Models, []string{"llama", "team-*"}) || id.Objective != "batch" ||
 			!id.Expires.Equal(noon.Add(time.Minute)) {
-			t.Errorf("%s: %+v", name, id)
+			t.Errorf("%s: got %+v, want every claim of alice, and an end after a minute", name, id)
 		}
 	}
 	id, err := v.Verify(t.Context(), rule(jwt.Claims{Owner: "sub"}), i.token(valid), noon)
 	if err != nil || id.Owner != "f81d4fae-7dec" || id.Models != nil || id.Groups != nil || id.Objective != "" {
-		t.Errorf("with sub alone: %+v %v", id, err)
+		t.Errorf("with sub alone: got %+v %v, want the owner f81d4fae-7dec and nothing else", id, err)
 	}
 }
 
@@ -263,11 +263,11 @@ func TestVerify_EverythingElseIsNoToken(t *testing.T) {
 		"larger than all": i.token(valid.with("x", strings.Repeat("x", 20_000))),
 	} {
 		if id, err := v.Verify(t.Context(), rule(claimsOf), token, noon); err == nil {
-			t.Errorf("%s counts: %+v", name, id)
+			t.Errorf("%s counts: got %+v, want an error", name, id)
 		}
 	}
 	if k.refreshes != 0 {
-		t.Errorf("%d fetches, although the keys are known", k.refreshes)
+		t.Errorf("%d fetches, want 0: the keys are known", k.refreshes)
 	}
 	if _, err := v.Verify(t.Context(), rule(claimsOf), good, noon); err != nil {
 		t.Error("the token itself:", err)
@@ -318,12 +318,13 @@ func TestVerify_MissingModelsPermitNone(t *testing.T) {
 	without := jwt.Claims{Owner: "preferred_username"}
 	if id, err := v.Verify(t.Context(), rule(without), i.token(valid.with("", "batch")), noon); err != nil ||
 		id.Objective != "" || id.Groups != nil || id.Models != nil {
-		t.Errorf("a claim without a name, which no policy names: %+v %v", id, err)
+		t.Errorf("a claim without a name, which no policy names: got %+v %v, want no objective, groups or models",
+			id, err)
 	}
 	token := i.token(valid.with("realm_access.roles", "direct").with("tier", "NOT A NAME"))
 	if id, err := v.Verify(t.Context(), rule(claimsOf), token, noon); err != nil ||
 		!slices.Equal(id.Groups, []string{"direct"}) || id.Objective != "" {
-		t.Errorf("a claim with dots in its name: %+v %v", id, err)
+		t.Errorf("a claim with dots in its name: got %+v %v, want the group direct and no objective", id, err)
 	}
 }
 
@@ -335,7 +336,7 @@ func TestVerify_RemembersUntilExpOrAnotherSet(t *testing.T) {
 	counts := func(what string, now time.Time, want bool) {
 		t.Helper()
 		if _, err := v.Verify(t.Context(), r, token, now); (err == nil) != want {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want verified: %t", what, err, want)
 		}
 	}
 	counts("before nbf, by more than the skew", noon.Add(-time.Hour), false)
@@ -389,7 +390,7 @@ func FuzzVerify_OnlySignedTokensCount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		id, err := v.Verify(context.Background(), rule(claimsOf), token, noon)
 		if err == nil && (id.Owner != "alice" || id.Objective != "batch" || len(id.Models) != 2) {
-			t.Errorf("%q counts: %+v", token, id)
+			t.Errorf("%q counts: got %+v, want alice, batch and 2 models", token, id)
 		}
 	})
 }
@@ -407,7 +408,8 @@ func FuzzVerify_ClaimsOfAnyForm(f *testing.F) {
 		}
 		if id.Owner == "" || len(id.Owner) > 128 || strings.ContainsAny(id.Owner, "\r\n ,/") ||
 			!noon.Before(id.Expires) || id.Models == nil || len(id.Models) > 64 || len(id.Groups) > 32 {
-			t.Errorf("%q: %+v", payload, id)
+			t.Errorf("%q: got %+v, want an owner of 1 to 128 plain characters, an end after noon, and lists within "+
+				"their limits", payload, id)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func ask(t *testing.T, p *Processor, body string) (status int, a answer) {
 	server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/process", strings.NewReader(body)))
 	if w.Code == http.StatusOK {
 		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
-			t.Errorf("%s: %v", w.Body, err)
+			t.Errorf("answer %s: %v, want JSON", w.Body, err)
 		}
 	}
 	return w.Code, a
@@ -99,7 +99,7 @@ func TestProcess_EachBranchAnswers(t *testing.T) {
 			status, a := ask(t, p, `{"request_body":{"model":"llama","messages":[{"role":"user","content":"ab"}]`+
 				c.route+`},"headers":{"x-request-id":"req-123"}}`)
 			if status != http.StatusOK || a.Worker != c.worker || (a.Key != "") != c.key || (a.Value != "") == c.key {
-				t.Fatalf("%d %+v", status, a)
+				t.Fatalf("got %d %+v, want 200, worker %q, a key: %t", status, a, c.worker, c.key)
 			}
 			got := a.Value
 			if c.key {
@@ -135,13 +135,14 @@ func TestProcess_PeerOfAnotherReleaseIsNotUsed(t *testing.T) {
 		for range 3 {
 			status, a := ask(t, p, `{"request_body":{"prompt":"a","route":true}}`)
 			if used := release == "v0.1.4"; status != http.StatusOK || (a.Worker != "") != used || a.Key == "" {
-				t.Errorf("router of %s: %d %+v", release, status, a)
+				t.Errorf("router of %s: got %d %+v, want 200, a key, and a worker: %t", release, status, a, used)
 			}
 		}
 		if n := strings.Count(log.String(),
 			"it is of release v0.2.0 and this program of v0.1.0: run both from one release "+
 				"of the chart"); (release == "v0.2.0") != (n == 1) {
-			t.Errorf("router of %s, three requests: %s", release, log.String())
+			t.Errorf("router of %s, three requests: got the log %s, want the releases once in it: %t",
+				release, log.String(), release == "v0.2.0")
 		}
 	}
 }
@@ -251,14 +252,14 @@ func FuzzProcess_AnswersOrNamesTheError(f *testing.F) {
 		if err != nil {
 			if mistake, ok := err.(*invalid); !ok || mistake.status < 400 || mistake.status > 499 ||
 				mistake.Error() == "" {
-				t.Errorf("%v", err)
+				t.Errorf("got %v, want a mistake of status 400 to 499 with a text", err)
 			}
 			return
 		}
 		var tokens []uint32
 		if err := json.Unmarshal([]byte(a.Value), &tokens); err != nil || len(tokens) == 0 || a.Worker != "" ||
 			a.Key != "" {
-			t.Errorf("%+v: %v", a, err)
+			t.Errorf("got %+v: %v, want tokens alone", a, err)
 		}
 	})
 }

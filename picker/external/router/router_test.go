@@ -46,13 +46,14 @@ func TestRouter_PromptGoesWhereItsBeginningIs(t *testing.T) {
 		first[conversation] = r.Route(tokens(1000*conversation, 640), now)
 	}
 	if first[0] == first[1] || first[1] == first[2] || first[0] == first[2] {
-		t.Errorf("three prompts at once went to %v", first)
+		t.Errorf("three prompts at once went to %v, want three workers", first)
 	}
 	for range 5 {
 		now = now.Add(time.Minute)
 		for conversation := range 3 {
 			if got := r.Route(tokens(1000*conversation, 960), now); got != first[conversation] {
-				t.Errorf("conversation %d went on at %s, and began at %s", conversation, got, first[conversation])
+				t.Errorf("conversation %d went on at %s, want %s, where it began",
+					conversation, got, first[conversation])
 			}
 		}
 	}
@@ -67,7 +68,7 @@ func TestRouter_BusyWorkerGivesWay(t *testing.T) {
 		count[r.Route(append(tokens(0, 128), tokens(5000*(1+len(count)+count["a:1"]+count["b:1"]), 2000)...), now)]++
 	}
 	if count["a:1"] < 15 || count["b:1"] < 15 {
-		t.Errorf("of 40 long prompts at once, %v; the beginning is at %s", count, home)
+		t.Errorf("of 40 long prompts at once, %v; want at least 15 at each worker; the beginning is at %s", count, home)
 	}
 }
 
@@ -134,7 +135,7 @@ func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 			}
 			r.mu.Unlock()
 			if strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("%s: %v", what, got)
+				t.Errorf("%s: got %v, want %v", what, got, want)
 			}
 		}
 		expect("two pods", "10.0.0.1:8000", "10.0.0.2:8000")
@@ -145,12 +146,12 @@ func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 		answer(append(slices.Clone(two), netip.MustParseAddr("10.0.0.3")), nil)
 		expect("a third pod", "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000")
 		if got := r.Route(tokens(0, 640), time.Now()); got != home {
-			t.Errorf("a new worker cost the prefixes of the others: %s, not %s", got, home)
+			t.Errorf("a prompt after a new worker: got %s, want %s, which has its prefix", got, home)
 		}
 		answer(nil, &net.DNSError{IsNotFound: true})
 		expect("no ready pod")
 		if got := r.Route(tokens(0, 640), time.Now()); got != "" {
-			t.Errorf("routed to %s", got)
+			t.Errorf("without a ready pod: routed to %s, want nowhere", got)
 		}
 	})
 }
@@ -159,7 +160,7 @@ func TestRouter_InvalidConfigNamesTheField(t *testing.T) {
 	for _, cfg := range []Config{{}, {Workers: []string{"worker"}}, {Workers: []string{"worker:0"}},
 		{Workers: []string{":80"}}, {Service: "workers"}, {Workers: make([]string, maxWorkers+1)}} {
 		if _, err := New(cfg, prometheus.NewRegistry()); err == nil || !strings.HasPrefix(err.Error(), "router: ") {
-			t.Errorf("%.3v: %v", cfg.Workers, err)
+			t.Errorf("%.3v: got %v, want an error of the router's", cfg.Workers, err)
 		}
 	}
 }

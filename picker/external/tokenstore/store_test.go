@@ -43,16 +43,16 @@ func TestTokenStore_WorkerFetchesWhatProcessorStored(t *testing.T) {
 	}
 	other, err := client.Put(t.Context(), []byte("[1,15043,4294967295]"), "")
 	if err != nil || other == key || !ValidKey(key) || !ValidKey(other) {
-		t.Errorf("keys %q and %q of one list: %v", key, other, err)
+		t.Errorf("keys %q and %q of one list: %v; want two valid keys that differ", key, other, err)
 	}
 	if _, err := client.Get(t.Context(), NewKey(), ""); err == nil ||
 		!strings.Contains(err.Error(), "does not have the key") {
-		t.Errorf("an unknown key: %v", err)
+		t.Errorf(`an unknown key: got %v, want "does not have the key"`, err)
 	}
 	for _, key := range []string{"", "../version", "..", strings.Repeat("0", 31), strings.Repeat("0", 33),
 		strings.Repeat("A", 32), strings.Repeat("0", 31) + "/"} {
 		if _, err := client.Get(t.Context(), key, ""); err == nil || !strings.Contains(err.Error(), "is no key") {
-			t.Errorf("%q: %v", key, err)
+			t.Errorf(`%q: got %v, want "is no key"`, key, err)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestTokenStore_LeastRecentlyUsedIsEvicted(t *testing.T) {
 		s.Put(fmt.Sprint(i), item)
 	}
 	if s.size() > s.cfg.Bytes || len(s.byKey) != 3 || s.used.Len() != 3 || s.stores.Len() != 3 {
-		t.Errorf("%d bytes, %d lists", s.size(), len(s.byKey))
+		t.Errorf("%d bytes, %d lists; want at most %d bytes and 3 lists", s.size(), len(s.byKey), s.cfg.Bytes)
 	}
 }
 

@@ -243,6 +243,6 @@ func TestPorts_SocketIsPrivateWhateverTheUmask(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info.Mode(), err)
+		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
 	}
 }

@@ -30,11 +30,11 @@ func TestServerSideApply_ResultIsSeenAtOnceWithoutStatus(t *testing.T) {
 	}
 	got := c.Objects("default", "edge")
 	if len(got) != 1 || got[0].Applied != "hash" || got[0].OwnerName != "gw" || got[0].Mark == "" {
-		t.Errorf("seen: %+v", got)
+		t.Errorf("seen: got %+v, want one Service of gw with its hash and a mark", got)
 	}
 	if !strings.Contains(api.query, "force=true") || !strings.Contains(api.query, "fieldManager=penstock") ||
 		strings.Contains(api.body, `"status"`) {
-		t.Errorf("applied %s: %s", api.query, api.body)
+		t.Errorf("applied %s: %s\nwant it forced by penstock, without status", api.query, api.body)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestService_LoadBalancerAddressesAreSeen(t *testing.T) {
 	c := api.follow(t)
 	got := c.Objects("default", "edge")
 	if len(got) != 1 || fmt.Sprint(got[0].Balancer) != "[192.0.2.1 lb.example]" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want the addresses 192.0.2.1 and lb.example", got)
 	}
 }
 
@@ -70,13 +70,13 @@ func TestPod_NodesAreThoseOfReadyPods(t *testing.T) {
 		t.Helper()
 		poll.NoError(t, fmt.Sprintf("the nodes %v", want), poll.Limit, func() error {
 			if got := c.Objects("default", "edge"); len(got) != 1 || !slices.Equal(got[0].Nodes, want) {
-				return fmt.Errorf("%+v", got)
+				return fmt.Errorf("got %+v, want nodes %v", got, want)
 			}
 			return nil
 		})
 		for len(api.changed) > 0 {
 			if ref := <-api.changed; ref.Kind == "Pod" && ref.Name != "edge" {
-				t.Errorf("Changed(%v): that is not a fleet", ref)
+				t.Errorf("Changed(%v): that is not a fleet, want edge", ref)
 			}
 		}
 	}

@@ -26,14 +26,14 @@ func TestRBAC_InstalledRulesAreLeastPrivilege(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, everywhere); diff != "" {
-		t.Errorf("everywhere, needed (-), granted (+):\n%s", diff)
+		t.Errorf("everywhere (-want +granted):\n%s", diff)
 	}
 	own := map[string]string{
 		at(secrets): "create", at(secrets) + " penstock-ca": "get update",
 		"coordination.k8s.io/leases": "create", "coordination.k8s.io/leases penstock": "get update",
 	}
 	if diff := cmp.Diff(own, rules(t, "Role")); diff != "" {
-		t.Errorf("in its namespace, needed (-), granted (+):\n%s", diff)
+		t.Errorf("in its namespace (-want +granted):\n%s", diff)
 	}
 }
 

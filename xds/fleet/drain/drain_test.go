@@ -27,10 +27,10 @@ func TestDrain_WaitsForRequestInFlight(t *testing.T) {
 	}
 	close(r.finish)
 	if err := <-long; err != nil {
-		t.Errorf("the request: %v", err)
+		t.Errorf("the request: got %v, want no error", err)
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("drain: %v", err)
+		t.Errorf("drain: got %v, want no error", err)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("ended while datagrams come: %v", err)
+		t.Errorf("ended while datagrams come: got %v, want no end", err)
 	default:
 	}
 	stop()
@@ -150,7 +150,7 @@ func (r *rig) begin(t *testing.T) <-chan error {
 			defer resp.Body.Close()
 			var text string
 			if _, err = fmt.Fscan(bufio.NewReader(resp.Body), &text); err == nil && text != "whole" {
-				err = fmt.Errorf("got %q", text)
+				err = fmt.Errorf(`got %q, want "whole"`, text)
 			}
 		}
 		result <- err

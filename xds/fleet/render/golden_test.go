@@ -85,10 +85,10 @@ func TestName_IsValidForServices(t *testing.T) {
 		got := render.Name(gateway, "penstock")
 		if !strings.HasPrefix(got, want) || len(got) > 63 || strings.ContainsAny(got, "._") || got[0] < 'a' ||
 			got[0] > 'z' {
-			t.Errorf("%s: %s", gateway, got)
+			t.Errorf("%s: got %s, want a DNS label of at most 63 bytes that begins with %q", gateway, got, want)
 		}
 		if other, twice := seen[got]; twice {
-			t.Errorf("%s and %s share the name %s", gateway, other, got)
+			t.Errorf("%s and %s share the name %s, want two", gateway, other, got)
 		}
 		seen[got] = gateway
 	}
@@ -140,8 +140,8 @@ func TestGatewayInfrastructure_LabelsAndAnnotationsReachEveryObject(t *testing.T
 	}
 	for _, o := range objects {
 		if o.GetLabels()["team"] != "blue" || o.GetAnnotations()["example.com/owner"] != "jane" {
-			t.Errorf("%s: labels %v, annotations %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetLabels(),
-				o.GetAnnotations())
+			t.Errorf("%s: labels %v, annotations %v; want team blue and owner jane",
+				o.GetObjectKind().GroupVersionKind().Kind, o.GetLabels(), o.GetAnnotations())
 		}
 	}
 }
@@ -152,12 +152,12 @@ func TestGatewayAddressEmpty_RequestsAnyAddress(t *testing.T) {
 	}
 	own, external, outside := render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs)
 	if own != "192.0.2.9" || len(external)+len(outside) != 0 {
-		t.Errorf("own %q, external %v, outside %v", own, external, outside)
+		t.Errorf("own %q, external %v, outside %v; want 192.0.2.9 alone", own, external, outside)
 	}
 	gw.Spec.Addresses = gw.Spec.Addresses[:1]
 	if own, external, outside = render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs); own != "" ||
 		len(external)+len(outside) != 0 {
-		t.Errorf("an empty address alone: own %q, external %v, outside %v", own, external, outside)
+		t.Errorf("an empty address alone: own %q, external %v, outside %v; want none", own, external, outside)
 	}
 }
 
@@ -239,6 +239,6 @@ func TestPodDisruptionBudget_LetsSingleProxyBeEvicted(t *testing.T) {
 	})
 	if spec := objects[i].(*policyv1.PodDisruptionBudget).Spec; spec.MinAvailable != nil ||
 		spec.MaxUnavailable.IntValue() != 1 {
-		t.Errorf("%+v: its node could never be drained", spec)
+		t.Errorf("got %+v, want at most 1 unavailable: its node could never be drained", spec)
 	}
 }

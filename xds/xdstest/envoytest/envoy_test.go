@@ -37,7 +37,7 @@ func TestEnvoy_ServesWithAdminInterface(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if body, _ := io.ReadAll(resp.Body); string(body) != "hello" {
-		t.Errorf("body %q", body)
+		t.Errorf("body %q, want hello", body)
 	}
 	e.Wait("the request is counted", func() bool { return e.Stats("hello")["http.hello.downstream_rq_2xx"] == 1 })
 	if !strings.Contains(string(e.ConfigDump()), `"hello"`) {
@@ -47,7 +47,7 @@ func TestEnvoy_ServesWithAdminInterface(t *testing.T) {
 
 func TestValidate_ReportsInvalidBootstrap(t *testing.T) {
 	if problem := envoytest.Validate(t, fmt.Appendf(nil, static, 0)); problem != "" {
-		t.Errorf("valid bootstrap: %s", problem)
+		t.Errorf("valid bootstrap: got %s, want no problem", problem)
 	}
 	if problem := envoytest.Validate(t,
 		[]byte(`static_resources: {clusters: [{name: a, type: NOPE}]}`)); !strings.Contains(problem, "NOPE") {

@@ -24,11 +24,11 @@ func TestTokenizer_KnownTexts(t *testing.T) {
 			t.Errorf("%s: a special token in a prompt became %v: %v, want at least 2 of them", name, got, err)
 		}
 		if got, err := encode("a\xffb"); err != nil || len(got) == 0 {
-			t.Errorf("%s: invalid UTF-8: %v %v", name, got, err)
+			t.Errorf("%s: invalid UTF-8: got %v %v, want tokens", name, got, err)
 		}
 	}
 	if _, err := vocabulary("gpt2"); err == nil || !strings.Contains(err.Error(), "o200k_base or cl100k_base") {
-		t.Error(err)
+		t.Errorf("an unknown vocabulary: got %v, want an error with o200k_base or cl100k_base", err)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestCommands_InvalidFlagsNameTheFix(t *testing.T) {
 		root.SetErr(&out)
 		root.SetArgs(strings.Fields(line))
 		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: got %v, want %s", line, err, want)
 		}
 	}
 }

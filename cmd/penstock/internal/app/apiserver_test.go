@@ -39,7 +39,7 @@ func TestFetch_EndpointsOfTheAPIServerAreRead(t *testing.T) {
 	a := &apiEndpoints{rest: &rest.Config{Host: server.URL}, now: func() time.Time { return now }}
 	status.Store(http.StatusServiceUnavailable)
 	if got, err := a.Get(t.Context()); err == nil {
-		t.Errorf("without an answer: got %v and no error", got)
+		t.Errorf("without an answer: got %v and no error, want one", got)
 	}
 	status.Store(0)
 	has := func(what string, want bool) {
@@ -50,7 +50,7 @@ func TestFetch_EndpointsOfTheAPIServerAreRead(t *testing.T) {
 		}
 		for _, address := range []string{"10.96.0.1:443", "[fd00::1]:443", "192.0.2.10:6443"} {
 			if slices.Contains(got, netip.MustParseAddrPort(address)) != want {
-				t.Errorf("%s: %v", what, got)
+				t.Errorf("%s: got %v, want %s: %t", what, got, address, want)
 			}
 		}
 	}

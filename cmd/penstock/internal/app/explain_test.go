@@ -34,7 +34,7 @@ func TestExplain_PicksOfAnUnknownPoolListThePoolsThereAre(t *testing.T) {
 		found := FoundPicks{Picks: make([]*picker.Record, tt.picks)}
 		if found.find(tt.pool, tt.pools); found.Unknown != tt.unknown || len(found.Pools) != tt.listed ||
 			found.More != tt.more {
-			t.Errorf("%s: %+v", name, found)
+			t.Errorf("%s: got %+v, want unknown %t, %d listed, %d more", name, found, tt.unknown, tt.listed, tt.more)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
 	for _, r := range proxy.Received()[received:] {
 		if len(r.Removed) > 0 || r.Type != resource.Endpoints && len(r.Upserts) > 0 {
-			t.Errorf("what the proxy had was removed or changed: %+v", r)
+			t.Errorf("got %+v, want what the proxy had kept, and endpoints alone changed", r)
 		}
 	}
 	if b := proxy.Backends(8080); len(b) != 1 {
@@ -209,7 +209,7 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	}
 	for _, r := range proxy.Received()[received:] {
 		if len(r.Removed) > 0 {
-			t.Errorf("removed although an object that cannot be read may keep it: %+v", r)
+			t.Errorf("got %+v, want nothing removed that an object that cannot be read may keep", r)
 		}
 	}
 	api.Fail(nil)

@@ -223,7 +223,7 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	proxy.Wait("its certificate", func() bool { now, _ := proxy.Has(certificate); return now != before })
 	for _, r := range proxy.Received()[received:] {
 		if len(r.Removed) > 0 || r.Type != resource.Secret && len(r.Upserts) > 0 {
-			t.Errorf("what the proxy had was removed or changed: %+v", r)
+			t.Errorf("got %+v, want what the proxy had kept, and its Secret alone changed", r)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 		{"penstock.default.svc", "default/chat", codes.Unauthenticated}} {
 		poll.NoError(t, fmt.Sprint(c), poll.Limit, func() error { // its endpoint may come later
 			if got := ask(c.server, c.pool); got != c.want {
-				return fmt.Errorf("%s", got)
+				return fmt.Errorf("got %s, want %s", got, c.want)
 			}
 			return nil
 		})

@@ -38,6 +38,6 @@ func TestListener_ConnectionsDuringTheFirstReadAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := client.Read(make([]byte, 1)); n != 1 || err != nil {
-		t.Errorf("afterwards: %v", err)
+		t.Errorf("a read afterwards: got %d bytes, %v, want 1", n, err)
 	}
 }

@@ -26,7 +26,7 @@ func TestMemory_OfABurstReturnsToTheSystem(t *testing.T) {
 	go func() { done <- reclaim(ctx, func() {}) }()
 	poll.NoError(t, "the memory of the burst is returned", poll.Limit, func() error {
 		if h := held(); h > 64<<20 {
-			return fmt.Errorf("%d MiB are still held", h>>20)
+			return fmt.Errorf("%d MiB are held, want at most 64", h>>20)
 		}
 		return nil
 	})

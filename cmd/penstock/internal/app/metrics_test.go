@@ -95,7 +95,7 @@ func TestMetrics_ClientsThatDoNotReadAreFewAndDisconnected(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := statusOf(t, l.get(t)); got != http.StatusServiceUnavailable {
-			t.Errorf("status %d beside %d clients that do not read", got, metricsClients)
+			t.Errorf("got status %d beside %d clients that do not read, want 503", got, metricsClients)
 		}
 		time.Sleep(2*metricsTimeout + time.Second) // of the bubble's clock
 		if got := statusOf(t, l.get(t)); got != http.StatusOK {

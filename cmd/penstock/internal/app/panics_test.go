@@ -49,7 +49,7 @@ func TestPanic_OfAPageIsA500AndItsStackIsLoggedOnce(t *testing.T) {
 		t.Errorf("%v are counted, want 3", n)
 	}
 	if text := log.String(); strings.Count(text, "boom") != 1 || !strings.Contains(text, "panics_test.go") {
-		t.Errorf("the log is %s", text)
+		t.Errorf("the log is %s, want boom once, with its place", text)
 	}
 }
 
@@ -98,12 +98,12 @@ func TestPanic_OfAStreamOrCallEndsThatOneAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := stream.RecvMsg(&emptypb.Empty{}); status.Code(err) != codes.Internal {
-			t.Errorf("the stream ended with %v", err)
+			t.Errorf("the stream ended with %v, want Internal", err)
 		}
 	}
 	if err := conn.Invoke(t.Context(), "/test/Once", &emptypb.Empty{},
 		&emptypb.Empty{}); status.Code(err) != codes.Internal {
-		t.Errorf("the unary call ended with %v", err)
+		t.Errorf("the unary call ended with %v, want Internal", err)
 	}
 	if n := counted(t, p.count); n != 3 {
 		t.Errorf("%v are counted, want 3", n)

@@ -35,7 +35,7 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 			return e.Strategy == "plugins" && len(e.Verdicts) == 1 && len(e.Verdicts[0].Scores) == 1 &&
 				e.Verdicts[0].Scores[0].Plugin == by
 		}) {
-			t.Fatalf("not scored by %s: %+v", by, e)
+			t.Fatalf("want one server, scored by %s, got %+v", by, e)
 		}
 	}
 	scored("active-request-scorer")
@@ -56,7 +56,7 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	})
 	for _, path := range api.Asked("configmaps") {
 		if strings.Contains(path, "unnamed") || !strings.Contains(path, "scorers") {
-			t.Errorf("read without need: %s", path)
+			t.Errorf("got a read of %s, want scorers alone", path)
 		}
 	}
 }

@@ -45,15 +45,15 @@ func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 		}
 		switch {
 		case tt.want == "" && len(reports) > 0, tt.want != "" && len(found) != 1:
-			t.Errorf("%s: %v", tt.what, reports)
+			t.Errorf("%s: got %v, want the finding %q", tt.what, reports, tt.want)
 		case tt.want != "" &&
 			(!strings.Contains(found[0].Problem, tt.want) || found[0].Severity != report.Info ||
 				reports[0].Owner.Name != "pool"):
-			t.Errorf("%s: %v", tt.what, found[0])
+			t.Errorf("%s: got %v, want %q", tt.what, found[0], tt.want)
 		}
 	}
 	if len(d) > 0 {
-		t.Errorf("%d servers are kept that differ no more", len(d))
+		t.Errorf("%d servers are kept that differ no more, want 0", len(d))
 	}
 }
 
@@ -70,6 +70,6 @@ func TestReportedRate_FindingsOfAPoolAreBounded(t *testing.T) {
 			Inferred: 2})
 	d.reports(rates, now)
 	if got := d.reports(rates, now.Add(differFor)); len(got) != 1 || len(got[0].Findings) != maxDiffering {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want one report with %d findings", got, maxDiffering)
 	}
 }

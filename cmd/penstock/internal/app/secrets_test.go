@@ -118,7 +118,7 @@ func finds(t *testing.T, where, page string, texts []storetest.Text) (shown int)
 			continue
 		}
 		if shown++; text.Secret {
-			t.Errorf("%s has %s, the value of %s", where, text.Value, text.Path)
+			t.Errorf("%s has %s, want it without the value of %s", where, text.Value, text.Path)
 		}
 	}
 	return shown

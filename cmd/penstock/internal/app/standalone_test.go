@@ -48,7 +48,7 @@ func (a *App) endpoints(t *testing.T, pool string, want ...string) {
 			got = append(got, v.Address)
 		}
 		if slices.Sort(got); !slices.Equal(got, want) || !slices.Equal(a.picker.Pools(), []string{pool}) {
-			return fmt.Errorf("%s of %s", got, a.picker.Pools())
+			return fmt.Errorf("got %s of %s, want %s of %s", got, a.picker.Pools(), want, pool)
 		}
 		return nil
 	})
@@ -81,7 +81,7 @@ func TestStandAlonePicker_NeedsPoolsAndPodsOfOneNamespaceAlone(t *testing.T) {
 	api.Apply(t, "pods", fmt.Sprintf(pod, 2))
 	a.endpoints(t, "default/chat", "10.244.0.1:8001", "10.244.0.2:8001")
 	if asked := api.Asked("customresourcedefinitions"); len(asked) > 0 {
-		t.Errorf("it read CRDs, which the Role does not allow: %s", asked)
+		t.Errorf("it read CRDs, which the Role does not allow, want none: %s", asked)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestStandAlonePicker_FindsScorersBehindServices(t *testing.T) {
 				Name: "chat"})
 			if !slices.ContainsFunc(got.Conditions,
 				func(c report.Condition) bool { return c.Type == "ResolvedRefs" && c.Status == status }) {
-				return fmt.Errorf("%+v", got)
+				return fmt.Errorf("got %+v, want ResolvedRefs %s", got, status)
 			}
 			return nil
 		})
@@ -144,6 +144,6 @@ func TestStandAlonePicker_FindsScorersBehindServices(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%+v", a.rows("default/chat"))
+		return fmt.Errorf("got %+v, want a row of EndpointSlice and scorer", a.rows("default/chat"))
 	})
 }

@@ -131,7 +131,7 @@ func TestDebug_DumpHasEnvoysForm(t *testing.T) {
 	}
 	if c := dump.Configs[0]; !strings.HasSuffix(c.Type, "ClustersConfigDump") || len(c.Clusters) != 1 ||
 		c.Clusters[0].Cluster.Name != "r" || c.Clusters[0].Version == "" {
-		t.Errorf("the first section is %+v", c)
+		t.Errorf("the first section: got %+v, want cluster r with its version", c)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestDebug_KindsAreFoundAsKubectlFindsThem(t *testing.T) {
 	for name, kind := range map[string]string{"httproutes": "HTTPRoute", "Gateway": "Gateway",
 		"gatewayclasses": "GatewayClass", "backendtlspolicies": "BackendTLSPolicy", "modelservers": "ModelServers"} {
 		if got, ok := table(name); !ok || got.Kind() != kind {
-			t.Errorf("%q is not found as %s", name, kind)
+			t.Errorf("%q: got nothing, or another kind than %s, want that one", name, kind)
 		}
 	}
 }

@@ -19,11 +19,11 @@ func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	got := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}})
 	if tls := got.Metrics.Protocol.TLS; tls == nil || !tls.InsecureSkipVerify || got.Metrics.Protocol.Key == "" ||
 		got.Metrics.Path != "/stats" {
-		t.Errorf("pages: %+v", got.Metrics)
+		t.Errorf("pages: got %+v, want unverified TLS, a key, and /stats", got.Metrics)
 	}
 	if f := got.FlowControl; f.InFlight != 10 || f.Wait(3) != time.Second || f.Wait(-1) != 2*time.Second ||
 		f.Wait(0) != time.Minute || f.Order == flow.Deadline {
-		t.Errorf("flow control: %+v", f)
+		t.Errorf("flow control: got %+v, want 10 in flight, and waits of 1 s, 2 s and 1 min", f)
 	}
 	s.FlowControl.InFlight = 30 // above the limit of a full endpoint
 	if f := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}}).FlowControl; f.InFlight != 20 {

@@ -183,7 +183,7 @@ func TestInferencePool_RemovalIsCommittedOncePeersHaveFollowed(t *testing.T) {
 		r.peer.follow()
 		r.expect("the peer has followed", "a", e2+" "+e3)
 		if n := r.named.size("a"); n != 2 || time.Since(began) > 0 {
-			t.Errorf("the picker names %d endpoints", n)
+			t.Errorf("the picker names %d endpoints after %s, want 2 at once", n, time.Since(began))
 		}
 	})
 }

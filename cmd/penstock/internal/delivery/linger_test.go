@@ -71,10 +71,10 @@ func TestInferencePoolImport_RemovedClusterLearnsEndpointsForAWhile(t *testing.T
 		t.Errorf("%v learned the address of another pool", got)
 	}
 	if got := d.Learn(westPool, pod9); len(got) != 1 || got[0] != westCluster {
-		t.Fatalf("learned by %v", got)
+		t.Fatalf("learned by %v, want %s", got, westCluster)
 	}
 	if any, old, learned := has(c); !any || !old || !learned {
-		t.Errorf("the learned endpoint: %t; the earlier one: %t", learned, old)
+		t.Errorf("the learned endpoint: %t; the earlier one: %t, want both", learned, old)
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
 		t.Errorf("it expires in %s, want more than 0 and at most %s", left, time.Minute)
@@ -97,7 +97,8 @@ func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T
 		t.Errorf("%v learned although the store has them", got)
 	}
 	if any, old, learned := has(c); !any || !old || learned {
-		t.Errorf("there: %t, with its own endpoint: %t, with the other one: %t", any, old, learned)
+		t.Errorf("there: %t, with its own endpoint: %t, with the other one: %t, want true, true, false", any, old,
+			learned)
 	}
 }
 
@@ -121,14 +122,14 @@ func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testin
 	}
 	commit("10.1.0.9:8000") // is learned
 	if _, old, learned := has(c); !old || !learned {
-		t.Errorf("the earlier pod: %t, the new one: %t", old, learned)
+		t.Errorf("the earlier pod: %t, the new one: %t, want both", old, learned)
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
 		t.Errorf("they expire in %s, want more than 0 and at most %s", left, time.Minute)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if _, old, learned := has(c); old || !learned {
-		t.Errorf("after their time, the earlier pod: %t, the new one: %t", old, learned)
+		t.Errorf("after their time, the earlier pod: %t, the new one: %t, want false, true", old, learned)
 	}
 	commit("10.1.0.1:8000")
 	d.Commit(cache.Batch{Gateway: "ns/gw", Removes: westGone})

@@ -218,7 +218,7 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	close(r.known)
 	poll.NoError(t, "the picker names the new target once Envoy has it", poll.Limit, func() error {
 		if got := spill(); !slices.Equal(got, []string{"c", "d"}) {
-			return fmt.Errorf("it names %v", got)
+			return fmt.Errorf("it names %v, want c and d", got)
 		}
 		return nil
 	})
@@ -244,7 +244,7 @@ func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if p := r.picked[poolA]; !p.Gateways || len(p.Servers) != 1 {
-			return fmt.Errorf("%+v", p)
+			return fmt.Errorf("got %+v, want gateways with one server", p)
 		}
 		return nil
 	})
@@ -295,7 +295,7 @@ func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
 	}
 	if p := pickerPool(pp); p.Clusters == nil || !p.Clusters.Sessions || p.SessionTTL != time.Minute ||
 		p.SessionCookie != "sid" {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v, want sessions of 1 min by the cookie sid", p)
 	}
 }
 

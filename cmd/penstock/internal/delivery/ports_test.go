@@ -45,7 +45,7 @@ func TestGateway_KeepsItsPortAndTheNextOneWaits(t *testing.T) {
 	}), map[string][]string{"default/a": {"+listener/80"}, "default/b": {"+listener/81"}})
 	if reports := c.reports(); len(reports) != 1 || reports[0].Owner.Key() != "default/b" ||
 		len(reports[0].Findings) != 1 {
-		t.Fatalf("the one that waits gets a report: %+v", reports)
+		t.Fatalf("reports: got %+v, want one with one finding, of default/b, which waits", reports)
 	}
 	expect(t, "its change while it waits",
 		c.filter([]translator.Delta{{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b2")}}}),
@@ -71,7 +71,7 @@ func TestGateway_PortsOfUDPAreOthersThanThoseOfTCP(t *testing.T) {
 	reports := c.reports()
 	if len(reports) != 1 || reports[0].Owner.Key() != "default/c" ||
 		reports[0].Findings[0].Problem != "port 53/UDP is already used by Gateway default/b" {
-		t.Errorf("reports %+v", reports)
+		t.Errorf("reports: got %+v, want port 53/UDP already used, of default/c", reports)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestProgress_WaitEndsWithItsRevision(t *testing.T) {
 	d.Deliver(t.Context(), &Change{Revision: 2})
 	d.Deliver(t.Context(), &Change{Revision: 3})
 	if err := <-done; err != nil || !p.Begun() || p.Revision() != 3 {
-		t.Errorf("revision %d: %v", p.Revision(), err)
+		t.Errorf("got revision %d: %v, want 3", p.Revision(), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

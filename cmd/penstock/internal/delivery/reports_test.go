@@ -20,10 +20,10 @@ func TestStatus_BoardFollowsTranslation(t *testing.T) {
 			},
 		})
 	if r, ok := board.Get(route); !ok || len(r.Findings) != 1 {
-		t.Errorf("the board has %v", r)
+		t.Errorf("the board has %v, want one finding", r)
 	}
 	d.Deliver(t.Context(), &Change{Output: translator.Output{ReportsGone: []report.Ref{route}}})
 	if r, ok := board.Get(route); ok {
-		t.Errorf("the board still has %v", r)
+		t.Errorf("the board has %v, want nothing", r)
 	}
 }

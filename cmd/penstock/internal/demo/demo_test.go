@@ -45,7 +45,7 @@ status: 1   # so
 		"---", "kind: Other", "status: 1   # so",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("want this excerpt (-want +got):\n%s", diff)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
 	}
 	paths, err := fs.Glob(config, "config/*/*")
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("files: %v %v", paths, err)
+		t.Fatalf("files: got %v %v, want some", paths, err)
 	}
 	for _, path := range paths {
 		if _, err := render("", path, ports); err != nil {
@@ -92,7 +92,7 @@ func TestDemo_EveryStepHasItsText(t *testing.T) {
 		}
 		for _, step := range texts.Steps {
 			if step.Title == "" || step.Intro == "" {
-				t.Errorf("%s: %+v", s.folder, step)
+				t.Errorf("%s: got %+v, want a title and an intro", s.folder, step)
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func TestDemo_EveryStepHasItsText(t *testing.T) {
 func TestDemo_UnknownPortInYAMLIsAnError(t *testing.T) {
 	if _, err := render("config", "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil ||
 		!strings.Contains(err.Error(), "${east}") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ${east}", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestDemo_AnswerFromOtherServerFails(t *testing.T) {
 		{answer{Status: 200}, false},
 	} {
 		if err := try(func() { c.a.expectFrom("llama-") }); (err == nil) != c.ok {
-			t.Errorf("%+v: %v", c.a, err)
+			t.Errorf("%+v: got %v, want it to pass: %t", c.a, err, c.ok)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestDemo_UnevenSplitFails(t *testing.T) {
 		ok         bool
 	}{{105, 95, true}, {65, 135, true}, {64, 136, false}, {200, 0, false}, {0, 200, false}} {
 		if err := try(func() { checkEven(c.here, c.east) }); (err == nil) != c.ok {
-			t.Errorf("%d here and %d in east: %v", c.here, c.east, err)
+			t.Errorf("%d here and %d in east: got %v, want it to pass: %t", c.here, c.east, err, c.ok)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestDemo_SpillBeforeOrAfterFullPoolFails(t *testing.T) {
 		all := spills()
 		change(all)
 		if try(func() { overflowed(all) }) == nil {
-			t.Errorf("%s, and the step passes", name)
+			t.Errorf("%s, and the step passes, want it to fail", name)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	pick := picker.Record{Result: "picked", Endpoints: "a,b",
 		Verdicts: []schedule.Verdict{verdict("a", 0), verdict("b", 0)}}
 	if got := comparison(pick); !strings.Contains(got, "equal load") {
-		t.Errorf("with no other request in flight: %s", got)
+		t.Errorf("with no other request in flight: got %s, want equal load", got)
 	}
 	pick.Verdicts = []schedule.Verdict{verdict("a", 0), verdict("b", 3)}
 	if got := comparison(pick); !strings.Contains(got, "a 0, b 3") {
@@ -210,7 +210,7 @@ func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 		t.Errorf("a whole stream: %d chunks, %v, want 2", n, err)
 	}
 	if _, err := read(piece); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a stream without its end: %v", err)
+		t.Errorf("a stream without its end: got %v, want an unexpected EOF", err)
 	}
 	if _, err := read("data: {\n\n"); err == nil {
 		t.Error("a chunk that is no JSON passes")
@@ -226,7 +226,7 @@ func TestDemo_ExitOfPenstockIsReportedWithItsOutput(t *testing.T) {
 	err := shell("echo no such Envoy >&2; exit 3").Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") ||
 		!strings.Contains(err.Error(), "no such Envoy") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want exit status 3 with no such Envoy", err)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
 	poll.Until(t, "the finding", func() bool { return c.finding() == "a mistake" })
 	cancel()
 	if err := <-done; err != nil || !strings.Contains(c.output(), "drained") {
-		t.Errorf("%v; output:\n%s", err, c.output())
+		t.Errorf("got %v; output:\n%s\nwant drained", err, c.output())
 	}
 }
 
@@ -258,17 +258,17 @@ func TestDemo_ColoursOnlyInTerminals(t *testing.T) {
 		p.failed(errors.New("expected this"))
 	}
 	if strings.Contains(plain.String(), "\x1b") || strings.Count(painted.String(), "\x1b[0m") < 6 {
-		t.Errorf("plain:\n%q\npainted:\n%q", plain.String(), painted.String())
+		t.Errorf("plain:\n%q\npainted:\n%q\nwant colours in the second alone", plain.String(), painted.String())
 	}
 	for _, want := range []string{"1  A title", "│ a: b # why", `"Hello" in 1000 ms`, "✓ seen", "✗ expected this"} {
 		if !strings.Contains(plain.String(), want) {
-			t.Errorf("%q is missing:\n%s", want, plain.String())
+			t.Errorf("got\n%s\nwant %q", plain.String(), want)
 		}
 	}
 }
 
 func TestDemo_TextIsWrapped(t *testing.T) {
 	if diff := cmp.Diff([]string{"one two", "three", "four"}, wrap("one two  three\nfour", 8)); diff != "" {
-		t.Error(diff)
+		t.Errorf("want these lines (-want +got):\n%s", diff)
 	}
 }

@@ -60,7 +60,7 @@ func TestDemo_EndedWaitsForTheServer(t *testing.T) {
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("it returned %v while the server listens", err)
+		t.Fatalf("it returned %v while the server listens, want it to wait", err)
 	default:
 	}
 	if err := l.Close(); err != nil {
@@ -85,7 +85,7 @@ func TestDemo_PenstockWithEnginesGetsSIGINT(t *testing.T) {
 	poll.Until(t, "the script runs", func() bool { return strings.Contains(c.all(), "ready") })
 	stop()
 	if err := <-done; err != nil || !strings.Contains(c.output(), "ended") {
-		t.Errorf("%v; output:\n%s", err, c.output())
+		t.Errorf("got %v; output:\n%s\nwant ended", err, c.output())
 	}
 }
 

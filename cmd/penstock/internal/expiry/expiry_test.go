@@ -122,17 +122,17 @@ func TestCertificates_FindingsComeWithTimeAndGoWithRenewal(t *testing.T) {
 		}
 		put(30 * 24 * time.Hour)
 		if got := b.lines(); len(got) != 0 {
-			t.Fatalf("a month before the end there are findings: %q", got)
+			t.Fatalf("a month before the end: got %q, want no finding", got)
 		}
 		time.Sleep(16*24*time.Hour + time.Minute) // virtual
 		synctest.Wait()
 		if got := b.lines(); len(got) != 1 || !strings.Contains(got[0], "ends on") {
-			t.Fatalf("two weeks before the end there is %q", got)
+			t.Fatalf("two weeks before the end: got %q, want ends on", got)
 		}
 		time.Sleep(14 * 24 * time.Hour)
 		synctest.Wait()
 		if got := b.lines(); len(got) != 1 || !strings.Contains(got[0], "has ended on") {
-			t.Fatalf("after the end there is %q", got)
+			t.Fatalf("after the end: got %q, want has ended on", got)
 		}
 		var gauge dto.Metric
 		if err := k.ended.WithLabelValues("ended").Write(&gauge); err != nil || gauge.GetGauge().GetValue() != 1 {
@@ -141,7 +141,7 @@ func TestCertificates_FindingsComeWithTimeAndGoWithRenewal(t *testing.T) {
 		}
 		put(90 * 24 * time.Hour)
 		if got := b.lines(); len(got) != 0 {
-			t.Errorf("after the renewal there is %q", got)
+			t.Errorf("after the renewal: got %q, want no finding", got)
 		}
 	})
 }

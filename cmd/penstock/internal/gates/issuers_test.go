@@ -69,7 +69,7 @@ func (w *issuerWorld) reports(want string) {
 		}
 		got := strings.Join(found, "\n")
 		if !strings.Contains(got, want) || (want == "") != (got == "") {
-			return fmt.Errorf("got %q", got)
+			return fmt.Errorf("got %q, want %q", got, want)
 		}
 		return nil
 	})

@@ -156,7 +156,7 @@ func TestKeeper_ReportsPoliciesThatReadNoModels(t *testing.T) {
 			found += len(r.Findings)
 		}
 		if found > 0 == byModel {
-			t.Errorf("step %d: %d findings", i, found)
+			t.Errorf("step %d: got %d findings, want none: %t", i, found, byModel)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	var log bytes.Buffer
 	t.Cleanup(func() { // after the channels have ended
 		if log.Len() > 0 {
-			t.Errorf("logged: %s", &log)
+			t.Errorf("logged: %s, want nothing", &log)
 		}
 	})
 	c := channel.New(
@@ -37,7 +37,7 @@ func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	poll.Until(t, "the peer subscribes to questions", func() bool { return asked.questions.Subscribers() == 1 })
 	records, silent := asked.Picks(t.Context(), picker.Picks{Last: 1})
 	if len(records) != 1 || records[0].Picker != "other" || silent != 0 {
-		t.Fatalf("records %v of the peer, %d silent", records, silent)
+		t.Fatalf("records %v of the peer, %d silent, want 1 of other, and 0", records, silent)
 	}
 	// updates are logged before their acknowledgement
 	if err := other.Topic("answers").Acknowledged(t.Context()); err != nil {

@@ -28,7 +28,7 @@ func TestAccessLog_EntryReachesTheProcessThatPicked(t *testing.T) {
 	var all []*Entries
 	for i, l := range listeners {
 		c := channel.New(channel.Config{Peers: addresses})
-		log := func(e accesslog.Entry) { t.Errorf("%v came back to its publisher", e) }
+		log := func(e accesslog.Entry) { t.Errorf("%v came back, want none at its publisher", e) }
 		if i == 1 {
 			log = func(e accesslog.Entry) { received <- e }
 		}

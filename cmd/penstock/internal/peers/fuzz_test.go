@@ -65,7 +65,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		}
 		for _, s := range w.counter.learned {
 			if len(s.Chain) > prefix.MaxBlocks || len(s.Chain) > len(value)/8 || s.Slots < 0 || !s.Server.IsValid() {
-				t.Errorf("%+v from %d bytes", s, len(value))
+				t.Errorf("got %+v from %d bytes, want at most %d blocks, all valid", s, len(value), prefix.MaxBlocks)
 			}
 		}
 		if n := len(w.counter.sessions); n > len(value)/2 {

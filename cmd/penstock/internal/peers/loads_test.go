@@ -104,7 +104,7 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 func pick(t *testing.T, p *picker.Picker) string {
 	a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
 	if a.Lease.Number == 0 && a.Status != 429 {
-		t.Errorf("a pick without a lease has status %d", a.Status)
+		t.Errorf("a pick without a lease has status %d, want 429", a.Status)
 	}
 	return a.Lease.String()
 }
@@ -191,12 +191,12 @@ func TestFrozen_PublishedLimitsAreRead(t *testing.T) {
 	want.Of[0], want.Of[3] = time.Second, 20*time.Second
 	got, err := decodeLoad(encodeHeaders(want))
 	if err != nil || got.kind != ofHeaders || *got.headers != *want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want the headers %v", got, err, want)
 	}
 	for _, text := range []string{"h", "h1", "h1 -5", "h" + strings.Repeat("1 ", 21),
 		"h" + strings.Repeat("1 ", 21) + "-1"} {
 		if _, err := decodeLoad([]byte(text)); err == nil {
-			t.Errorf("%q is read", text)
+			t.Errorf("%q is read, want an error", text)
 		}
 	}
 }

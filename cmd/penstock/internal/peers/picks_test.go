@@ -211,7 +211,8 @@ func TestPeers_PicksThatArePublishedAreBounded(t *testing.T) {
 	}
 	if published := len(p.waiting) / sizeOfSent(s); len(p.waiting) > maxBatch || len(p.waiting) < maxBatch/2 ||
 		int(p.Missed()) != n-published {
-		t.Errorf("%d bytes wait, and %d picks are counted as not published", len(p.waiting), p.Missed())
+		t.Errorf("%d bytes wait, and %d picks are not published, want at most %d bytes, at least half, and %d",
+			len(p.waiting), p.Missed(), maxBatch, n-published)
 	}
 }
 
@@ -226,7 +227,7 @@ func TestPeers_KeyOfABatchIsNotTakenForAServers(t *testing.T) {
 	}
 	for _, key := range []string{"", "x", "17x", "-1", "10.0.0.1", "10.0.0.1:80x"} {
 		if got, err := parsePickItem(key); err == nil {
-			t.Errorf("%q is %+v", key, got)
+			t.Errorf("%q is %+v, want an error", key, got)
 		}
 	}
 }

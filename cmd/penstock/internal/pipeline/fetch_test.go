@@ -133,7 +133,7 @@ func TestSecret_OneThatIsNotReadYetDelaysItsGatewayAlone(t *testing.T) {
 		r := begin(t, gateway(t, "slow", "a", "one"), gateway(t, "other", "a", "one"))
 		r.apply(gateway(t, "slow", "b", "two"))
 		if got := r.changed(); got != "" {
-			t.Errorf("changed before the certificate was read: %s", got)
+			t.Errorf("changed before the certificate was read: got %s, want nothing", got)
 		}
 		r.apply(gateway(t, "other", "b", "one"))
 		if got := r.changed(); got != "default/other" {
@@ -153,7 +153,7 @@ func TestSecret_OneThatCannotBeReadIsWaitedForThreeSeconds(t *testing.T) {
 		r.apply(gateway(t, "g", "b", "two"))
 		time.Sleep(3*time.Second - time.Millisecond)
 		if got := r.changed(); got != "" {
-			t.Errorf("changed before the time-out: %s", got)
+			t.Errorf("changed before the time-out: got %s, want nothing", got)
 		}
 		time.Sleep(2 * time.Millisecond)
 		if got := r.changed(); got != "default/g" {

@@ -156,7 +156,7 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	for _, w := range worlds {
 		before := observe(t, w.objects)
 		if len(before.invalid) > 0 {
-			t.Fatalf("%s: %q", w.name, before.invalid)
+			t.Fatalf("%s: got %q, want nothing invalid", w.name, before.invalid)
 		}
 		for _, p := range w.places {
 			pattern, leaf := w.pattern(p, all)
@@ -181,7 +181,7 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 	t.Helper()
 	if len(withoutEffect) > maxWithoutEffect {
-		t.Errorf("%d fields may be without effect, more than %d", len(withoutEffect), maxWithoutEffect)
+		t.Errorf("%d fields may be without effect, want at most %d", len(withoutEffect), maxWithoutEffect)
 	}
 	used := map[string]bool{}
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
@@ -198,9 +198,9 @@ func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 			case exception != "":
 				used[exception] = true
 			case !clusterSet:
-				t.Errorf("%s: no object of testdata sets it", pattern)
+				t.Errorf("%s: no object of testdata sets it, want one", pattern)
 			default:
-				t.Errorf("%s: no change of it changes anything", pattern)
+				t.Errorf("%s: no change of it changes anything, want an effect", pattern)
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func (e *fuzzEnvoy) check(t *testing.T, objects []map[string]any) {
 	tr, _ := translate(t, objects)
 	for _, gateway := range tr.Gateways() {
 		if problem := e.rejects(t, tr.Resources(gateway)); problem != "" {
-			t.Errorf("gateway %s: %s", gateway, problem)
+			t.Errorf("gateway %s: got the problem %s, want none", gateway, problem)
 		}
 	}
 }

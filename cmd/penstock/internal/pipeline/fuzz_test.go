@@ -128,7 +128,7 @@ func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) 
 				e.commit(now)
 				e.start(t)
 				if problem := e.rejects(t, now); problem != "" {
-					t.Errorf("gateway %s: %s", gateway, problem)
+					t.Errorf("gateway %s: got the problem %s, want none", gateway, problem)
 				}
 			}
 		})
@@ -153,7 +153,7 @@ func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 			}
 			for _, finding := range r.Findings {
 				if finding.Severity == report.Error {
-					t.Errorf("%s: %s: %s: %s", name, r.Owner, finding.Field, finding.Problem)
+					t.Errorf("%s: %s: got the error %s: %s, want none", name, r.Owner, finding.Field, finding.Problem)
 				}
 			}
 		}
@@ -220,7 +220,7 @@ func (done *translated) translate(t testing.TB) {
 		t.Errorf("translation makes what fails our own checks: %v", done.out.Err)
 	}
 	for _, p := range done.out.Panics {
-		t.Errorf("panic at %s: %s\n%s", p.Row, p.Value, p.Stack)
+		t.Errorf("got a panic at %s: %s, want none\n%s", p.Row, p.Value, p.Stack)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestState_FolderWithFilesOfOthersIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Open(dir); err == nil || !strings.Contains(err.Error(), "chmod 700") || modeOf(t, dir) != 0o770 {
-		t.Errorf("mode %#o, %v", modeOf(t, dir), err)
+		t.Errorf("got mode %#o, %v, want 0770, and chmod 700", modeOf(t, dir), err)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestState_FolderOrLinkOfAnotherUserIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Open(other); err == nil || !strings.Contains(err.Error(), "12345") {
-		t.Errorf("folder of another user: %v", err)
+		t.Errorf("folder of another user: got %v, want an error about 12345", err)
 	}
 	link, own := filepath.Join(dir, "link"), filepath.Join(dir, "own")
 	if err := os.Mkdir(own, 0o700); err != nil {
