@@ -132,9 +132,11 @@ var measurements = []measurement{
 				"deny it, over until a reader of the folder in another process has the change; medians of 30."},
 			{"key_in_force.denied", "ms", none, ""},
 			{"key_in_force.event", "ms", none, ""},
-			{"revoke_ends", "ms", none, "A key is disabled in its file: until its stream on a route with revoke: " +
-				"Immediately ends; median of 30."},
+			{"revoke_ends", "ms", 1000, "A key is disabled in its file: until its HTTP/2 stream on a route with " +
+				"revoke: Immediately ends; median of 30."},
 			{"revoke_ends.slowest", "ms", none, ""},
+			{"revoke_ends.http1", "ms", none, "The same for HTTP/1.1: Envoy closes such a connection a second after " +
+				"its last byte (delayed_close_timeout)."},
 			{"key_xds_bytes", "bytes", 0, "What a proxy receives while 1,000 keys become disabled, and then other " +
 				"keys that name models, until they are in force."},
 			{"key_xds_bytes.of_a_route", "bytes", none, "The same of one new route: bytes are counted."},

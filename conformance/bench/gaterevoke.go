@@ -48,45 +48,55 @@ func slowObjects(port int) string {
 
 // revokeEnds measures how long the stream of a key goes on after the key is revoked.
 func (g *gates) revokeEnds(ctx context.Context, out report) error {
-	var ends []time.Duration
-	for range 30 {
-		key, hash := newKey()
-		if err := g.write("streaming.yaml", keyObject("streaming", hash, "")); err != nil {
-			return err
-		}
-		if err := g.decided(ctx, key, http.StatusOK); err != nil {
-			return err
-		}
-		body, err := g.stream(ctx, key)
+	ends := map[bool][]time.Duration{}
+	for i := range 60 {
+		http2 := i%2 == 0
+		took, err := g.revokeEnd(ctx, http2)
 		if err != nil {
 			return err
 		}
-		begin := time.Now()
-		err = g.write("streaming.yaml", keyObject("streaming", hash, ", disabled: true"))
-		if err == nil {
-			if _, cut := io.Copy(io.Discard, body); cut == nil || time.Since(begin) > timeout {
-				err = fmt.Errorf("the stream ends with %v after %s", cut, time.Since(begin))
-			}
-		}
-		ends = append(ends, time.Since(begin))
-		if err := errors.Join(err, body.Close()); err != nil {
-			return err
-		}
+		ends[http2] = append(ends[http2], took)
 	}
-	out("revoke_ends", "", milliseconds(median(ends)))
-	out("revoke_ends", "slowest", milliseconds(slices.Max(ends)))
+	out("revoke_ends", "", milliseconds(median(ends[true])))
+	out("revoke_ends", "slowest", milliseconds(slices.Max(ends[true])))
+	out("revoke_ends", "http1", milliseconds(median(ends[false])))
 	return nil
 }
 
+func (g *gates) revokeEnd(ctx context.Context, http2 bool) (time.Duration, error) {
+	key, hash := newKey()
+	if err := g.write("streaming.yaml", keyObject("streaming", hash, "")); err != nil {
+		return 0, err
+	}
+	if err := g.decided(ctx, key, http.StatusOK); err != nil {
+		return 0, err
+	}
+	body, err := g.stream(ctx, key, http2)
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	err = g.write("streaming.yaml", keyObject("streaming", hash, ", disabled: true"))
+	if err == nil {
+		if _, cut := io.Copy(io.Discard, body); cut == nil || time.Since(begin) > timeout {
+			err = fmt.Errorf("the stream ends with %v after %s", cut, time.Since(begin))
+		}
+	}
+	return time.Since(begin), errors.Join(err, body.Close())
+}
+
 // stream returns the body of a response whose first bytes have arrived.
-func (g *gates) stream(ctx context.Context, key string) (io.ReadCloser, error) {
+func (g *gates) stream(ctx context.Context, key string, http2 bool) (io.ReadCloser, error) {
 	req, err := jsonRequest(ctx, g.url+chatPath, sameChat)
 	if err != nil {
 		return nil, err
 	}
 	req.Host = slowHost
 	req.Header.Set("Authorization", "Bearer "+key)
-	client := http.Client{Timeout: timeout}
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(!http2)
+	transport.Protocols.SetUnencryptedHTTP2(http2)
+	client := http.Client{Timeout: timeout, Transport: transport}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
