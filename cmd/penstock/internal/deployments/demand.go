@@ -33,8 +33,8 @@ const (
 	// turn is how long a server serves before its deployment gives room to a waiting one, although
 	// it has requests.
 	turn = 10 * time.Second
-	// look and lookRarely bound the interval of looks at requests, a part of the shortest idle time.
-	// It is lookSoon while a deployment's last requests end, or a request waits for room.
+	// look and lookRarely bound the interval of looks at requests: a part of the shortest idle
+	// time. It is lookSoon while a deployment's last requests end, or a request waits for room.
 	look       = time.Second
 	lookRarely = 30 * time.Second
 	lookPart   = 10
