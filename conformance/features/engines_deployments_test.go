@@ -108,6 +108,7 @@ func TestEngines_LlamaCppRunsAFile(t *testing.T) {
 func TestEngines_LlamaCppSchemaIsTheParsersOwn(t *testing.T) {
 	python := filepath.Join(installed(), "llamacpp", "bin", "python")
 	cmd := exec.CommandContext(t.Context(), python, "-B", "../tools/engines/llamacpp_schema.py")
+	cmd.Stderr = t.Output()
 	got, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

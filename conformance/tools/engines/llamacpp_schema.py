@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "discovery/engine/install"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "discovery/engine/install"))
 import llama_server  # noqa: E402
 from xllamacpp import xllamacpp  # noqa: E402
 
