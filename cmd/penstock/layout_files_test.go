@@ -45,6 +45,7 @@ var opensItself = map[string]string{
 	"discovery/engine/fetch/cached.go":               "the cache of models",
 	"discovery/engine/fetch/repository.go":           "the cache of models",
 	"discovery/engine/fetch/space.go":                "the cache of models",
+	"discovery/engine/devices/host_linux.go":         "files of the kernel, in /proc and /sys",
 	"discovery/engine/install/lock.go":               "the state folder",
 	"discovery/engine/memory/read.go":                "within filesystem.Do",
 	"picker/usage/database.go":                       "the state folder",

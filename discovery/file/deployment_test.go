@@ -90,3 +90,37 @@ func TestModelDeployment_NeutreesNamesAreTranslated(t *testing.T) {
 		}
 	}
 }
+
+func TestModelDeployment_MistakesInResourcesNameTheField(t *testing.T) {
+	const cores = "write a number of cores above 0, such as 4 or 500m"
+	const memory = "write an amount from 1Mi to 1P, such as 16Gi"
+	for _, c := range []struct{ text, want string }{
+		{"resources: {cpu: 0}", "spec.resources.cpu: " + cores},
+		{"resources: {cpu: -500m}", "spec.resources.cpu: " + cores},
+		{"resources: {cpu: '1e18'}", "spec.resources.cpu: " + cores},
+		{"resources: {cpu: 1.5}", "spec.resources.cpu: must be an integer or a string, is a number; put the value in " +
+			"quotes"},
+		{"resources: {cpu: four}", "spec.resources.cpu: has an invalid format: \"four\"; write a quantity such as 4"},
+		{"resources: {memory: 16}", "spec.resources.memory: " + memory},
+		{"resources: {memory: '1e30'}", "spec.resources.memory: " + memory},
+		{"resources: {memory: -1Gi}", "spec.resources.memory: " + memory},
+		{"resources: {memory: 16GB}", "spec.resources.memory: has an invalid format: \"16GB\"; write a quantity"},
+		{"placement: {strategy: spread}", "spec.placement.strategy: must be one of Pack, Spread, is \"spread\"; " +
+			"write Spread"},
+		{"resources: {cpu: 500m, memory: 16Gi}, placement: {strategy: Spread}", ""},
+		{"resources: {cpu: 4, memory: '2e9'}", ""},
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", deploymentWith(", "+c.text))
+		f.load()
+		var all []string
+		for _, r := range f.reported {
+			for _, found := range r.Findings {
+				all = append(all, found.Field+": "+found.Problem+"; "+found.Fix)
+			}
+		}
+		if got := strings.Join(all, "\n"); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: got %s, want %s", c.text, got, c.want)
+		}
+	}
+}

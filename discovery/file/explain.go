@@ -23,7 +23,8 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	}
 	add := func(m mistake) {
 		if !slices.ContainsFunc(wrongType, func(w mistake) bool {
-			return w.field == m.field || strings.HasPrefix(m.field, w.field+".")
+			return w.field == m.field || strings.HasPrefix(m.field, w.field+".") ||
+				m.field == "" && strings.Contains(m.problem, w.field) // of anyOf
 		}) {
 			out = append(out, m)
 		}
@@ -34,7 +35,7 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	for _, e := range errs {
 		add(s.explain(e))
 	}
-	return append(out, wrongType...)
+	return append(out, slices.Compact(wrongType)...)
 }
 
 func (s *schema) explain(e *field.Error) mistake {
@@ -90,7 +91,7 @@ func typeWords(node *structural.Structural, e *field.Error) (problem, fix string
 		return "is not base64: " + got, "write the value's base64, or plain text in stringData where the kind has it"
 	case v != nil && v.Format == "date-time" && scalar:
 		return "is not a time: " + got, "write it in the form 2026-01-31T12:00:00Z"
-	case node.Type == "string" && scalar:
+	case (node.Type == "string" || node.XIntOrString) && scalar:
 		return problem, "put the value in quotes"
 	case node.Type == "array" && got == "a mapping":
 		return problem, "begin each item with a dash"
@@ -219,7 +220,7 @@ func typeName(node *structural.Structural) string {
 		return "of another type"
 	}
 	if node.XIntOrString {
-		return "a number or a string"
+		return "an integer or a string"
 	}
 	switch node.Type {
 	case "object":

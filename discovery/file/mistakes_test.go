@@ -141,8 +141,8 @@ var mistakes = map[string]struct {
 	"text or number": {
 		"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    targetPort: [1]\n",
 		[]string{
-			"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be a number or a string, is a list; " +
-				"write a number or a string",
+			"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be an integer or a string, is a list; " +
+				"write an integer or a string",
 		},
 	},
 	"wrong type and not one of those allowed": {

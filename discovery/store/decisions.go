@@ -59,7 +59,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.EngineEnv](shown("Name"), omit("Value")),
 	decide[v1alpha1.ModelDeployment](object("Spec Status")),
 	// An argument of an engine may be a credential.
-	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Idle Keep Strategy Resources Env "+
+	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Idle Keep Strategy Resources Placement Env "+
 		"Adapters Scheduler Access Cluster GatewayRefs Hostnames"), omit("Variables")),
 	decide[v1alpha1.DeploymentEnv](shown("Name ValueFrom"), omit("Value")),
 	decide[v1alpha1.DeploymentEnvSource](shown("SecretKeyRef")),
@@ -68,7 +68,8 @@ var ofPenstock = []decision{
 	decide[v1alpha1.DeploymentScheduler](shown("Strategy CHWBL Session")),
 	decide[v1alpha1.DeploymentAdapter](shown("Name Source")),
 	decide[v1alpha1.AdapterSource](shown("Path Name Version File"), names("Registry")),
-	decide[v1alpha1.DeploymentResources](shown("GPU Accelerator")),
+	decide[v1alpha1.DeploymentResources](shown("CPU Memory GPU Accelerator")),
+	decide[v1alpha1.DeploymentPlacement](shown("Strategy")),
 	decide[v1alpha1.DeploymentEngine](shown("Version"), names("Name")),
 	decide[v1alpha1.DeploymentModel](shown("Name Version File Task ServedName"), names("Registry")),
 	decide[v1alpha1.ModelRegistry](object("Spec Status")),

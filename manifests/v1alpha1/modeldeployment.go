@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -26,6 +27,12 @@ const (
 const (
 	RollingUpdate = "RollingUpdate"
 	Recreate      = "Recreate"
+)
+
+// The strategies of placement.
+const (
+	Pack   = "Pack"
+	Spread = "Spread"
 )
 
 // ModelDeployment starts servers of a model, and routes requests to them by the name of the model.
@@ -116,6 +123,10 @@ type ModelDeploymentSpec struct {
 	//
 	// +optional
 	Resources DeploymentResources `json:"resources,omitzero"`
+	// Placement decides which accelerators servers get that start.
+	//
+	// +optional
+	Placement DeploymentPlacement `json:"placement,omitzero"`
 	// Variables are arguments of the engine, by name without leading dashes; - and _ are equal. A
 	// value true sets a flag, false omits it; lists and objects become JSON. The engine's
 	// valuesSchema validates them. An argument that the schema does not declare is passed with a
@@ -188,8 +199,37 @@ type DeploymentEngine struct {
 	Version string `json:"version,omitempty"`
 }
 
-// DeploymentResources are the resources of each server of a deployment.
+// DeploymentPlacement decides which accelerators servers get.
+type DeploymentPlacement struct {
+	// Strategy is how fractions of accelerators are placed. With Pack, a server gets the fullest
+	// accelerator that has room. With Spread, it prefers an accelerator without another server of
+	// the deployment, then the emptiest one. Whole accelerators are always different ones.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Pack;Spread
+	// +kubebuilder:default=Pack
+	Strategy string `json:"strategy,omitempty"`
+}
+
+// DeploymentResources are the resources of each server of a deployment. A server starts once there
+// is room for all of them.
 type DeploymentResources struct {
+	// CPU is the number of processor cores that are reserved for each server, such as 4 or 500m. It
+	// is a reservation, not a limit: a server may use more. The reservations of all servers that
+	// Penstock runs fit the cores that its own process may use: the machine's, or its control
+	// group's limit. By default, nothing is reserved.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).isLessThan(quantity('1M'))",message="write a number of cores above 0, such as 4 or 500m"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// Memory is the main memory that is reserved for each server, such as 16Gi. It is a reservation
+	// as cpu is: a server may use more. A server whose reservation has no room waits, and idle
+	// deployments stop to make room for a request, as with accelerators. The memory of accelerators
+	// does not count.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).isLessThan(quantity('1P'))",message="write an amount from 1Mi to 1P, such as 16Gi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
 	// GPU is the number of accelerators of each server: a whole number, or a fraction below 1 of
 	// one accelerator. A whole accelerator has one server. Fractions share an accelerator until
 	// their sum is 1; this isolates nothing. With 0 a server sees no accelerator. By default, a

@@ -16,17 +16,36 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// FieldGPU and FieldAccelerator are the fields that request accelerators.
+// FieldGPU and FieldAccelerator are the fields that request accelerators; FieldMemory reserves
+// memory.
 const (
 	FieldGPU         = "spec.resources.gpu"
+	FieldMemory      = "spec.resources.memory"
 	FieldAccelerator = "spec.resources.accelerator"
 )
+
+// reservation returns what a server reserves beside accelerators. CRD validation bounds it.
+func reservation(r v1alpha1.DeploymentResources) (h devices.Host) {
+	if r.CPU != nil {
+		h.Cores = devices.Share(r.CPU.MilliValue())
+	}
+	if r.Memory != nil {
+		h.Memory = (r.Memory.Value()-1)>>20 + 1 // rounded up
+	}
+	return h
+}
 
 // accelerators reads the request for accelerators. Its findings are about spec.resources and
 // variables that select accelerators, too.
 func (p *Plan) accelerators(version *v1alpha1.EngineVersion) (found []report.Finding) {
 	d := p.Deployment
 	p.Accelerator, p.Devices = strings.TrimSpace(d.Spec.Resources.Accelerator), version.Devices
+	if gpu := d.Spec.Resources.GPU; p.Spread && (gpu == nil || gpu.Text == "0") {
+		f := mistake("spec.placement.strategy", "Spread has no effect without "+FieldGPU, "write "+FieldGPU+
+			", such as 0.5, or remove it")
+		f.Severity = report.Warning
+		found = append(found, f)
+	}
 	if d.Spec.Resources.GPU == nil {
 		if p.Accelerator != "" {
 			f := mistake(FieldAccelerator, "has no effect without "+FieldGPU, "write "+FieldGPU+": 1, or remove it")

@@ -173,8 +173,12 @@ func TestDeployment_AcceleratorsBecomeVariablesAndEnvironment(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"resources: {gpu: 1.5}":          "spec.resources.gpu: \"1.5\" devices: use a whole number",
-		"resources: {accelerator: L40S}": "spec.resources.accelerator: has no effect without spec.resources.gpu",
+		"resources: {gpu: 1.5}": "spec.resources.gpu: \"1.5\" devices: use a whole number",
+		"placement: {strategy: Spread}": "spec.placement.strategy: Spread has no effect " +
+			"without spec.resources.gpu",
+		"resources: {gpu: 0}\nplacement: {strategy: Spread}": "spec.placement.strategy: Spread has no effect",
+		"resources: {accelerator: L40S}": "spec.resources.accelerator: has no effect without " +
+			"spec.resources.gpu",
 		"resources: {gpu: 1}\nenv: [{name: CUDA_VISIBLE_DEVICES, value: '7'}]": "spec.env[0].name: " +
 			"CUDA_VISIBLE_DEVICES is set from spec.resources.gpu",
 		"resources: {gpu: 0.4}\nvariables: {gpu_memory_utilization: 0.5}": "spec.variables.gpu_memory_utilization: " +
@@ -191,5 +195,23 @@ func TestDeployment_AcceleratorsBecomeVariablesAndEnvironment(t *testing.T) {
 		map[string]*v1alpha1.Engine{"plain": plain})
 	if len(found) != 1 || found[0].Problem != "engine plain v1 uses no accelerators" {
 		t.Error(found)
+	}
+}
+
+func TestDeployment_ReservationsAreRoundedUp(t *testing.T) {
+	for resources, want := range map[string]devices.Host{
+		"":                              {},
+		"cpu: 500m, memory: 16Gi":       {Cores: 500, Memory: 16384},
+		"cpu: 4":                        {Cores: 4000},
+		"cpu: '0.0001', memory: 1.1Mi":  {Cores: 1, Memory: 2},
+		"cpu: '2.5', memory: 1G":        {Cores: 2500, Memory: 954},
+		"memory: '9e14'":                {Memory: 858306885},
+		"memory: 1048576, cpu: 999999":  {Cores: 999999000, Memory: 1},
+		"memory: 1048577, cpu: '1e-12'": {Cores: 1, Memory: 2},
+	} {
+		p := planned(t, onGateway+"engine: {name: sim}\nresources: {"+resources+"}\n")
+		if p.Host != want {
+			t.Errorf("%s: %+v, want %+v", resources, p.Host, want)
+		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Memory has the settings of a server that decide about the memory of its accelerators.
+// Memory has the settings of a server that decide about the memory of its accelerators, or about
+// main memory if it uses none.
 type Memory struct {
 	Path     string // of the model, absolute
 	Settings memory.Settings
@@ -29,7 +30,8 @@ type Memory struct {
 // Memory returns what an estimate is made of, if all of it is known. model is the path of a model
 // of a registry. inherited has the KEY=value that servers inherit.
 func (p *Plan) Memory(model string, inherited []string) (m Memory, ok bool) {
-	if p.Share == 0 || p.Devices == nil || p.Devices.Memory == nil {
+	host := p.selects && p.Share == 0 && p.Host.Memory > 0 // no accelerator is used
+	if p.Share == 0 && !host || p.Devices == nil || p.Devices.Memory == nil {
 		return m, false
 	}
 	e, spec := p.Devices.Memory, p.Deployment.Spec.Model
@@ -42,8 +44,8 @@ func (p *Plan) Memory(model string, inherited []string) (m Memory, ok bool) {
 	if err != nil || !filepath.IsAbs(m.Path) || p.unknownWith(e, c, inherited) {
 		return m, false
 	}
-	m.Layers, m.Settings.HostEmbedding = -1, len(e.LayersArguments) > 0
-	if text, set := argument(c.Args, e.LayersArguments); len(e.LayersArguments) > 0 && text != "all" {
+	m.Layers, m.Settings.HostEmbedding = -1, len(e.LayersArguments) > 0 && !host
+	if text, set := argument(c.Args, e.LayersArguments); len(e.LayersArguments) > 0 && text != "all" && !host {
 		if m.Layers, err = strconv.ParseInt(text, 10, 64); !set || err != nil || m.Layers < 0 {
 			return m, false
 		}

@@ -42,6 +42,9 @@ func TestMemory_ArgumentsDecideAboutTheEstimate(t *testing.T) {
 			Values: "q4_0"})},
 		{"a number of layers", "engine: {name: llama-cpp}\nresources: {gpu: 1}\nvariables: {n-gpu-layers: 99}",
 			llama(99, memory.Settings{})},
+		{"main memory", "engine: {name: llama-cpp}\nresources: {gpu: 0, memory: 1Gi}", deployment.Memory{
+			Path: "/models/m", Utilization: 1, Layers: -1, ContextArgument: "ctx-size",
+			Settings: memory.Settings{LeastContext: 4096, Keys: "f16", Values: "f16"}}},
 	} {
 		p, found := deployment.New(read(t, c.spec+"\nmodel: {name: m, file: /models/m}\n"), nil)
 		if p == nil {
@@ -65,6 +68,8 @@ func TestMemory_SomeArgumentsHaveNoEstimate(t *testing.T) {
 		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {hf-overrides: {num_hidden_layers: 2}}",
 		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {max-model-len: 1.2.3}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}",
+		"engine: {name: llama-cpp}\nresources: {memory: 1Gi}", // it may use accelerators
+		"engine: {name: llama-cpp}\nresources: {gpu: 0, cpu: 1}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}\nvariables: {gpu-layers: auto}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}\nvariables: {gpu-layers: all, no-kv-offload: true}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}\nvariables: {gpu-layers: all}\n" +

@@ -30,6 +30,8 @@ type Plan struct {
 	Share       devices.Share // 0: none
 	Accelerator string
 	Devices     *v1alpha1.EngineDevices // nil: the engine uses none
+	Spread      bool                    // fractions prefer accelerators without another server
+	Host        devices.Host            // what each server reserves of the machine
 	selects     bool                    // servers see their own accelerators alone
 	metrics     string
 	task        string
@@ -68,6 +70,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 				"invalid: %v", d.Spec.Engine.Name, version.Version, err), "correct the Engine"))
 		}
 	}
+	p.Host, p.Spread = reservation(d.Spec.Resources), d.Spec.Placement.Strategy == v1alpha1.Spread
 	found = append(found, p.accelerators(version)...)
 	found = append(found, p.adapters(version)...)
 	reserved := p.reserved()

@@ -15,27 +15,42 @@ type Request struct {
 	Share       Share  // 0: none
 	Accelerator string // a part of the product's name; empty: any
 	Memory      int64  // least memory in MiB of each device, if the device's is known; 0: any
+	Host        Host
+	// Apart is how names of replicas begin with which a fraction prefers not to share a device.
+	// Empty: it prefers the fullest device.
+	Apart string
 }
+
+// Reserves reports whether a replica needs anything.
+func (q Request) Reserves() bool { return q.Share != 0 || q.Host != Host{} }
 
 // Hold is what a process has, also while it ends. A caller stores it to remember the devices.
 type Hold struct {
 	Name  string   `json:"name"`
 	UUIDs []string `json:"uuids"`
 	Share Share    `json:"share"`
+	Host  Host     `json:"host,omitzero"`
 }
 
 // Result is what a replica gets.
 type Result struct {
 	Name    string
 	Share   Share
+	Host    Host
 	Devices []Device // sorted by index; empty without a Share, or with a Reason
-	Reason  string   // why it gets none; empty otherwise
-	Never   bool     // it would get none on an idle machine, too
+	Shortage
+}
+
+// Shortage is why a replica gets nothing.
+type Shortage struct {
+	Reason   string   // empty: it gets what it needs
+	Resource Resource // of which there is too little
+	Never    bool     // it would get none on an idle machine, too
 }
 
 // Hold returns what the replica holds from now on.
 func (r Result) Hold() Hold {
-	h := Hold{Name: r.Name, Share: r.Share}
+	h := Hold{Name: r.Name, Share: r.Share, Host: r.Host}
 	for _, d := range r.Devices {
 		h.UUIDs = append(h.UUIDs, d.UUID)
 	}
@@ -58,19 +73,21 @@ func (r Result) Environment(variable string) []string {
 	return env
 }
 
-// Allocate gives devices to replicas. Replicas keep what they hold. The others follow, the larger
-// ones first. Holds without a request occupy their devices. Results are sorted by name.
-func Allocate(devices []Device, holds []Hold, requests []Request) []Result {
+// Allocate gives devices, and parts of what the host has, to replicas. Replicas keep what they
+// hold. The others follow, the larger ones first. Holds without a request occupy what they have.
+// Results are sorted by name.
+func Allocate(devices []Device, host Host, holds []Hold, requests []Request) []Result {
 	requests = slices.Clone(requests)
 	slices.SortFunc(requests, func(a, b Request) int {
-		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(b.Host.Memory, a.Host.Memory),
+			cmp.Compare(b.Host.Cores, a.Host.Cores), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Accelerator, b.Accelerator))
 	})
-	m := newMachine(devices, holds, requests)
+	m := newMachine(devices, host, holds, requests)
 	results := map[string]Result{}
 	for _, q := range requests {
 		if kept, ok := m.kept[q.Name]; ok {
-			results[q.Name] = Result{Name: q.Name, Share: q.Share, Devices: kept}
+			results[q.Name] = Result{Name: q.Name, Share: q.Share, Host: q.Host, Devices: kept}
 		}
 	}
 	for _, q := range requests {
@@ -91,10 +108,12 @@ type machine struct {
 	users   map[string][]string // names by UUID
 	kept    map[string][]Device // by name
 	gone    map[string]string   // UUID of a device that a replica held, by name
+	host    Host
+	taken   map[string]Host // by name
 }
 
-func newMachine(devices []Device, holds []Hold, requests []Request) *machine {
-	m := &machine{
+func newMachine(devices []Device, host Host, holds []Hold, requests []Request) *machine {
+	m := &machine{host: host, taken: map[string]Host{},
 		used: map[string]Share{}, users: map[string][]string{}, kept: map[string][]Device{}, gone: map[string]string{},
 	}
 	for _, d := range devices {
@@ -111,26 +130,29 @@ func newMachine(devices []Device, holds []Hold, requests []Request) *machine {
 	}
 	holds = slices.Clone(holds)
 	slices.SortFunc(holds, func(a, b Hold) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Share, b.Share), slices.Compare(a.UUIDs, b.UUIDs))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Share, b.Share), slices.Compare(a.UUIDs, b.UUIDs),
+			cmp.Compare(a.Host.Memory, b.Host.Memory), cmp.Compare(a.Host.Cores, b.Host.Cores))
 	})
 	for _, h := range holds {
-		q, requested := wanted[h.Name]
-		if !requested {
-			m.occupy(h.Name, h.Share, h.UUIDs)
-			continue
+		if _, requested := wanted[h.Name]; !requested {
+			m.occupy(h)
 		}
-		if kept, ok := m.keep(q, h); ok {
-			m.kept[h.Name] = kept
-			m.occupy(h.Name, h.Share, h.UUIDs)
+	}
+	for _, h := range holds {
+		if q, requested := wanted[h.Name]; requested {
+			if kept, ok := m.keep(q, h); ok {
+				m.kept[h.Name] = kept
+				m.occupy(h)
+			}
 		}
 	}
 	return m
 }
 
-// keep returns the held devices if they satisfy the request.
+// keep returns the held devices if what is held satisfies the request.
 func (m *machine) keep(q Request, h Hold) ([]Device, bool) {
-	if _, twice := m.kept[h.Name]; twice || h.Share != q.Share || q.Share <= 0 || !q.Share.valid() ||
-		len(h.UUIDs) != count(q.Share) {
+	if _, twice := m.kept[h.Name]; twice || h.Share != q.Share || !q.Share.valid() || len(h.UUIDs) != count(q.Share) ||
+		h.Host != q.Host || m.crowded(q.Host).Reason != "" {
 		return nil, false
 	}
 	var kept []Device
@@ -149,11 +171,12 @@ func (m *machine) keep(q Request, h Hold) ([]Device, bool) {
 	return kept, true
 }
 
-func (m *machine) occupy(name string, share Share, uuids []string) {
-	for _, uuid := range uuids {
-		m.used[uuid] += min(share, Whole)
-		m.users[uuid] = append(m.users[uuid], name)
+func (m *machine) occupy(h Hold) {
+	for _, uuid := range h.UUIDs {
+		m.used[uuid] += min(h.Share, Whole)
+		m.users[uuid] = append(m.users[uuid], h.Name)
 	}
+	m.taken[h.Name] = m.taken[h.Name].plus(h.Host)
 }
 
 // count is the number of devices of a share.
@@ -173,19 +196,32 @@ var separators = strings.NewReplacer("-", "", "_", "", " ", "")
 // normal makes "NVIDIA-L40S", "nvidia_l40s" and "NVIDIA L40S" equal.
 func normal(s string) string { return strings.ToLower(separators.Replace(s)) }
 
-// place gives devices to a replica that holds none.
+// place gives room to a replica that holds none.
 func (m *machine) place(q Request) Result {
-	result := Result{Name: q.Name, Share: q.Share}
-	if q.Share == 0 {
-		return result
+	result := Result{Name: q.Name, Share: q.Share, Host: q.Host, Shortage: m.crowded(q.Host)}
+	if q.Share != 0 && !result.Never {
+		found, none := m.choose(q)
+		if none.Reason != "" {
+			result.Shortage = none
+		}
+		if result.Reason == "" {
+			result.Devices = found
+		}
 	}
+	if result.Reason == "" {
+		m.occupy(result.Hold())
+	}
+	return result
+}
+
+// choose returns devices with room for a replica.
+func (m *machine) choose(q Request) ([]Device, Shortage) {
 	if !q.Share.valid() {
-		result.Never, result.Reason = true, fmt.Sprintf(
-			"%s devices: use a whole number, or a fraction of one device", q.Share)
-		return result
+		return nil, Shortage{Resource: Accelerators, Never: true, Reason: fmt.Sprintf(
+			"%s devices: use a whole number, or a fraction of one device", q.Share)}
 	}
 	groups := map[string][]Device{}
-	var suitable []Device
+	var suitable, found []Device
 	for _, d := range m.devices {
 		if q.suits(d) {
 			groups[kind(d)] = append(groups[kind(d)], d)
@@ -193,35 +229,42 @@ func (m *machine) place(q Request) Result {
 		}
 	}
 	if q.Share < Whole {
-		result.Devices = m.fraction(suitable, q.Share)
+		found = m.fraction(q, suitable)
 	} else {
-		result.Devices = m.whole(groups, count(q.Share))
+		found = m.whole(groups, count(q.Share))
 	}
-	if len(result.Devices) > 0 {
-		m.occupy(q.Name, q.Share, result.Hold().UUIDs)
-		return result
+	if len(found) > 0 {
+		return found, Shortage{}
 	}
 	largest := 0
 	for _, group := range groups {
 		largest = max(largest, len(group))
 	}
-	result.Never = largest < count(q.Share)
-	result.Reason = m.reason(q, suitable, largest)
-	return result
+	return nil, Shortage{Resource: Accelerators, Reason: m.reason(q, suitable, largest),
+		Never: largest < count(q.Share)}
 }
 
-// fraction prefers the fullest device that has room, so that whole ones stay free.
-func (m *machine) fraction(suitable []Device, share Share) []Device {
-	best := -1
-	for i, d := range suitable {
-		if m.used[d.UUID]+share <= Whole && (best < 0 || m.used[d.UUID] > m.used[suitable[best].UUID]) {
-			best = i
+// fraction prefers the fullest device that has room, so that whole ones stay free. With Apart, it
+// prefers devices without such a replica, then the emptiest one.
+func (m *machine) fraction(q Request, suitable []Device) (best []Device) {
+	beside := func(d Device) int {
+		if slices.ContainsFunc(m.users[d.UUID], func(name string) bool { return strings.HasPrefix(name, q.Apart) }) {
+			return 1
+		}
+		return 0
+	}
+	better := func(a, b Device) bool {
+		if q.Apart == "" {
+			return m.used[a.UUID] > m.used[b.UUID]
+		}
+		return cmp.Or(beside(a)-beside(b), int(m.used[a.UUID]-m.used[b.UUID])) < 0
+	}
+	for _, d := range suitable {
+		if m.used[d.UUID]+q.Share <= Whole && (best == nil || better(d, best[0])) {
+			best = []Device{d}
 		}
 	}
-	if best < 0 {
-		return nil
-	}
-	return suitable[best : best+1 : best+1]
+	return best
 }
 
 // whole takes devices of one kind, of the kind with the fewest free ones that suffice.

@@ -79,7 +79,7 @@ func TestAllocate_WholeDevicesAreExclusiveAndFractionsShare(t *testing.T) {
 		"no devices": {nil, nil, []devices.Request{{Name: "a", Share: 500}},
 			"a never: it needs 0.5 devices, and this machine has 0\n"},
 	} {
-		if diff := cmp.Diff(c.want, show(devices.Allocate(c.all, c.holds, c.requests))); diff != "" {
+		if diff := cmp.Diff(c.want, show(devices.Allocate(c.all, devices.Host{}, c.holds, c.requests))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -90,17 +90,18 @@ func TestAllocate_DevicesAreRememberedByUUID(t *testing.T) {
 	all := listed(t, "two-l40s.csv")
 	requests := []devices.Request{{Name: "a", Share: 1000}, {Name: "b", Share: 1000}}
 	var holds []devices.Hold
-	for _, r := range devices.Allocate(all, nil, requests) {
+	for _, r := range devices.Allocate(all, devices.Host{}, nil, requests) {
 		holds = append(holds, r.Hold())
 	}
 	all[0].Index, all[1].Index = 1, 0
-	if got := show(devices.Allocate(all, holds, requests)); got != "a: [1]\nb: [0]\n" {
+	if got := show(devices.Allocate(all, devices.Host{}, holds, requests)); got != "a: [1]\nb: [0]\n" {
 		t.Error(got)
 	}
 }
 
 func TestAllocate_EnvironmentHasIndexes(t *testing.T) {
-	r := devices.Allocate(listed(t, "two-l40s.csv"), nil, []devices.Request{{Name: "a", Share: 2000}, {Name: "b"}})
+	r := devices.Allocate(listed(t, "two-l40s.csv"), devices.Host{}, nil,
+		[]devices.Request{{Name: "a", Share: 2000}, {Name: "b"}})
 	for i, want := range []string{
 		"[CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1]",
 		"[CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=]",
@@ -119,6 +120,7 @@ func TestAllocate_EnvironmentHasIndexes(t *testing.T) {
 func TestAllocate_NoHistoryOversubscribesOrMovesARunningReplica(t *testing.T) {
 	random := rand.New(rand.NewSource(45))
 	shares := []devices.Share{0, 1, 250, 500, 700, 1000, 1000, 2000, 3000}
+	host := devices.Host{Cores: 4000, Memory: 100}
 	for history := range 200 {
 		all := devices.Numbered(1 + random.Intn(6))
 		var holds []devices.Hold
@@ -129,22 +131,24 @@ func TestAllocate_NoHistoryOversubscribesOrMovesARunningReplica(t *testing.T) {
 				delete(requests, name)
 				holds = slices.DeleteFunc(holds, func(h devices.Hold) bool { return h.Name == name })
 			} else {
-				requests[name] = devices.Request{Name: name, Share: shares[random.Intn(len(shares))]}
+				requests[name] = devices.Request{Name: name, Share: shares[random.Intn(len(shares))],
+					Host:  devices.Host{Cores: shares[random.Intn(len(shares))], Memory: int64(random.Intn(60))},
+					Apart: []string{"", "r"}[random.Intn(2)]}
 			}
 			var list []devices.Request
 			for _, q := range requests {
 				list = append(list, q)
 			}
-			results := devices.Allocate(all, holds, list)
+			results := devices.Allocate(all, host, holds, list)
 			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			random.Shuffle(len(holds), func(i, j int) { holds[i], holds[j] = holds[j], holds[i] })
-			if again := devices.Allocate(all, holds, list); !reflect.DeepEqual(results, again) {
+			if again := devices.Allocate(all, host, holds, list); !reflect.DeepEqual(results, again) {
 				t.Fatalf("history %d: the order changes the result: %s", history, cmp.Diff(results, again))
 			}
-			checkResults(t, holds, results)
+			checkResults(t, host, holds, results)
 			holds = holds[:0]
 			for _, r := range results {
-				if len(r.Devices) > 0 {
+				if r.Reason == "" {
 					holds = append(holds, r.Hold())
 				}
 			}
@@ -152,10 +156,16 @@ func TestAllocate_NoHistoryOversubscribesOrMovesARunningReplica(t *testing.T) {
 	}
 }
 
-func checkResults(t *testing.T, holds []devices.Hold, results []devices.Result) {
+func checkResults(t *testing.T, host devices.Host, holds []devices.Hold, results []devices.Result) {
 	t.Helper()
-	used := map[string]devices.Share{}
+	used, reserved := map[string]devices.Share{}, devices.Host{}
 	for _, r := range results {
+		if r.Reason == "" {
+			reserved.Cores, reserved.Memory = reserved.Cores+r.Host.Cores, reserved.Memory+r.Host.Memory
+		}
+		if reserved.Cores > host.Cores || reserved.Memory > host.Memory {
+			t.Errorf("replicas reserve %+v of %+v: %s", reserved, host, show(results))
+		}
 		if want := int(r.Share+999) / 1000; len(r.Devices) != want && r.Reason == "" || r.Never && r.Reason == "" ||
 			len(r.Devices) > 0 && r.Reason != "" {
 			t.Errorf("%+v", r)
@@ -166,8 +176,8 @@ func checkResults(t *testing.T, holds []devices.Hold, results []devices.Result) 
 			}
 		}
 		i := slices.IndexFunc(holds, func(h devices.Hold) bool { return h.Name == r.Name })
-		if i >= 0 && !slices.Equal(holds[i].UUIDs, r.Hold().UUIDs) {
-			t.Errorf("%s had %v and gets %v", r.Name, holds[i].UUIDs, r.Hold().UUIDs)
+		if i >= 0 && (r.Reason != "" || !slices.Equal(holds[i].UUIDs, r.Hold().UUIDs)) {
+			t.Errorf("%s had %v and gets %v %s", r.Name, holds[i].UUIDs, r.Hold().UUIDs, r.Reason)
 		}
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Share is a number of devices in thousandths: 2000 means two whole ones, 500 a half of one.
+// Share is a number of devices or processor cores in thousandths: 2000 means two whole ones, 500 a
+// half of one.
 type Share int
 
 // Whole is one device.

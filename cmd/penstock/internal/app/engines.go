@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/engine/devices"
 	"github.com/penstock-project/penstock/discovery/engine/fetch"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -26,7 +27,7 @@ func Installed(dir string) string { return filepath.Join(dir, "programs") }
 
 func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
 	cfg := deployments.Config{Store: c.store, Log: c.log, Inherited: deployments.Inherited(os.Environ()),
-		OnPhase: f.OnPhase, Devices: f.Devices,
+		OnPhase: f.OnPhase, Devices: f.Devices, Host: devices.ThisHost(),
 		Report: func(reports []report.Report) { c.board.Replace(status.Deployments, reports...) }}
 	if stateDir != "" {
 		cfg.StateFile = filepath.Join(stateDir, "deployments.json")

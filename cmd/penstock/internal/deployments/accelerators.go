@@ -16,17 +16,19 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// held has the accelerators of a server, also while its process ends. The state file has it.
+// held has the accelerators of a server and what it reserves of the machine, also while its process
+// ends. The state file has it.
 type held struct {
 	Share   devices.Share    `json:"share"`
+	Host    devices.Host     `json:"host,omitzero"`
 	Devices []devices.Device `json:"devices"` // as they were when the server got them
 }
 
 func (h held) hold(name string) devices.Hold {
-	return devices.Result{Name: name, Share: h.Share, Devices: h.Devices}.Hold()
+	return devices.Result{Name: name, Share: h.Share, Host: h.Host, Devices: h.Devices}.Hold()
 }
 
-// assignment has the accelerators that a server gets.
+// assignment has the accelerators that a server gets, once it has room for all that it needs.
 type assignment struct {
 	devices []devices.Device
 	waits   string          // why it cannot start
@@ -43,15 +45,15 @@ type listing struct {
 	tried   bool
 }
 
-// request has the names that request accelerators from one list.
+// request has the servers that request accelerators from one list.
 type request struct {
-	engine  *v1alpha1.EngineDevices
+	engine  *v1alpha1.EngineDevices // nil: they request none
 	servers []devices.Request
 }
 
-// allocate decides which accelerators each instance gets. One that runs keeps its own, even if no
-// list has them. One that is blocked gets none yet. Instances for which requests wait come first,
-// then changes, and last the new ones beside old ones.
+// allocate decides which accelerators each instance gets, and whether it has room. One that runs
+// keeps its own, even if no list has them. One that is blocked gets none yet. Instances for which
+// requests wait come first, then changes, and last the new ones beside old ones.
 func (k *Keeper) allocate() {
 	k.assigned = map[string]assignment{}
 	open, stays := map[string]devices.Request{}, map[string]bool{}
@@ -67,7 +69,7 @@ func (k *Keeper) allocate() {
 			case has && (k.states[name].PID != 0 || e.old[n] || continues):
 				k.assigned[name], stays[name] = assignment{devices: h.Devices, finding: k.gone(e.plan.Devices, h)}, true
 				continue
-			case q.Share == 0 || k.states[name].PID != 0 || e.blocked():
+			case !q.Reserves() || k.states[name].PID != 0 || e.blocked():
 				continue
 			case n == e.surge:
 				rank = 3
@@ -76,16 +78,19 @@ func (k *Keeper) allocate() {
 			case e.changing:
 				rank = 1
 			}
-			key := e.plan.Devices.Variable + "\x00" + strings.Join(e.plan.Devices.List, "\x00")
+			key, engine := "", e.selected()
+			if engine != nil {
+				key = engine.Variable + "\x00" + strings.Join(engine.List, "\x00")
+			}
 			if ranks[rank][key] == nil {
-				ranks[rank][key] = &request{engine: e.plan.Devices}
+				ranks[rank][key] = &request{engine: engine}
 			}
 			open[name] = e.request(name)
 			ranks[rank][key].servers = append(ranks[rank][key].servers, open[name])
 		}
 	}
 	maps.DeleteFunc(k.saved.Devices, func(name string, _ held) bool {
-		return k.states[name].PID == 0 && open[name].Share == 0 && !stays[name]
+		return k.states[name].PID == 0 && !open[name].Reserves() && !stays[name]
 	})
 	for _, all := range ranks {
 		for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -94,12 +99,20 @@ func (k *Keeper) allocate() {
 	}
 }
 
+// selected returns the accelerators of which servers request some; nil: they request none.
+func (e *entry) selected() *v1alpha1.EngineDevices {
+	if e.plan.Share == 0 {
+		return nil
+	}
+	return e.plan.Devices
+}
+
 // satisfies reports whether a server may go on with what it has.
 func (h held) satisfies(q devices.Request) bool {
-	if h.Share != q.Share {
+	if h.Share != q.Share || h.Host != q.Host {
 		return false
 	}
-	r := devices.Allocate(h.Devices, []devices.Hold{h.hold(q.Name)}, []devices.Request{q})
+	r := devices.Allocate(h.Devices, devices.Host{}, []devices.Hold{h.hold(q.Name)}, []devices.Request{q})
 	return len(r) == 1 && r[0].Reason == ""
 }
 
@@ -127,25 +140,25 @@ func (k *Keeper) place(r *request, open map[string]devices.Request) {
 			holds = append(holds, h.hold(name))
 		}
 	}
-	for _, result := range devices.Allocate(all, holds, r.servers) {
+	for _, result := range devices.Allocate(all, k.cfg.Host, holds, r.servers) {
 		if result.Reason == "" {
-			k.saved.Devices[result.Name] = held{Share: result.Share, Devices: result.Devices}
+			k.saved.Devices[result.Name] = held{Share: result.Share, Host: result.Host, Devices: result.Devices}
 			k.assigned[result.Name] = assignment{devices: result.Devices}
 			continue
 		}
-		if note != "" {
+		if note != "" && result.Resource == devices.Accelerators {
 			result.Reason += "; " + note
 		}
 		i := slices.IndexFunc(r.servers, func(q devices.Request) bool { return q.Name == result.Name })
 		k.assigned[result.Name] = assignment{waits: result.Reason, room: !result.Never,
-			finding: noRoom(all, r.servers[i], result)}
+			finding: k.noRoom(all, r.servers[i], result.Shortage)}
 	}
 }
 
 // fits reports whether a server of a deployment would have room without some holders.
 func (k *Keeper) fits(name string, without map[string]bool) bool {
 	e := k.entries[deploymentOf(name)]
-	all, _, err := k.listed(e.plan.Devices)
+	all, _, err := k.listed(e.selected())
 	if err != nil {
 		return false
 	}
@@ -155,10 +168,10 @@ func (k *Keeper) fits(name string, without map[string]bool) bool {
 			holds = append(holds, h.hold(holder))
 		}
 	}
-	return devices.Allocate(all, holds, []devices.Request{e.request(name)})[0].Reason == ""
+	return devices.Allocate(all, k.cfg.Host, holds, []devices.Request{e.request(name)})[0].Reason == ""
 }
 
-// holds reports whether a deployment has accelerators.
+// holds reports whether a deployment has accelerators or reserves something.
 func (k *Keeper) holds(id string) bool {
 	for name := range k.saved.Devices {
 		if deploymentOf(name) == id {
@@ -168,7 +181,7 @@ func (k *Keeper) holds(id string) bool {
 	return false
 }
 
-// free adds the servers of a deployment that have accelerators.
+// free adds the servers of a deployment that hold something.
 func (k *Keeper) free(freed map[string]bool, id string) {
 	for name := range k.saved.Devices {
 		if deploymentOf(name) == id {
@@ -177,13 +190,22 @@ func (k *Keeper) free(freed map[string]bool, id string) {
 	}
 }
 
-func noRoom(all []devices.Device, q devices.Request, r devices.Result) *report.Finding {
-	f := &report.Finding{Severity: report.Warning, Field: deployment.FieldGPU, Problem: r.Reason,
-		Fix: "it starts once there is room: lower replicas or gpu, or delete a deployment"}
-	if !r.Never {
+// noRoom reports why a server does not start.
+func (k *Keeper) noRoom(all []devices.Device, q devices.Request, s devices.Shortage) *report.Finding {
+	f := &report.Finding{Severity: report.Warning, Field: "spec.resources." + string(s.Resource), Problem: s.Reason,
+		Fix: fmt.Sprintf("it starts once there is room: lower replicas or %s, or delete a deployment", s.Resource)}
+	if !s.Never {
 		return f
 	}
 	f.Severity, f.Fix = report.Error, "write less, or remove it"
+	switch s.Resource {
+	case devices.Cores:
+		f.Fix = fmt.Sprintf("write %s at most, or remove it", k.cfg.Host.Cores)
+		return f
+	case devices.Memory:
+		f.Fix = fmt.Sprintf("write %dMi at most, or remove it", k.cfg.Host.Memory)
+		return f
+	}
 	if known := products(all, ""); q.Accelerator != "" && len(products(all, q.Accelerator)) == 0 {
 		f.Field = deployment.FieldAccelerator
 		if len(known) > 0 {
@@ -197,7 +219,7 @@ func noRoom(all []devices.Device, q devices.Request, r devices.Result) *report.F
 func products(all []devices.Device, accelerator string) (names []string) {
 	for _, d := range all {
 		q := devices.Request{Name: "any", Share: devices.Whole, Accelerator: accelerator}
-		if devices.Allocate([]devices.Device{d}, nil, []devices.Request{q})[0].Reason == "" {
+		if devices.Allocate([]devices.Device{d}, devices.Host{}, nil, []devices.Request{q})[0].Reason == "" {
 			names = append(names, d.Name)
 		}
 	}
@@ -207,7 +229,7 @@ func products(all []devices.Device, accelerator string) (names []string) {
 
 // gone reports a device of a running server that is no longer listed.
 func (k *Keeper) gone(engine *v1alpha1.EngineDevices, h held) *report.Finding {
-	if engine == nil {
+	if engine == nil || len(h.Devices) == 0 {
 		return nil
 	}
 	all, _, err := k.listed(engine)
@@ -226,9 +248,12 @@ func (k *Keeper) gone(engine *v1alpha1.EngineDevices, h held) *report.Finding {
 
 var errNotListed = errors.New("the devices of this machine are not listed yet")
 
-// listed returns the devices that servers may use. note explains why they may be fewer than
-// expected.
+// listed returns the devices that servers of an engine may use. note explains why they may be fewer
+// than expected.
 func (k *Keeper) listed(engine *v1alpha1.EngineDevices) (all []devices.Device, note string, err error) {
+	if engine == nil {
+		return nil, "", nil
+	}
 	if k.cfg.Devices > 0 {
 		all = devices.Numbered(k.cfg.Devices)
 	} else {

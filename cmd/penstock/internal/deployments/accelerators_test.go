@@ -22,11 +22,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// machine makes a Keeper on a machine with devices. list is called for each list command.
+// machine makes a Keeper on a machine with devices, 4 cores and 100 MiB of memory. list is called
+// for each list command.
 func machine(t *testing.T, stateFile string, list func() ([]devices.Device, error)) *rig {
 	r := &rig{T: t, world: store.New()}
 	r.Keeper = deployments.New(deployments.Config{Store: r.world, StateFile: stateFile, Program: "/bin/penstock",
 		List:   func(context.Context, []string) ([]devices.Device, error) { return list() },
+		Host:   devices.Host{Cores: 4000, Memory: 100},
 		Report: r.report, Log: slog.New(slog.DiscardHandler)})
 	engine := &v1alpha1.Engine{ObjectMeta: metav1.ObjectMeta{Name: "cuda"}}
 	engine.Spec.Versions = []v1alpha1.EngineVersion{{Version: "v1", SupportedTasks: []string{"text-generation"},

@@ -11,8 +11,8 @@
 // OnDemand (demand.go). Requests come from the picker, too, which counts them until they have
 // ended. A deployment stops in two steps: its servers become draining, so that picks leave them;
 // once the picker reports no request, the processes end. If a request waits for accelerators,
-// deployments without requests give theirs, the least recently used one first. If all have
-// requests, one that has served for 10 s begins to drain.
+// cores or memory, deployments without requests give theirs, the least recently used one first. If
+// all have requests, one that has served for 10 s begins to drain.
 //
 // Invariants:
 //   - An object that a user wrote stays as it is. A deployment whose derived objects have the name
@@ -27,8 +27,9 @@
 //     once the first is ready.
 //   - A server keeps its port over restarts of this process, so that its command stays equal and it
 //     is adopted. It gets another port only while it does not run and the port is taken.
-//   - A server keeps its accelerators (accelerators.go) while its process runs. A process that
-//     needs others ends before the next one starts, so that no accelerator has both.
+//   - A server keeps its accelerators, and what it reserves of the machine (accelerators.go), while
+//     its process runs. A process that needs others ends before the next one starts, so that no
+//     accelerator has both.
 //   - A server is not stopped for idleness or for another deployment while it has a request. A
 //     server that a request has started serves the requests that waited before it gives its room.
 //   - A deployment that is Asleep stays so over a restart.

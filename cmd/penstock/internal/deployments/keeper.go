@@ -33,6 +33,8 @@ type Config struct {
 	StateFile string
 	// Devices is the number of accelerators of a machine without a list of them; 0: there is one.
 	Devices int
+	// Host is what servers may reserve together.
+	Host devices.Host
 	// List executes a list command; nil: devices.List, with the program searched on PATH.
 	List func(ctx context.Context, command []string) ([]devices.Device, error)
 	// Program is the path of penstock, which is the engine sim.
@@ -71,7 +73,7 @@ type Keeper struct {
 	applied     map[string]engines.Process
 	versions    map[string]string     // of applied processes
 	proven      map[string]bool       // processes that were ready
-	assigned    map[string]assignment // accelerators by process
+	assigned    map[string]assignment // room by process
 	listings    map[string]*listing
 	requests    Requests      // nil: deployments do not stop
 	outcomes    chan struct{} // closed when an outcome of Resume may have changed

@@ -66,12 +66,27 @@ func (k *Keeper) memory(e *entry) (out memoryState) {
 	if !known {
 		return out
 	}
+	if e.plan.Share == 0 {
+		out.finding = moreThanReserved(e.plan, need)
+		return out
+	}
 	n := e.plan.Accelerators()
 	out.device = int64(math.Floor(float64(need.Total()) / float64(n) / m.Utilization / (1 << 20)))
 	if all, _, err := k.listed(e.plan.Devices); err == nil {
 		out.finding = tooLarge(e.plan, m, need, all, out.device)
 	}
 	return out
+}
+
+// moreThanReserved warns of a server without accelerators that needs more than it reserves.
+func moreThanReserved(p *deployment.Plan, need memory.Need) *report.Finding {
+	if need.Total() <= p.Host.Memory<<20 {
+		return nil
+	}
+	return &report.Finding{Severity: report.Warning, Field: deployment.FieldMemory,
+		Problem: fmt.Sprintf("reserves %s, and the server needs %s at least: servers may lack memory",
+			fetch.Size(p.Host.Memory<<20), fetch.Size(need.Total())),
+		Fix: fmt.Sprintf("write %dMi or more", (need.Total()-1)>>20+1)}
 }
 
 // tooLarge reports that no accelerators of this machine have room for a server.

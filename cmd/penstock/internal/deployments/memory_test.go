@@ -154,6 +154,27 @@ func TestMemory_AShareThatIsExceededIsAWarning(t *testing.T) {
 	})
 }
 
+func TestMemory_AReservationThatIsTooSmallIsAWarning(t *testing.T) {
+	path := sized(t, 20<<20)
+	const want = "reserves 10.0 MiB, and the server needs 148.0 MiB at least: servers may lack memory; " +
+		"write 148Mi or more"
+	for resources, warned := range map[string]bool{"0, memory: 10Mi": true, "0, memory: 100Mi": true, "0": false,
+		"1, memory: 10Mi": false} {
+		synctest.Test(t, func(t *testing.T) {
+			r, f := memoryRig(t)
+			defer r.begin(f)()
+			r.deploy("m", sizedSpec("unlimited", path, resources, "ctx: 1024"))
+			got := r.conditions("m")
+			if strings.Contains(got, "spec.resources.memory: reserves 1") != warned || f.seen() == "" {
+				t.Errorf("%s: %q runs, warned %v: %s", resources, f.seen(), warned, got)
+			}
+			if resources == "0, memory: 10Mi" && !strings.Contains(got, want) {
+				t.Errorf("%s lacks %s", got, want)
+			}
+		})
+	}
+}
+
 func TestMemory_AChangeThatDoesNotFitStopsNothing(t *testing.T) {
 	path := sized(t, 40*gib)
 	synctest.Test(t, func(t *testing.T) {

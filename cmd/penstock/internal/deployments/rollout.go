@@ -113,7 +113,8 @@ func (k *Keeper) current(e *entry, name string, n int, program string) bool {
 	if k.states[name].PID == 0 {
 		return !known || !k.proven[name] || version == e.version
 	}
-	if h, has := k.saved.Devices[name]; has != (e.plan.Share > 0) || has && !h.satisfies(e.request(name)) {
+	q := e.request(name)
+	if h, has := k.saved.Devices[name]; has != q.Reserves() || has && !h.satisfies(q) {
 		return false
 	}
 	if known {
@@ -129,7 +130,12 @@ func (k *Keeper) current(e *entry, name string, n int, program string) bool {
 }
 
 func (e *entry) request(name string) devices.Request {
-	return devices.Request{Name: name, Share: e.plan.Share, Accelerator: e.plan.Accelerator, Memory: e.memory.device}
+	q := devices.Request{Name: name, Share: e.plan.Share, Accelerator: e.plan.Accelerator, Memory: e.memory.device,
+		Host: e.plan.Host}
+	if e.plan.Spread {
+		q.Apart = deploymentOf(name) + "/"
+	}
+	return q
 }
 
 // replace is one step of a change. next adds an instance of the new version.

@@ -14,7 +14,7 @@ import (
 type saved struct {
 	Ports map[string]uint16                       `json:"ports"` // by process
 	Good  map[string]v1alpha1.ModelDeploymentSpec `json:"good"`  // by deployment
-	// Devices are the accelerators of processes.
+	// Devices are the accelerators and reservations of processes.
 	Devices map[string]held `json:"devices,omitempty"`
 	// Stopped has the deployments whose servers a request starts.
 	Stopped map[string]stopped `json:"stopped,omitempty"`

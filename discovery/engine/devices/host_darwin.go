@@ -1,0 +1,13 @@
+package devices
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// ThisHost returns what this process may use.
+func ThisHost() Host {
+	bytes, _ := unix.SysctlUint64("hw.memsize")
+	return Host{Cores: Share(runtime.NumCPU()) * Whole, Memory: int64(bytes >> 20)}
+}
