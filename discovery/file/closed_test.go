@@ -2,6 +2,8 @@ package file_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -80,12 +82,15 @@ func TestAccessPolicy_RejectedNewOneClosesItsTargets(t *testing.T) {
 			"default/p Gateway gw/ HTTPRoute gw/ GRPCRoute gw/ InferencePool gw/"},
 		"targets twice": {strings.Replace(policyOn(onChat), "apiKeys", "targetRefs: ["+onGate+"], apiKeys", 1),
 			"default/p" + everything},
-		"no targets":   {policyHead + "spec: {apiKeys: {}}\n", "default/p" + everything},
-		"no spec":      {policyHead, "default/p" + everything},
-		"no YAML":      {policyHead + "spec: {\n", "default/unnamed" + everything},
-		"namespace":    {"kind: AccessPolicy\nmetadata: {name: p, namespace: prod\n", "prod/unnamed" + everything},
-		"comment":      {"# kind: AccessPolicy\nmetadata: {name: p\n", ""},
-		"no separator": {chatRoute + policyOn(onChat), "default/unnamed" + everything},
+		"no targets":    {policyHead + "spec: {apiKeys: {}}\n", "default/p" + everything},
+		"no spec":       {policyHead, "default/p" + everything},
+		"no YAML":       {policyHead + "spec: {\n", "default/unnamed" + everything},
+		"namespace":     {"kind: AccessPolicy\nmetadata: {name: p, namespace: prod\n", "prod/unnamed" + everything},
+		"comment":       {"# kind: AccessPolicy\nmetadata: {name: p\n", ""},
+		"after a value": {"{}\n" + policyOn(onChat), "default/unnamed" + everything},
+		"after an end":  {chatRoute + "...\n" + policyOn(onChat), "default/unnamed" + everything},
+		"of a template": {"{{ if .x }}\n" + policyOn(onChat), "default/unnamed" + everything},
+		"no separator":  {chatRoute + policyOn(onChat), "default/unnamed" + everything},
 		"in a list": {"apiVersion: v1\nkind: List\nitems:\n- " +
 			strings.ReplaceAll(strings.Replace(policyOn(onChat), "apiKeys: {}", "apiKeys: 7", 1), "\n", "\n  "), chat},
 	} {
@@ -109,6 +114,24 @@ func TestAccessPolicy_RejectedNewOneClosesItsTargets(t *testing.T) {
 		if n := len(store.AccessPolicies.All(f.store.View())); n > 0 {
 			t.Errorf("%s: %d policies stay, want none", name, n)
 		}
+	}
+}
+
+// A link that leads nowhere removes no policy.
+func TestAccessPolicy_DanglingLinkKeepsIt(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.yaml", chatRoute+"---\n"+policyOn(onChat))
+	f.load()
+	f.remove("x.yaml")
+	if err := os.Symlink("nowhere", filepath.Join(f.dir, "x.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"", " after a restart"} {
+		f.load()
+		if n := len(store.AccessPolicies.All(f.store.View())); n != 1 {
+			t.Errorf("policies%s: got %d, want 1", step, n)
+		}
+		f.restart()
 	}
 }
 

@@ -27,6 +27,8 @@ const (
 var (
 	errTooMany = fmt.Errorf("it has too many files: more than %d", maxFiles)
 	errVisited = errors.New("it leads to a folder that is read already")
+	// errDangling is about a link. Objects that were read through it stay in use.
+	errDangling = errors.New("the file that it leads to is not there")
 )
 
 type disk struct {
@@ -56,6 +58,11 @@ func (d *disk) stat(path string) (fs.FileInfo, error) {
 
 func (d *disk) lstat(path string) (fs.FileInfo, error) {
 	return bounded(d, path, func() (fs.FileInfo, error) { return os.Lstat(path) })
+}
+
+func (d *disk) isLink(path string) bool {
+	info, err := d.lstat(path)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 func (d *disk) readFile(path string) ([]byte, error) {

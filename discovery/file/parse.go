@@ -1,7 +1,9 @@
 package file
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -18,8 +20,9 @@ const (
 )
 
 func parseNode(text string) (*yaml.Node, *mistake) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(strings.NewReader(text))
+	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		m := syntaxMistake(err)
 		if line, found := brokenLine(text); found {
 			m.line = line
@@ -30,6 +33,11 @@ func parseNode(text string) (*yaml.Node, *mistake) {
 		return nil,
 			&mistake{severity: report.Error, broken: true, problem: "is not one YAML document",
 				fix: "separate documents with a line ---"}
+	}
+	// After a line ..., or after a value such as {}, other objects may follow.
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, &mistake{severity: report.Error, broken: true, line: max(0, more.Line-1),
+			problem: "has more text after the end of a YAML document", fix: "separate documents with a line ---"}
 	}
 	return doc.Content[0], nil
 }

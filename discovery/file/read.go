@@ -169,6 +169,8 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 		src := &source{path: path, mark: signature{info}}
 		var raw []byte
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && r.disk.isLink(path): // its target may return
+			err = errDangling
 		case errors.Is(err, fs.ErrNotExist):
 			if old != nil {
 				n[path], any = nil, true
