@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,8 @@ import (
 //   - for a listener or a rule: what is new in the object, until the target exists again. A
 //     listener that moves into a ListenerSet counts, too. A new rule without a name counts as the
 //     whole route, because only a name identifies a rule;
-//   - for an object: objects of its kind and namespace that take over its requests (takesOver).
+//   - for an object: objects of its kind and namespace that take over its requests (takesOver). A
+//     new route does if it may get one of them, because its matches may be edited with its name.
 //
 // The lost target is also a former target, so that a restart does not forget the loss.
 
@@ -173,7 +175,7 @@ func (x *succession) create(ref report.Ref) {
 		return
 	}
 	for _, lost := range slices.SortedFunc(maps.Keys(x.gone), report.Ref.Compare) {
-		if lost != ref && lost.Kind == ref.Kind && lost.Namespace == ref.Namespace && takesOver(o, x.gone[lost]) {
+		if lost != ref && lost.Kind == ref.Kind && lost.Namespace == ref.Namespace && takesOver(o, x.gone[lost], true) {
 			x.lost(lost, func(p *v1alpha1.AccessPolicy, t v1alpha1.FormerTarget) { x.add(p, x.inPlace(t, o)) })
 		}
 	}
@@ -184,8 +186,8 @@ func (x *succession) create(ref report.Ref) {
 func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	consider := func(o Object, routes bool) {
 		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		if r != ref && r.Namespace == ref.Namespace && (routes || targetObject(x.before, r) == nil) &&
-			takesOver(o, old) {
+		fresh := targetObject(x.before, r) == nil
+		if r != ref && r.Namespace == ref.Namespace && (routes || fresh) && takesOver(o, old, fresh) {
 			list = append(list, o)
 		}
 	}
@@ -320,8 +322,8 @@ func unnamedRuleIsNew(before, now Object) bool {
 }
 
 // takesOver reports whether requests that old served may reach o: the two have a listener, a match
-// of one host, or their servers in common.
-func takesOver(o, old Object) bool {
+// of one host, or their servers in common. For a fresh route it suffices that hosts and paths meet.
+func takesOver(o, old Object, fresh bool) bool {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
 		old := old.(*gatewayv1.Gateway)
@@ -333,12 +335,43 @@ func takesOver(o, old Object) bool {
 		return equality.Semantic.DeepEqual(o.Spec.Selector, old.(*inferencev1.InferencePool).Spec.Selector)
 	}
 	a, b := served(o), served(old)
-	return common(a.parents, b.parents, sameParent) &&
-		(len(a.hostnames)+len(b.hostnames) == 0 || common(a.hostnames, b.hostnames,
-			func(a, b gatewayv1.Hostname) bool { return a == b })) &&
+	sameHost, sameMatch := func(a, b gatewayv1.Hostname) bool { return a == b }, equality.Semantic.DeepEqual
+	hosts := len(a.hostnames)+len(b.hostnames) == 0
+	if fresh {
+		sameHost, sameMatch = hostsMeet, pathsMeet
+		hosts = len(a.hostnames) == 0 || len(b.hostnames) == 0
+	}
+	return common(a.parents, b.parents, sameParent) && (hosts || common(a.hostnames, b.hostnames, sameHost)) &&
 		common(a.rules, b.rules, func(a, b ruleOf) bool {
-			return common(a.matches, b.matches, func(a, b any) bool { return equality.Semantic.DeepEqual(a, b) })
+			return common(a.matches, b.matches, func(a, b any) bool { return sameMatch(a, b) })
 		})
+}
+
+// hostsMeet reports whether a host may match both hostnames.
+func hostsMeet(a, b gatewayv1.Hostname) bool {
+	within := func(host, wildcard string) bool {
+		suffix, ok := strings.CutPrefix(wildcard, "*")
+		return ok && strings.HasSuffix(host, suffix)
+	}
+	x, y := strings.ToLower(string(a)), strings.ToLower(string(b))
+	return x == y || within(x, y) || within(y, x)
+}
+
+// pathsMeet reports whether a path may match both matches of routes. Other parts of matches, and
+// regular expressions, may meet.
+func pathsMeet(a, b any) bool {
+	x, y := pathOf(a), pathOf(b)
+	return strings.HasPrefix(x, y) || strings.HasPrefix(y, x)
+}
+
+// pathOf returns the beginning of the paths of an HTTPRoute's match.
+func pathOf(match any) string {
+	m, ok := match.(gatewayv1.HTTPRouteMatch)
+	if !ok || m.Path == nil || m.Path.Value == nil ||
+		m.Path.Type != nil && *m.Path.Type == gatewayv1.PathMatchRegularExpression {
+		return ""
+	}
+	return strings.TrimSuffix(*m.Path.Value, "/")
 }
 
 func sameParent(a, b gatewayv1.ParentReference) bool {

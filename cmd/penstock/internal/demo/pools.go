@@ -468,7 +468,7 @@ func gated(d *show) []any {
 		q.key = keys[c.caller]
 		d.curl(d.step.Prefix, q)
 		var a answer
-		// A new key counts once its file is read. On a busy machine a gate's call may take too long: 503.
+		// A new key counts once its file is read. On a busy machine a gate may take too long: 503.
 		check(wait(d.ctx, func() bool {
 			a = d.ask(d.ctx, d.url+d.step.Prefix, q)
 			return a.Status == c.status ||
