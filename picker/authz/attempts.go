@@ -66,7 +66,7 @@ func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f, known := a.failed.get(failing{from, jwt.Formed(credential)})
-	if !known || f.left(now) < attemptBurst {
+	if !known || f.left(now)+1 <= attemptBurst {
 		return false
 	}
 	since, good := a.good.get(goodKey{from, HashOf(credential)})

@@ -49,6 +49,7 @@ func TestCheck_LimitsFailedAttemptsByAddress(t *testing.T) {
 	for range 100 {
 		status("192.0.2.1", "sk-guess")
 		status("2001:db8::1", "sk-guess")
+		now = now.Add(5 * time.Millisecond)
 	}
 	for _, c := range []struct {
 		from, key string

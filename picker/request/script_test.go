@@ -17,6 +17,7 @@ type script struct {
 	body  string
 
 	strict   bool
+	content  string // type
 	model    string // the header that it sets
 	status   string // of its own response; "" if the request goes on
 	rerouted bool
@@ -56,7 +57,14 @@ func (s *script) run(t *testing.T, body string) {
 // handle is the object that Envoy passes to a script, as far as used.
 func (s *script) handle() *lua.LTable {
 	headers := s.object(map[string]lua.LGFunction{
-		"get":     func(l *lua.LState) int { l.Push(lua.LNil); return 1 },
+		"get": func(l *lua.LState) int {
+			if s.content == "" || l.CheckString(2) != "content-type" {
+				l.Push(lua.LNil)
+			} else {
+				l.Push(lua.LString(s.content))
+			}
+			return 1
+		},
 		"replace": func(l *lua.LState) int { s.model = l.CheckString(3); return 0 },
 	})
 	body := s.object(map[string]lua.LGFunction{
@@ -172,12 +180,24 @@ func TestModel_StrictScanDeclinesWhatServersMayReadOtherwise(t *testing.T) {
 		{`{"model":"a","model":"b"}`, "400", "400"},
 		{"{\"model\":\"a\"}\x00", "", "400"},
 		{"{\x00\"\x00m\x00", "", "400"},
+		{`{"model":"a","model\u0000":"b"}`, "", "400"},
+		{"{\"model\":\"a\",\"mod\xffel\":\"b\"}", "", "400"},
+		{`{"model":"a"}{"model":"b"}`, "", "400"},
+		{`{"model":"a","a model":"b"}`, "", ""},
 	} {
 		for strict, want := range map[bool]string{false: c.plain, true: c.strict} {
 			s.strict = strict
 			if s.run(t, c.body); s.status != want {
 				t.Errorf("%q, strict %t: status %q, want %q", c.body, strict, s.status, want)
 			}
+		}
+	}
+	s.strict = true
+	for content, want := range map[string]string{"application/json": "", `application/json; charset="UTF-8"`: "",
+		"application/json; charset=utf-7": "400", "application/json;CHARSET=utf-16": "400"} {
+		s.content = content
+		if s.run(t, `{"model":"a"}`); s.status != want {
+			t.Errorf("content type %q: status %q, want %q", content, s.status, want)
 		}
 	}
 }

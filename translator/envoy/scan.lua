@@ -1,7 +1,8 @@
 -- Copies the top-level "model" string of a JSON body to x-gateway-model-name, and makes Envoy choose the route again.
 -- One pass; long strings (prompts) are skipped by plain searches for quotes. It parses no more JSON than needed: a body
 -- that is no object, or whose model is no string, gets no header, and the routes decide.
-local find, byte, sub, char, lower = string.find, string.byte, string.sub, string.char, string.lower
+local find, byte, sub, char, lower, match, gsub =
+  string.find, string.byte, string.sub, string.char, string.lower, string.match, string.gsub
 local floor, max, min, tonumber = math.floor, math.max, math.min, tonumber
 
 -- A scan runs on a worker thread, which serves other requests too. So its work is bounded: a string counts 4, a bracket, a
@@ -96,8 +97,9 @@ local function nest(s, pos, stop, depth, work)
   return depth, work
 end
 
--- scan returns the model, or nil, and what is wrong: "twice" if there is more than one, "case" if strict and a key differs in
--- its case, "work" if it reached the limit.
+-- scan returns the model, or nil, and what is wrong: "twice" if there is more than one, "work" if it reached the limit. If
+-- strict, "alike" if some server may take another key for model (in case, or with other characters, which it skips), and "more"
+-- if strings follow the object.
 local function scan(s, strict)
   local model, seen = nil, false
   local quote = find(s, '"', 1, true) or #s + 1
@@ -110,6 +112,7 @@ local function scan(s, strict)
   while true do
     depth, work = nest(s, pos, quote, depth, work)
     if work >= limit then return nil, "work" end
+    if depth == 0 and quote <= #s and strict then return nil, "more" end
     if depth == 0 or quote > #s then return model end
     local open, finish = quote, nil
     finish, work = closing(s, open + 1, work)
@@ -122,7 +125,7 @@ local function scan(s, strict)
     if depth == 1 and finish - open <= 31 then
       local _, colon = find(s, "^%s*:", pos)
       local key = colon and text(sub(s, open + 1, finish - 1))
-      if strict and key and key ~= "model" and lower(key) == "model" then return nil, "case" end
+      if strict and key and key ~= "model" and lower((gsub(key, "%W", ""))) == "model" then return nil, "alike" end
       if key == "model" then
         if seen then return nil, "twice" end
         seen, pos = true, colon + 1
@@ -157,7 +160,10 @@ end
 local function unlike(headers, s)
   local coding = lower(headers:get("content-encoding") or "identity")
   if coding ~= "identity" then return "the body is encoded: send it without content-encoding" end
-  if find(s, "\0", 1, true) then return "the body is not JSON in UTF-8" end
+  local charset = match(lower(headers:get("content-type") or ""), 'charset%s*=%s*"?([^;,"%s]*)') or "utf-8"
+  if find(s, "\0", 1, true) or charset ~= "utf-8" and charset ~= "utf8" and charset ~= "us-ascii" then
+    return "the body is not JSON in UTF-8"
+  end
 end
 
 -- lift sets the headers. It returns whether the request proceeds. Where a gate decides by the model (strict), a body that
@@ -182,8 +188,12 @@ local function lift(handle)
     decline(handle, "400", "invalid_model", "the body names more than one model")
     return false
   end
-  if wrong == "case" then
-    decline(handle, "400", "invalid_model", "the body has a key that differs from model in its case alone")
+  if wrong == "alike" then
+    decline(handle, "400", "invalid_model", "the body has a key that is model in another case, or with other characters")
+    return false
+  end
+  if wrong == "more" then
+    decline(handle, "400", "invalid_model", "the body has more than one JSON object")
     return false
   end
   if wrong == "work" then
