@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/hub"
 	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/xds/server"
 )
@@ -169,4 +171,47 @@ func (a *target) targets() cobra.CompletionFunc {
 		}
 		return out
 	})
+}
+
+// oneOf completes a flag with its allowed values.
+func oneOf(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// someOf completes a flag with a list of allowed values, separated by commas. It suggests only
+// values that the list does not have yet.
+func someOf(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag,
+		func(_ *cobra.Command, _ []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+			list := begun[:strings.LastIndex(begun, ",")+1]
+			for _, v := range values {
+				if !slices.Contains(strings.Split(list, ","), v) && strings.HasPrefix(list+v, begun) {
+					out = append(out, list+v)
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		})
+}
+
+func (c *cluster) contexts(context.Context, []string) (out []string) {
+	_, loaded, err := hub.Kubeconfig(&c.disk, c.file())
+	if err != nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(loaded.Contexts))
+}
+
+// names completes the first argument with the APIKeys of the namespace.
+func (k *keyFlags) names(ctx context.Context, args []string) (out []string) {
+	place, err := k.place()
+	if err != nil || len(args) > 0 {
+		return nil
+	}
+	all, _ := place.list(ctx)
+	for i := range all {
+		if all[i].Namespace == k.namespace {
+			out = append(out, all[i].Name)
+		}
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,6 +77,54 @@ func TestCompletion_NamesObjectsOfAFolder(t *testing.T) {
 	}
 }
 
+// Keys and values of flags complete like objects: a shell would list files instead.
+func TestCompletion_NamesKeysAndValues(t *testing.T) {
+	dir := t.TempDir()
+	const key = `
+apiVersion: penstock.dev/v1alpha1
+kind: APIKey
+metadata: {name: NAME, namespace: NAMESPACE}
+spec: {hashes: ["0000000000000000000000000000000000000000000000000000000000000000"]}
+`
+	write := func(file, text string) {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, object := range []string{"alice default", "bob default", "carol team"} {
+		name, namespace, _ := strings.Cut(object, " ")
+		write(string(rune('a'+i))+".yaml", strings.NewReplacer("NAMESPACE", namespace, "NAME", name).Replace(key))
+	}
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(config, []byte(`{apiVersion: v1, kind: Config, contexts: [
+		{name: east, context: {cluster: a, user: a}}, {name: west, context: {cluster: a, user: a}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	for _, c := range []struct{ args, want string }{
+		{"keys revoke -f DIR |", "alice bob"},
+		{"keys rotate -f DIR b|", "bob"},
+		{"keys rotate -f DIR -n team |", "carol"},
+		{"keys revoke -f DIR alice |", ""},
+		{"keys create -f DIR |", ""},
+		{"explain -f DIR --key |", "default/alice default/bob team/carol"},
+		{"usage -o |", "table json"},
+		{"translate --output |", "yaml json"},
+		{"diff -o |", "diff names json"},
+		{"debug store show HTTPRoute -o |", "name yaml"},
+		{"usage --by |", "owner model pool hour"},
+		{"usage --by owner,|", "owner,model owner,pool owner,hour"},
+		{"usage --by owner,m|", "owner,model"},
+		{"status --kubeconfig CONFIG --context |", "east west"},
+		{"status --kubeconfig CONFIG --context w|", "west"},
+	} {
+		args := strings.Split(strings.NewReplacer("|", "", "DIR", dir, "CONFIG", config).Replace(c.args), " ")
+		if got := strings.Join(suggested(t, args...), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
 // A shell does not hang while a process is.
 func TestCompletion_EndsWithoutAnAnswer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and does not answer
@@ -118,6 +167,30 @@ func TestPlugin_HelpNamesKubectl(t *testing.T) {
 		root.SilenceErrors = true
 		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "write "+want+" debug xds dump") {
 			t.Errorf("%s: the error is %v, want to write %s debug xds dump", program, err, want)
+		}
+	}
+}
+
+// An error about arguments and flags has what to write.
+func TestArguments_ErrorsNameWhatToWrite(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"metrics dashboards":   "0 arguments are given: write penstock metrics dashboards FOLDER",
+		"keys create -f x":     "0 arguments are given: write penstock keys create NAME",
+		"keys import -f x":     "0 arguments are given: write penstock keys import FILE",
+		"keys rotate a b -f x": "2 arguments are given: write penstock keys rotate NAME",
+		"keys revoke -f x":     "0 arguments are given: write penstock keys revoke NAME",
+		"debug -f x": "unknown shorthand flag: 'f' in -f: penstock debug takes it only after a command: choose " +
+			"one of graph why, picker show, store show, store watch, xds d",
+		"keys --file x": "unknown flag: --file: penstock keys takes it only after a command: choose one of create, ",
+		"status --nope": "unknown flag: --nope",
+	} {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		root.SetArgs(strings.Fields(args))
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("penstock %s: the error is %v, want %s", args, err, want)
 		}
 	}
 }

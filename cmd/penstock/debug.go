@@ -108,6 +108,7 @@ func newStoreShow() *cobra.Command {
 			return fmt.Errorf("--output %q is unknown: write name or yaml", output)
 		}, kindThenName)
 	cmd.Flags().StringVarP(&output, "output", "o", "name", "name or yaml")
+	oneOf(cmd, "output", "name", "yaml")
 	return cmd
 }
 

@@ -63,6 +63,7 @@ object.`,
 	f := cmd.Flags()
 	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: all)")
 	f.StringVarP(&o.output, "output", "o", "diff", "output format: diff, names or json")
+	oneOf(cmd, "output", "diff", "names", "json")
 	addOffline(f, &o.picker, &o.any)
 	return cmd
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -122,6 +123,9 @@ func newExplain() *cobra.Command {
 	outputFlag(cmd, &output, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("gateway", first(store.Gateways.Kind())(&s))
 	_ = cmd.RegisterFlagCompletionFunc("pool", s.targets())
+	_ = cmd.RegisterFlagCompletionFunc("key", suggest(func(ctx context.Context, _ []string) []string {
+		return s.objects(ctx, store.APIKeys.Kind())
+	}))
 	return cmd
 }
 

@@ -107,7 +107,7 @@ The folder gets a file apikey-NAME.yaml.`,
 		Example: `  penstock keys create alice -f config
   penstock keys create bob --model qwen --model 'llama-*' -f config
   penstock keys create batch --owner alice --label team=research --expires 720h -f config`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := k.place()
 			if err != nil {
@@ -138,6 +138,7 @@ The folder gets a file apikey-NAME.yaml.`,
 		},
 	}
 	k.flags(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	f := cmd.Flags()
 	f.StringVar(&owner, "owner", "", "whose requests the key's are, in logs and queues (default: the key's name)")
 	f.StringToStringVar(&labels, "label", nil, "label, by which AccessPolicies select the key; may be repeated "+
@@ -174,7 +175,7 @@ func newKeysRotate() *cobra.Command {
 leaves the new one alone.`,
 		Example: `  penstock keys rotate alice -f config
   penstock keys rotate alice -f config --finish`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := k.place()
 			if err != nil {
@@ -209,6 +210,7 @@ leaves the new one alone.`,
 		},
 	}
 	k.flags(cmd)
+	cmd.ValidArgsFunction = suggest(k.names)
 	cmd.Flags().BoolVar(&finish, "finish", false, "end the older of two keys")
 	return cmd
 }
@@ -221,7 +223,7 @@ func newKeysRevoke() *cobra.Command {
 		Long: `Set spec.disabled of an APIKey: requests with its keys are answered with 401. Requests in flight go on to their
 end. Delete the object once no audit needs it.`,
 		Example: `  penstock keys revoke alice -f config`,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := k.place()
 			if err != nil {
@@ -238,6 +240,7 @@ end. Delete the object once no audit needs it.`,
 		},
 	}
 	k.flags(cmd)
+	cmd.ValidArgsFunction = suggest(k.names)
 	return cmd
 }
 

@@ -36,7 +36,7 @@ keys (GET /key/list?return_full_object=true), which has hashes. Only hashes are 
 has a mistake, nothing is written. Keys that an APIKey of the namespace already has are skipped.`,
 		Example: `  penstock keys import keys.txt -f config
   kubectl get secret clients -o json | penstock keys import - --label team=research -f config`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := k.place()
 			if err != nil {

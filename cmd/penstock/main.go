@@ -83,6 +83,7 @@ the model server for every request.`,
 		rejectUnknown(cmd)
 	}
 	linkPages(root)
+	root.SetFlagErrorFunc(misplaced)
 	return root
 }
 
@@ -112,6 +113,28 @@ func rejectUnknown(cmd *cobra.Command) {
 	}
 }
 
+// misplaced names the commands of a group, for flags that only they have.
+func misplaced(cmd *cobra.Command, err error) error {
+	if !cmd.HasSubCommands() {
+		return err
+	}
+	return fmt.Errorf("%w: %s takes it only after a command: choose one of %s", err, cmd.CommandPath(),
+		strings.Join(commandNames(cmd), ", "))
+}
+
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		if sub.HasSubCommands() {
+			for _, verb := range commandNames(sub) {
+				names = append(names, sub.Name()+" "+verb)
+			}
+			continue
+		}
+		names = append(names, sub.Name())
+	}
+	return names
+}
+
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n < least || n > most {
@@ -133,6 +156,7 @@ func exclusive(cmd *cobra.Command, a, b string) {
 
 func outputFlag(cmd *cobra.Command, output *string, form, other string) {
 	cmd.Flags().StringVarP(output, "output", "o", form, "output format: "+form+" or "+other)
+	oneOf(cmd, "output", form, other)
 	beforeRun(cmd, func() error {
 		if *output != form && *output != other {
 			return fmt.Errorf("--output %q is unknown: write %s or %s", *output, form, other)

@@ -30,7 +30,7 @@ func newMetrics() *cobra.Command {
 		Use:     "dashboards FOLDER",
 		Short:   "Write the dashboards into a folder, one JSON file each",
 		Example: "  penstock metrics dashboards /var/lib/grafana/dashboards",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err

@@ -46,6 +46,7 @@ func (c *cluster) flags(cmd *cobra.Command) {
 		"query the penstock that runs in the cluster of this file, by port-forwarding to its pods (default: "+
 			"$KUBECONFIG, else ~/.kube/config, if no -f, --state and --http is given)")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig to use (default: its current one)")
+	_ = cmd.RegisterFlagCompletionFunc("context", suggest(c.contexts))
 	f.StringVar(&c.namespace, "penstock-namespace", installedIn, "namespace of these pods")
 }
 

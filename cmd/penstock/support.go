@@ -7,8 +7,10 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"runtime"
@@ -22,7 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// supportPages contain neither bodies of requests nor credentials, so /debug/store is left out.
+// supportPages contain neither bodies of requests nor credentials, so /debug/store is left out. The
+// command reads it only for the names that it replaces.
 var supportPages = []struct{ file, page string }{
 	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},
 	{"picks.json", "/debug/picks?last=200"}, {"serving.json", "/debug/serving"}, {"suspect.json", "/debug/suspect"},
@@ -78,7 +81,17 @@ func writeSupport(cmd *cobra.Command, all []running, out string) error {
 	for _, name := range order {
 		d.learn(name, pages[name])
 	}
+	for i, at := range all {
+		if err := d.learnObjects(cmd.Context(), at); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "objects of process %d are missing: %v: names that only they have may "+
+				"be in the archive\n", i+1, err)
+		}
+	}
+	clear(d.used)
 	file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("--out %s: the file exists: remove it, or write --out with another file", out)
+	}
 	if err != nil {
 		return err
 	}
@@ -115,7 +128,7 @@ func writeSupport(cmd *cobra.Command, all []running, out string) error {
 		}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d names and addresses are replaced. Read it before you send it.\n", out,
-		len(d.names))
+		len(d.used))
 	return nil
 }
 
@@ -129,26 +142,37 @@ func (r running) read(ctx context.Context, page string) ([]byte, error) {
 }
 
 // disguise replaces names that users chose. It keeps a value only if its key or label is in
-// keptKeys.
-type disguise struct{ names map[string]string }
+// keptKeys, or if it is a time, a duration or a number.
+type disguise struct {
+	names map[string]string // pseudonyms
+	used  map[string]bool   // names that have been replaced
+	words map[string]bool   // of enums
+}
 
-func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
+func newDisguise() *disguise { return &disguise{names: map[string]string{}, used: map[string]bool{}} }
 
 var (
 	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
 	// Values of textKeys are sentences, in which quoted parts, names and addresses are replaced.
-	textKeys  = wordSet("problem fix message error cause note text described page why")
+	textKeys = wordSet("problem fix message error cause note text described page why findings")
+	// Users choose the keys of namedMaps. Other keys are of the schema, unless they have a
+	// separator of namespaces, ports and hosts.
+	namedMaps = wordSet("missing problems")
 	keptWords = wordSet("default http https penstock true false other")
 
 	address  = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){3,7}\]?`)
 	hostName = regexp.MustCompile(`\b([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+[a-z]{2,}\b`)
 	quotes   = regexp.MustCompile(`"[^"]*"`)
-	word     = regexp.MustCompile(`[A-Za-z0-9][-A-Za-z0-9._]*[A-Za-z0-9]|[A-Za-z0-9]`)
+	word     = regexp.MustCompile(stamp + `|[A-Za-z0-9][-A-Za-z0-9._]*[A-Za-z0-9]|[A-Za-z0-9]`)
 	label    = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
-	own      = regexp.MustCompile(`^([a-z.-]+\.)?(penstock\.dev|k8s\.io|x-k8s\.io|envoyproxy\.io)$`)
+	own      = regexp.MustCompile(`^([a-z.-]+\.)?(penstock\.dev|k8s\.io|x-k8s\.io|kubernetes\.io|envoyproxy\.io)$`)
+	measure  = regexp.MustCompile(`^(` + stamp + `|-?([0-9.]+(ns|us|µs|ms|s|m|h))+|-?[0-9.]+([eE][-+]?[0-9]+)?)$`)
 )
+
+// stamp matches an RFC 3339 timestamp.
+const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)`
 
 func wordSet(text string) map[string]bool {
 	set := map[string]bool{}
@@ -162,6 +186,7 @@ func (d *disguise) pseudonym(value string) string {
 	if keptWords[value] || own.MatchString(value) {
 		return value
 	}
+	d.used[value] = true
 	if to, ok := d.names[value]; ok {
 		return to
 	}
@@ -175,7 +200,7 @@ func (d *disguise) pseudonym(value string) string {
 
 func (d *disguise) name(value string) string {
 	return word.ReplaceAllStringFunc(d.addresses(value), func(w string) string {
-		if strings.HasPrefix(w, "address-") || len(strings.Trim(w, "0123456789.")) == 0 {
+		if strings.HasPrefix(w, "address-") || measure.MatchString(w) {
 			return w
 		}
 		return d.pseudonym(w)
@@ -190,8 +215,8 @@ func (d *disguise) sentence(text string) string {
 	text = quotes.ReplaceAllStringFunc(text, func(q string) string { return `"` + d.name(strings.Trim(q, `"`)) + `"` })
 	text = hostName.ReplaceAllStringFunc(d.addresses(text), d.pseudonym)
 	return word.ReplaceAllStringFunc(text, func(w string) string {
-		if to, ok := d.names[w]; ok {
-			return to
+		if _, ok := d.names[w]; ok {
+			return d.pseudonym(w)
 		}
 		return w
 	})
@@ -237,7 +262,7 @@ func (d *disguise) value(key string, value any) any {
 		out := map[string]any{}
 		for _, k := range keys {
 			to := k
-			if _, ok := d.names[k]; ok || strings.ContainsAny(k, "/:@.") {
+			if namedMaps[key] || strings.ContainsAny(k, "/:@.") {
 				to = d.name(k)
 			}
 			out[to] = d.value(k, v[k])
@@ -256,8 +281,11 @@ func (d *disguise) metrics(text []byte) []byte {
 		if !strings.HasPrefix(line, "#") {
 			line = label.ReplaceAllStringFunc(line, func(pair string) string {
 				m := label.FindStringSubmatch(pair)
-				if keptKeys[m[1]] {
+				switch {
+				case keptKeys[m[1]]:
 					return pair
+				case textKeys[m[1]]:
+					return m[1] + `="` + d.sentence(m[2]) + `"`
 				}
 				return m[1] + `="` + d.name(m[2]) + `"`
 			})

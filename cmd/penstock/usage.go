@@ -63,6 +63,7 @@ In a folder whose penstock has ended, it reads the state folder.`,
 	outputFlag(cmd, &output, "table", "json")
 	f := cmd.Flags()
 	f.StringSliceVar(&by, "by", []string{"owner", "model", "pool"}, "columns to add up by: owner, model, pool and hour")
+	someOf(cmd, "by", "owner", "model", "pool", "hour")
 	f.DurationVar(&since, "since", 24*time.Hour, "how far to look back, as a duration such as 720h")
 	return cmd
 }
