@@ -241,6 +241,14 @@ func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
 			t.Errorf("no chart %s, want it", chart)
 		}
 	}
+	for _, name := range []string{"penstock", "penstock-picker", "penstock-external"} {
+		chart := unpacked(t, files[name+"-0.1.0.tgz"])
+		for _, file := range []string{"README.md", "templates/NOTES.txt"} {
+			if chart[name+"/"+file+" 644"] == "" {
+				t.Errorf("chart %s has no %s, want it", name, file)
+			}
+		}
+	}
 	install := string(files["penstock-install-0.1.0.yaml"])
 	if strings.Count(install, image+"@"+digest+"\n") != strings.Count(install, image) {
 		t.Error("the install manifest names an image without its digest")
