@@ -96,7 +96,8 @@ release: go $(TOOLS)/release ## write dist/: archives, images, charts, CRDs, SBO
 	printf '%s\t%s\n' "$$(go env GOVERSION)" "$$(go env GOROOT)" >>bin/release/modules.txt
 	@$(TOOLS)/release dist -version '$(VERSION)' -platforms '$(PLATFORMS)' -out '$(DIST)' -wheels '$(WHEELS)' -key '$(KEY)'
 
-publish: $(TOOLS)/release ## push the images in dist/, and make its files, and the reports of conformance, the GitHub release of the tag v$(VERSION) (GH_TOKEN; the workflow release runs it)
+publish: $(TOOLS)/release ## push the images in dist/, and make its files, and the reports of conformance, the GitHub release of the tag v$(VERSION) (GH_TOKEN; BUNDLE=file, the keyless signature of SHA256SUMS; the workflow release runs it)
+	@[ -z "$$BUNDLE" ] || cp "$$BUNDLE" '$(DIST)/SHA256SUMS.sigstore.json'
 	@printf %s "$$GH_TOKEN" | docker login ghcr.io -u "$${GITHUB_ACTOR:-token}" --password-stdin
 	@$(TOOLS)/release push -dist '$(DIST)'
 	@awk -v version='$(VERSION)' '/^## / { on = $$2 == version } on' CHANGELOG.md | gh release create 'v$(VERSION)' --verify-tag --title 'Penstock $(VERSION)' --notes-file - $(DIST)/* conformance/suites/reports/*.yaml

