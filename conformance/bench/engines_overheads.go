@@ -3,12 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
-	"strconv"
+	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // measureOverheads compares a new deployment and a swap with starts and stops of the engine alone.
@@ -87,7 +94,12 @@ func engineAlone(ctx context.Context, c config) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// restingEngine is a process that does nothing. Another process listens at its port.
+// restEnv is where a model server of fleet_idle listens, and where it sends its listener.
+const restEnv = "PENSTOCK_BENCH_REST"
+
+// restingEngine is this program. penstock requires that each engine has its own listener, and 200
+// simulated servers need too much memory. So each becomes a sleep that holds a listener, and the
+// benchmark accepts its connections.
 const restingEngine = `---
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -97,8 +109,92 @@ spec:
   - version: v1
     supportedTasks: [text-generation]
     deployTemplate:
-      process: {program: sleep, args: [infinity]}
+      process: {program: env, args: ['PENSTOCK_BENCH_REST=${host}:${port} %s', %q]}
 `
+
+// runRest listens, sends the listener to a Unix socket and becomes a sleep.
+func runRest(addresses string) error {
+	at, to, _ := strings.Cut(addresses, " ")
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return err
+	}
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		return err
+	}
+	fd := int(file.Fd())
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: to})
+	if err != nil {
+		return err
+	}
+	if _, _, err := conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil); err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil { // exec keeps it
+		return err
+	}
+	program, err := exec.LookPath("sleep")
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(program, []string{"sleep", "infinity"}, os.Environ())
+}
+
+// receive accepts connections of the listeners that the Unix socket gets, and forwards them.
+func receive(socket *net.UnixListener, to string) {
+	for {
+		conn, err := socket.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if l, err := listenerFrom(conn); err == nil {
+			go func() {
+				for {
+					client, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go forward(client, to)
+				}
+			}()
+		}
+	}
+}
+
+func listenerFrom(conn *net.UnixConn) (net.Listener, error) {
+	defer func() { _ = conn.Close() }()
+	oob := make([]byte, syscall.CmsgSpace(4))
+	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := syscall.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("%d control messages: %w", len(messages), err)
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("%d listeners: %w", len(fds), err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "listener")
+	defer func() { _ = file.Close() }()
+	return net.FileListener(file)
+}
+
+func forward(client net.Conn, to string) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close() // ends the other copy
+	}()
+	_, _ = io.Copy(client, server)
+}
 
 // measureFleet reads the CPU time of penstock with many deployments that have no requests, and
 // without them: a machine that has nothing else to do takes much time for each wakeup.
@@ -112,7 +208,33 @@ func measureFleet(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
-	objects := restingEngine
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	sim := fmt.Sprint("127.0.0.1:", port)
+	server, err := start(c.penstock, "sim", "--listen", sim)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "penstock-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	path := filepath.Join(folder, "listeners")
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = socket.Close() }()
+	go receive(socket, sim)
+	objects := fmt.Sprintf(restingEngine, path, self)
 	for i := range fleetSize {
 		objects += deploymentObject(fmt.Sprint("m", i), "rests", "  idle: 0s")
 	}
@@ -121,27 +243,6 @@ func measureFleet(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer f.close()
-	var ports []int
-	if err := f.serves(ctx, func() (err error) {
-		if ports, err = f.ports(); err == nil && len(ports) < fleetSize {
-			err = errors.New("some servers have no port")
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := f.serves(ctx, func() error { return started(f) }); err != nil {
-		return err
-	}
-	var list []string
-	for _, port := range ports {
-		list = append(list, "--listen", "127.0.0.1:"+strconv.Itoa(port))
-	}
-	servers, err := start(c.penstock, append([]string{"sim"}, list...)...)
-	if err != nil {
-		return err
-	}
-	defer servers.stop()
 	if err := f.serves(ctx, func() error {
 		page, err := f.page(ctx, "/status")
 		if n := bytes.Count(page, []byte(`"Running"`)); err == nil && n < fleetSize {
@@ -176,19 +277,4 @@ func (f *fleet) rests(ctx context.Context) (float64, error) {
 	}
 	after, err := f.cpu()
 	return 100 * (after - before).Seconds() / fleetRest.Seconds(), err
-}
-
-// started is nil once all servers have processes.
-func started(f *fleet) error {
-	pids, err := f.pids()
-	n := 0
-	for _, pid := range pids {
-		if pid != 0 {
-			n++
-		}
-	}
-	if err == nil && n < fleetSize {
-		err = fmt.Errorf("%d servers have been started", n)
-	}
-	return err
 }

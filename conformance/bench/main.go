@@ -18,6 +18,7 @@ func main() {
 	runIfChild(followerEnv, runFollower)
 	runIfChild(readerEnv, runReader)
 	runIfChild(idleEnv, runIdle)
+	runIfChild(restEnv, runRest)
 	picks.AsChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -156,7 +156,7 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 		case !known || retires:
 		case s.Phase == engines.Running:
 			ready++
-		case (s.Phase == engines.Waiting || s.Phase == engines.Failed) && waits == "":
+		case failing(s.Phase) && waits == "":
 			waits, logs = fmt.Sprintf("server %d: %s", replica, words(s)), e.plan.Deployment.Name
 			if replica > 0 {
 				logs += fmt.Sprint(" --replica ", replica)
@@ -194,6 +194,11 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 		return pendingReason, room.Problem, found
 	}
 	return deployingReason, message, found
+}
+
+// failing reports whether a server is not ready for a reason that a user should see.
+func failing(p engines.Phase) bool {
+	return p == engines.Waiting || p == engines.Failed || p == engines.Unresponsive
 }
 
 // change describes a change of servers that is not complete.

@@ -7,6 +7,9 @@ type timings struct {
 	first, longest time.Duration // of the back-off
 	well           time.Duration // ready for so long: the next back-off is the first one again
 	probe          time.Duration // between two readiness checks
+	health         time.Duration // between two checks of a ready engine
+	answer         time.Duration // how long such a check waits
+	hung, restart  int           // checks without an answer until it is Unresponsive, and until it is ended
 	size           time.Duration // between two checks of the logs' sizes
 	locked         time.Duration // how long Open waits for the lock
 	logLimit       int64         // bytes
@@ -17,7 +20,8 @@ type timings struct {
 
 var production = timings{
 	first: time.Second, longest: 5 * time.Minute, well: 5 * time.Minute,
-	probe: 200 * time.Millisecond, size: 10 * time.Second, locked: time.Second,
+	probe: 200 * time.Millisecond, health: 40 * time.Second, answer: 10 * time.Second, hung: 3, restart: 18,
+	size: 10 * time.Second, locked: time.Second,
 	logLimit: 8 << 20, table: 256, systemd: "/run/systemd/system", busctl: "busctl",
 }
 

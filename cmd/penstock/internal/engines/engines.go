@@ -36,17 +36,18 @@ type Phase int
 
 // The phases of a process.
 const (
-	Waiting  Phase = iota // it ended, and starts again after the back-off
-	Starting              // it runs and is not ready
-	Running               // it was ready
-	Stopping              // it got SIGTERM and has not ended
-	Stopped               // it does not run
-	Failed                // it cannot start, or was not ready in time; it starts again after the back-off
+	Waiting      Phase = iota // it ended, and starts again after the back-off
+	Starting                  // it runs and is not ready
+	Running                   // it was ready
+	Stopping                  // it got SIGTERM and has not ended
+	Stopped                   // it does not run
+	Failed                    // it cannot start, or was not ready in time; it starts again after the back-off
+	Unresponsive              // it was ready, gives no answer and uses no CPU time; later it starts again
 )
 
 // String returns the name of the phase.
 func (p Phase) String() string {
-	names := [...]string{"Waiting", "Starting", "Running", "Stopping", "Stopped", "Failed"}
+	names := [...]string{"Waiting", "Starting", "Running", "Stopping", "Stopped", "Failed", "Unresponsive"}
 	if p < 0 || int(p) >= len(names) {
 		return fmt.Sprintf("Phase(%d)", int(p))
 	}

@@ -59,14 +59,17 @@ func helper(mode string) {
 			// The rotation sets the pace.
 			poll.Within(poll.Limit, func() bool { return size(os.Getenv("LOG")) <= 1<<20 })
 		}
+	case "parent": // its child serves, in a session of its own and without the mark
+		_ = os.Unsetenv(tokenName)
+		apart("serve")
+		idle()
+	case "daemon": // a child of its child serves, after the child has ended
+		apart("child")
+		idle()
+	case "child":
+		apart("serve")
 	case "worker": // it leaves a child in a session of its own
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), helperName+"=idle")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := cmd.Start(); err != nil {
-			panic(err)
-		}
-		fmt.Println("worker", cmd.Process.Pid)
+		fmt.Println("worker", apart("idle"))
 		idle()
 	case "supervise":
 		var wanted []Process
@@ -82,6 +85,20 @@ func helper(mode string) {
 		idle()
 	}
 	os.Exit(0)
+}
+
+// apart starts a helper in a session of its own.
+func apart(mode string) (pid int) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperName+"="+mode)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	if mode == "child" { // no zombie
+		_ = cmd.Wait()
+	}
+	return cmd.Process.Pid
 }
 
 // idle waits for a signal that ends the process. The runtime would end a process whose goroutines
@@ -104,7 +121,8 @@ func helperPage(w http.ResponseWriter, _ *http.Request) {
 // quick has short intervals.
 var quick = timings{
 	first: 10 * time.Millisecond, longest: 80 * time.Millisecond, well: time.Hour,
-	probe: 20 * time.Millisecond, size: 5 * time.Millisecond, locked: 2 * time.Second,
+	probe: 20 * time.Millisecond, health: 50 * time.Millisecond, answer: time.Minute, hung: 3, restart: 1 << 30,
+	size: 5 * time.Millisecond, locked: 2 * time.Second,
 	logLimit: 64 << 10, table: 16,
 }
 

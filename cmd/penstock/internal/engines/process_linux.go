@@ -20,8 +20,10 @@ const maxEnviron = 4 << 20
 // stat are the used fields of /proc/PID/stat.
 type stat struct {
 	state   byte
+	parent  int
 	session int
 	start   string // in clock ticks since boot
+	cpu     uint64 // clock ticks in user and kernel mode
 }
 
 // parseStat reads a line of /proc/PID/stat, proc_pid_stat(5). The command's name may contain
@@ -32,14 +34,26 @@ func parseStat(raw []byte) (stat, error) {
 	if !found || len(fields) < 20 {
 		return stat{}, errors.New("not a line of /proc/PID/stat")
 	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return stat{}, err
+	}
 	session, err := strconv.Atoi(fields[3])
+	if err != nil {
+		return stat{}, err
+	}
+	user, err := strconv.ParseUint(fields[11], 10, 64)
+	if err != nil {
+		return stat{}, err
+	}
+	kernel, err := strconv.ParseUint(fields[12], 10, 64)
 	if err != nil {
 		return stat{}, err
 	}
 	if _, err := strconv.ParseUint(fields[19], 10, 64); err != nil {
 		return stat{}, err
 	}
-	return stat{state: fields[0][0], session: session, start: fields[19]}, nil
+	return stat{state: fields[0][0], parent: parent, session: session, start: fields[19], cpu: user + kernel}, nil
 }
 
 func cutLast(s, separator string) (before, after string, found bool) {

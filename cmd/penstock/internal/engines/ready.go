@@ -21,16 +21,36 @@ var prober = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// probing closes the channel once the URL answers 200.
-func probing(ctx context.Context, url string, every time.Duration) <-chan struct{} {
-	ready := make(chan struct{})
+// confirmations is how often in a row another listener is seen before the engine is stopped: one
+// look may fall between two listeners of a server.
+const confirmations = 2
+
+// probing closes ready once the URL answers 200 and no other process listens there, or taken once
+// one does. An answer alone does not show that the engine gave it: while an engine loads, another
+// process may take its port.
+func probing(ctx context.Context, url string, every time.Duration, listener func() owner) (
+	ready, taken <-chan struct{},
+) {
+	answered, lost := make(chan struct{}), make(chan struct{})
 	if url == "" {
-		close(ready)
-		return ready
+		close(answered)
+		return answered, lost
 	}
 	go func() {
-		wait := min(20*time.Millisecond, every)
-		for !probe(ctx, url) {
+		wait, seen := min(20*time.Millisecond, every), 0
+		for {
+			switch {
+			case !probe(ctx, url):
+				seen = 0
+			case listener() != others:
+				close(answered)
+				return
+			default:
+				if seen++; seen == confirmations {
+					close(lost)
+					return
+				}
+			}
 			timer := time.NewTimer(wait)
 			select {
 			case <-ctx.Done():
@@ -40,9 +60,8 @@ func probing(ctx context.Context, url string, every time.Duration) <-chan struct
 			}
 			wait = min(2*wait, every)
 		}
-		close(ready)
 	}()
-	return ready
+	return answered, lost
 }
 
 func probe(ctx context.Context, url string) bool {

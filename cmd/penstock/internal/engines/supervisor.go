@@ -110,9 +110,9 @@ func (s *Supervisor) restore() error {
 	if len(units) == 0 {
 		return nil
 	}
-	processes := find(marks)
+	marked, all := find(marks), listProcesses()
 	for i, u := range units {
-		u.restore(processes[i])
+		u.restore(marked[i], all)
 		s.units[u.base] = u
 	}
 	return nil

@@ -21,12 +21,13 @@ type unit struct {
 	files sync.Mutex    // the log is rotated, or read
 
 	// Of the goroutine.
-	rec    record
-	live   *live     // nil: no process
-	broken bool      // the record could not be read
-	lost   bool      // the process ended while no supervisor watched
-	next   time.Time // no start before
-	failed bool      // the last write of the record
+	rec     record
+	live    *live     // nil: no process
+	broken  bool      // the record could not be read
+	lost    bool      // the process ended while no supervisor watched
+	next    time.Time // no start before
+	failed  bool      // the last write of the record
+	silence silence   // of the process that runs
 
 	// Guarded by s.mu.
 	wanted *Process // nil: not wanted
@@ -49,8 +50,8 @@ func (u *unit) wake() {
 	}
 }
 
-// restore adopts the process of the record, given the processes with its mark.
-func (u *unit) restore(marked []found) {
+// restore adopts the process of the record, given the processes with its mark, and all.
+func (u *unit) restore(marked []found, all processes) {
 	r := &u.rec
 	switch {
 	case u.broken || r.Token != "" && r.PID == 0: // killed during a start
@@ -78,6 +79,9 @@ func (u *unit) restore(marked []found) {
 	}
 	u.state.PID, u.state.Hash, u.state.Adopted = u.live.pid, r.Hash, true
 	u.state.Phase, u.state.Since = Starting, r.Started
+	if r.Served && all.listener(r.Ready, r.PID, u.mark()) == others {
+		r.Served = false // its listener is checked again
+	}
 	if r.Served {
 		u.state.Phase, u.state.Since = Running, r.ServedAt
 	}
@@ -167,17 +171,26 @@ func (u *unit) renew(p *Process) {
 func (u *unit) attend(ctx context.Context, p *Process) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var ready <-chan struct{}
+	var ready, taken <-chan struct{}
 	var late <-chan time.Time
 	if !u.rec.Served && !u.broken { // when the process of a broken record is ready is not known
-		ready = probing(ctx, u.rec.Ready, u.s.t.probe)
+		pid, m, url := u.live.pid, u.mark(), u.rec.Ready
+		ready, taken = probing(ctx, url, u.s.t.probe, func() owner { return listProcesses().listener(url, pid, m) })
 		timer := time.NewTimer(time.Until(u.rec.Started.Add(u.rec.Startup)))
 		defer timer.Stop()
 		late = timer.C
 	}
+	var news <-chan silence
+	if u.rec.Served && u.rec.Ready != "" {
+		pid := u.live.pid
+		cpu := func() (time.Duration, bool) { return listProcesses().cpu(pid) }
+		news = silences(ctx, u.rec.Ready, u.silence, u.s.t, cpu)
+	}
 	select {
 	case <-ctx.Done():
 	case <-u.awake:
+	case now := <-news:
+		u.silent(ctx, p, now)
 	case <-u.live.ended:
 		reason := u.live.reap()
 		u.live = nil
@@ -187,6 +200,11 @@ func (u *unit) attend(ctx context.Context, p *Process) {
 			u.rec.Served, u.rec.ServedAt, u.rec.Reason = true, time.Now(), ""
 			u.save()
 			u.set(func(st *State) { st.Phase, st.Since, st.Reason = Running, u.rec.ServedAt, "" })
+		}
+	case <-taken: // the engine cannot listen there any more
+		reason := takenReason(u.rec.Ready)
+		if _, ok := u.stop(ctx); ok {
+			u.over(p, Waiting, reason)
 		}
 	case <-late:
 		reason := fmt.Sprintf("not ready within %v", u.rec.Startup)
@@ -232,7 +250,7 @@ func (u *unit) start(p Process) {
 		u.over(&p, Failed, "cannot start: "+err.Error())
 		return
 	}
-	u.live, u.rec.PID, u.rec.Identity = live, live.pid, live.identity
+	u.live, u.rec.PID, u.rec.Identity, u.silence = live, live.pid, live.identity, silence{}
 	u.save()
 	u.s.scope(u.base, live.pid)
 	u.set(func(st *State) {

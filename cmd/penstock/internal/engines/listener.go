@@ -1,0 +1,93 @@
+package engines
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// owner is who listens at the port of an engine's readiness check.
+type owner int
+
+const (
+	unknown owner = iota // the system does not show it
+	own                  // the engine or one of its descendants
+	others               // another process
+)
+
+// address returns where the readiness check connects to. A process without a check has none.
+func address(ready string) (a netip.AddrPort, ok bool) {
+	u, err := url.Parse(ready)
+	if ready == "" || err != nil {
+		return netip.AddrPort{}, false
+	}
+	a, err = netip.ParseAddrPort(u.Host)
+	return a, err == nil
+}
+
+// takenReason is the reason of a process whose port another one has.
+func takenReason(ready string) string {
+	a, _ := address(ready)
+	return "another process listens at " + a.String()
+}
+
+// listening is a listening socket of a line of /proc/net/tcp or tcp6.
+type listening struct {
+	at    netip.AddrPort
+	inode string
+}
+
+// states of /proc/net/tcp, net/tcp_states.h of Linux.
+const stateListen = "0A"
+
+var errNotListening = errors.New("not a listening socket")
+
+// parseListening reads a line of /proc/net/tcp or tcp6, proc_pid_net(5): each 4 bytes of an address
+// are a number in the byte order of the machine, which put writes.
+func parseListening(line string, put func([]byte, uint32)) (listening, error) {
+	fields := strings.Fields(line)
+	if len(fields) < 10 || fields[3] != stateListen {
+		return listening{}, errNotListening
+	}
+	host, port, _ := strings.Cut(fields[1], ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	if err != nil || len(host) != 8 && len(host) != 32 {
+		return listening{}, errNotListening
+	}
+	raw := make([]byte, len(host)/2)
+	for i := 0; i < len(host); i += 8 {
+		word, err := strconv.ParseUint(host[i:i+8], 16, 32)
+		if err != nil {
+			return listening{}, errNotListening
+		}
+		put(raw[i/2:], uint32(word))
+	}
+	ip, _ := netip.AddrFromSlice(raw)
+	return listening{at: netip.AddrPortFrom(ip.Unmap(), uint16(n)), inode: fields[9]}, nil
+}
+
+// receivers returns the sockets that get a connection to the address: those with the address
+// itself, else those of all addresses. Several share a port with SO_REUSEPORT.
+func receivers(all []listening, to netip.AddrPort) (inodes map[string]bool) {
+	any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
+	places := []netip.Addr{to.Addr(), any6}
+	if to.Addr().Is4() {
+		places = []netip.Addr{to.Addr(), any4, any6}
+	}
+	for _, place := range places {
+		for _, l := range all {
+			if l.at == netip.AddrPortFrom(place, to.Port()) {
+				if inodes == nil {
+					inodes = map[string]bool{}
+				}
+				inodes[l.inode] = true
+			}
+		}
+		if inodes != nil {
+			return inodes
+		}
+	}
+	return nil
+}

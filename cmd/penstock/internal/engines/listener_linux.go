@@ -1,0 +1,154 @@
+package engines
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxTCP is how much of /proc/net/tcp and tcp6 is read. Listening sockets come first there.
+const maxTCP = 4 << 20
+
+// processes are the processes of this machine at one time, by ID.
+type processes map[int]stat
+
+func listProcesses() processes {
+	all := processes{}
+	f, err := os.Open("/proc")
+	if err != nil {
+		return all
+	}
+	defer func() { _ = f.Close() }()
+	names, _ := f.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if s, err := readStat(pid); err == nil {
+				all[pid] = s
+			}
+		}
+	}
+	return all
+}
+
+// listener reports who listens where the readiness check of an engine connects to. The engine's
+// processes are its session, its descendants, and the processes with its mark, which a daemon that
+// left both still has. A process whose files are hidden, for example of another user, may have the
+// socket. Then, and if the socket is not listed, the owner is unknown.
+func (all processes) listener(ready string, pid int, m mark) owner {
+	to, ok := address(ready)
+	if _, listed := all[pid]; !ok || !listed {
+		return unknown
+	}
+	sockets := receivers(listSockets(), to)
+	if len(sockets) == 0 {
+		return unknown
+	}
+	hidden := false
+	search := func(pid int) (found bool) {
+		hidden = !strike(sockets, pid) || hidden
+		return len(sockets) == 0
+	}
+	for other, s := range all {
+		if all.belongs(other, s, pid) && search(other) {
+			return own
+		}
+	}
+	for _, f := range find([]mark{m})[0] {
+		if search(f.pid) {
+			return own
+		}
+	}
+	if hidden {
+		return unknown
+	}
+	return others
+}
+
+// belongs reports whether a process is of the session of an engine, or descends from it.
+func (all processes) belongs(pid int, s stat, engine int) bool {
+	return s.session == engine || all.descends(pid, engine)
+}
+
+// tick is the unit of CPU times in /proc, USER_HZ of Linux.
+const tick = 10 * time.Millisecond
+
+// cpu returns the CPU time that an engine with its descendants has used.
+func (all processes) cpu(pid int) (used time.Duration, ok bool) {
+	for other, s := range all {
+		if all.belongs(other, s, pid) {
+			used, ok = used+time.Duration(s.cpu)*tick, true
+		}
+	}
+	return used, ok
+}
+
+// descends reports whether a process is another one, or a descendant of it.
+func (all processes) descends(pid, from int) bool {
+	for range len(all) { // IDs may be reused while the list is read, so parents may form a circle
+		if pid == from {
+			return true
+		}
+		s, ok := all[pid]
+		if !ok || s.parent == 0 {
+			return false
+		}
+		pid = s.parent
+	}
+	return false
+}
+
+// strike deletes the sockets that a process has. It reports false if its files are hidden.
+func strike(sockets map[string]bool, pid int) bool {
+	folder := proc(pid, "fd")
+	f, err := os.Open(folder)
+	if err != nil {
+		return !errors.Is(err, fs.ErrPermission)
+	}
+	defer func() { _ = f.Close() }()
+	names, err := f.Readdirnames(-1)
+	if errors.Is(err, fs.ErrPermission) {
+		return false
+	}
+	for _, name := range names {
+		target, err := os.Readlink(folder + "/" + name)
+		if errors.Is(err, fs.ErrPermission) {
+			return false
+		}
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			delete(sockets, strings.TrimSuffix(inode, "]"))
+		}
+	}
+	return true
+}
+
+// listSockets lists the listening TCP sockets of this network namespace.
+func listSockets() (all []listening) {
+	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		all = append(all, readSockets(path)...)
+	}
+	return all
+}
+
+func readSockets(path string) (all []listening) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	read := 0
+	for lines.Scan() && read < maxTCP {
+		read += len(lines.Bytes())
+		if l, err := parseListening(lines.Text(), binary.NativeEndian.PutUint32); err == nil {
+			all = append(all, l)
+		} else if len(all) > 0 {
+			break // connections follow
+		}
+	}
+	return all
+}

@@ -1,0 +1,121 @@
+package engines
+
+import (
+	"encoding/binary"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// impostor answers 200 at a port of this process.
+func impostor(t *testing.T) (url string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("this system does not show who listens")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	return server.URL + "/health"
+}
+
+func decided(st State) bool { return st.Phase == Waiting || st.Phase == Running }
+
+// An engine that loads does not listen yet. Requests must not reach a process that listens instead.
+func TestListener_OtherProcessIsNotTakenForTheEngine(t *testing.T) {
+	url := impostor(t)
+	s := supervise(t, t.TempDir(), func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
+	p := engine("ns/a/0", "idle")
+	p.Ready = url
+	s.Want([]Process{p})
+	st := until(t, s, p.Name, "has ended, or runs", decided)
+	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/health")
+	if want := "another process listens at " + address; st.Phase != Waiting || st.Reason != want || st.PID != 0 {
+		t.Errorf("state %+v, want the reason %q", st, want)
+	}
+	// With another port it starts at once, not after the back-off.
+	p = serving(t, p.Name)
+	s.Want([]Process{p})
+	untilPhase(t, s, p.Name, Running)
+}
+
+func TestListener_DescendantOfTheEngineServes(t *testing.T) {
+	for _, mode := range []string{"parent", "daemon"} {
+		s := supervise(t, t.TempDir(), func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
+		p := serving(t, "ns/a/0")
+		p.Env[0] = helperName + "=" + mode
+		s.Want([]Process{p})
+		if st := until(t, s, p.Name, "has ended, or runs", decided); st.Phase != Running {
+			t.Errorf("%s: state %+v", mode, st)
+		}
+	}
+}
+
+func TestListener_OtherProcessAtAnAdoptedEngineIsNoticed(t *testing.T) {
+	url := impostor(t)
+	dir := t.TempDir()
+	first := supervise(t, dir)
+	p := engine("ns/a/0", "idle")
+	first.Want([]Process{p})
+	untilPhase(t, first, p.Name, Running)
+	first.Close()
+	path := filepath.Join(dir, fileName(p.Name)+recordEnd)
+	r, err := readRecord(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Ready = url
+	if err := writeRecord(path, r); err != nil {
+		t.Fatal(err)
+	}
+	next := supervise(t, dir, func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
+	if st := stateOf(next, p.Name); st.Phase == Running {
+		t.Errorf("state %+v", st)
+	}
+	p.Ready = url
+	next.Want([]Process{p})
+	st := untilPhase(t, next, p.Name, Waiting)
+	if !strings.HasPrefix(st.Reason, "another process listens at 127.0.0.1:") {
+		t.Errorf("state %+v", st)
+	}
+}
+
+func TestListener_SocketThatGetsTheConnection(t *testing.T) {
+	var all []listening
+	for _, line := range []string{
+		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode",
+		"   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0",
+		"   1: 00000000:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0",
+		"   2: 0100007F:1F92 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 13 1 0",
+		"   3: 00000000000000000000000000000000:1F90 0:0000 0A 0:0 00:0 0     0        0 14 1 0",
+		"   4: 00000000000000000000000000000000:1F93 0:0000 0A 0:0 00:0 0     0        0 15 1 0",
+		"   5: 00000000000000000000000001000000:1F94 0:0000 0A 0:0 00:0 0     0        0 16 1 0",
+		"   6: 0000000000000000FFFF00000100007F:1F95 0:0000 0A 0:0 00:0 0     0        0 17 1 0",
+		"   7: 0100007F:1F96 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 18 1 0",
+		"   8: 0100007F:1F96 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 19 1 0",
+		"", "   9: 0100007F", "   9: 0100007F:xxxx 0 0A 0 0 0 0 0 0 20",
+	} {
+		if l, err := parseListening(line, binary.LittleEndian.PutUint32); err == nil {
+			all = append(all, l)
+		}
+	}
+	for to, want := range map[string]string{
+		"127.0.0.1:8080": "11", "127.0.0.1:8081": "12", "127.0.0.1:8082": "", "127.0.0.2:8080": "14",
+		"127.0.0.1:8083": "15", "[::1]:8084": "16", "127.0.0.1:8084": "", "127.0.0.1:8085": "17",
+		"[::1]:8081": "", "[::1]:8080": "14", "127.0.0.1:8086": "18 19",
+	} {
+		got := receivers(all, netip.MustParseAddrPort(to))
+		for _, inode := range strings.Fields(want) {
+			if !got[inode] {
+				t.Errorf("%s: sockets %v, want %s", to, got, want)
+			}
+		}
+		if len(got) != len(strings.Fields(want)) {
+			t.Errorf("%s: sockets %v, want %s", to, got, want)
+		}
+	}
+}
