@@ -347,4 +347,9 @@ func TestModelDeployment_MistakesAreReported(t *testing.T) {
 	valid(t, store.ModelDeployments, deployment("{name: a/b, registry: hf, version: v1, file: Q4_K_M}"))
 	invalid(t, store.ModelDeployments, deployment("{name: --host}"), "spec.model.name")
 	invalid(t, store.ModelDeployments, deployment("{name: qwen, task: chat}"), "spec.model.task")
+	env := func(text string) string { return deployment("{name: qwen}, env: [{name: A" + text + "}]") }
+	invalid(t, store.ModelDeployments, env(""), "spec.env[0]: write value or valueFrom, one of them")
+	invalid(t, store.ModelDeployments, env(", value: b, valueFrom: {secretKeyRef: {name: s, key: k}}"), "spec.env[0]")
+	valid(t, store.ModelDeployments, env(`, value: ""`))
+	valid(t, store.ModelDeployments, env(", valueFrom: {secretKeyRef: {name: s, key: k}}"))
 }

@@ -6,7 +6,7 @@ import (
 
 // DeploymentEnv is an environment variable of a deployment's servers.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.value) || !has(self.valueFrom)",message="write value or valueFrom, one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="write value or valueFrom, one of them"
 type DeploymentEnv struct {
 	// Name of the environment variable.
 	//

@@ -38,6 +38,9 @@ type Plan struct {
 	arguments   []string // of the variables
 }
 
+// FieldEngine names the engine.
+const FieldEngine = "spec.engine.name"
+
 const defaultIdle = 15 * time.Minute
 
 // New makes the Plan of a deployment. engines has the Engine objects by name. The Plan is nil if a
@@ -66,7 +69,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 	if version.ValuesSchema != nil {
 		var err error
 		if schema, err = commandline.Compile(version.ValuesSchema.Raw); err != nil {
-			return nil, append(found, mistake("spec.engine.name", fmt.Sprintf("the valuesSchema of engine %s %s is "+
+			return nil, append(found, mistake(FieldEngine, fmt.Sprintf("the valuesSchema of engine %s %s is "+
 				"invalid: %v", d.Spec.Engine.Name, version.Version, err), "correct the Engine"))
 		}
 	}
@@ -79,7 +82,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 	p.arguments, more = commandline.Arguments(vars, schema, reserved)
 	found = append(found, more...)
 	if _, err := p.Command(Server{}); err != nil {
-		found = append(found, mistake("spec.engine.name", fmt.Sprintf("the template of engine %s %s is invalid: %v",
+		found = append(found, mistake(FieldEngine, fmt.Sprintf("the template of engine %s %s is invalid: %v",
 			d.Spec.Engine.Name, version.Version, err), "correct the Engine"))
 	}
 	if slices.ContainsFunc(found, func(f report.Finding) bool { return f.Severity == report.Error }) {
@@ -99,7 +102,7 @@ func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVer
 		for name := range engines {
 			names = append(names, name)
 		}
-		f := mistake("spec.engine.name", fmt.Sprintf("there is no engine %q", wanted.Name), choose(wanted.Name, names))
+		f := mistake(FieldEngine, fmt.Sprintf("there is no engine %q", wanted.Name), choose(wanted.Name, names))
 		return nil, &f
 	}
 	var versions []string

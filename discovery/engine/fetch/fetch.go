@@ -81,13 +81,21 @@ type Error struct {
 	// Field is registry, name, version or file: the field of a deployment's model; "": none.
 	Field        string
 	Problem, Fix string
-	unreachable  bool // the registry may answer later
+	// Unasked means that the source is invalid, and no registry got a request.
+	Unasked     bool
+	unreachable bool // the registry may answer later
 }
 
 func (e *Error) Error() string { return e.Problem + ": " + e.Fix }
 
 func wrong(field, fix, format string, args ...any) *Error {
 	return &Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+func unasked(field, fix, format string, args ...any) *Error {
+	e := wrong(field, fix, format, args...)
+	e.Unasked = true
+	return e
 }
 
 // Fetch returns a model, and downloads the files that are absent. progress may be nil. It is called
@@ -138,7 +146,7 @@ func (f *Fetcher) repository(s *Source) (*repository, error) {
 		return nil, err
 	}
 	if err := checkPath(s.Revision); err != nil {
-		return nil, wrong("version", "write a branch, a tag or a commit", "%q is no revision: %v", s.Revision, err)
+		return nil, unasked("version", "write a branch, a tag or a commit", "%q is no revision: %v", s.Revision, err)
 	}
 	folder := folderOf(s.Name)
 	return &repository{dir: filepath.Join(f.cfg.Folder, folder),
@@ -153,15 +161,15 @@ func checkName(name string) error {
 	fix := "write ORG/NAME, as in the address of the model's page"
 	org, model, ok := strings.Cut(name, "/")
 	if !ok || org == "" || model == "" || len(name) > maxName {
-		return wrong("name", fix, "%q is no name of a model", name)
+		return unasked("name", fix, "%q is no name of a model", name)
 	}
 	for _, part := range []string{org, model} {
 		if strings.Contains(part, "--") || strings.Contains(part, "..") || part[0] == '.' || part[0] == '-' {
-			return wrong("name", fix, "%q is no name of a model", name)
+			return unasked("name", fix, "%q is no name of a model", name)
 		}
 		for _, r := range part {
 			if !strings.ContainsRune("-_.", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
-				return wrong("name", fix, "%q is no name of a model", name)
+				return unasked("name", fix, "%q is no name of a model", name)
 			}
 		}
 	}

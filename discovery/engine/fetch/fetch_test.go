@@ -315,3 +315,23 @@ func TestFetch_OneOfSeveralDownloadsABlob(t *testing.T) {
 		t.Errorf("%d requests for the blob, want 2", n)
 	}
 }
+
+func TestFetch_AnInvalidNameAsksNoRegistry(t *testing.T) {
+	r := registry(t)
+	for _, change := range []func(*fetch.Source){
+		func(s *fetch.Source) { s.Name = "../../etc" }, func(s *fetch.Source) { s.Revision = "../x" }} {
+		s := source(r)
+		change(&s)
+		_, err := fetch.New(config(t)).Fetch(t.Context(), s, nil)
+		if e, ok := errors.AsType[*fetch.Error](err); !ok || !e.Unasked {
+			t.Errorf("%+v: got %v, want an error before a request", s, err)
+		}
+	}
+	if got := r.Requests(); len(got) > 0 {
+		t.Errorf("requests %v, want none", got)
+	}
+	_, err := fetch.New(config(t)).Fetch(t.Context(), fetch.Source{URL: r.URL, Name: "org/absent"}, nil)
+	if e, ok := errors.AsType[*fetch.Error](err); !ok || e.Unasked {
+		t.Errorf("an absent model: got %v, want an error of the registry", err)
+	}
+}

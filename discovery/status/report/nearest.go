@@ -2,15 +2,17 @@ package report
 
 import "strings"
 
-// Nearest returns the name that s most likely misspells, or "".
+// Nearest returns the name that s most likely misspells, or "". Of several it is the first in
+// alphabetical order, so that the order of names has no effect.
 func Nearest(s string, names []string) string {
-	best, bestDistance := "", min(3, max(1, (len(s)+1)/3))+1
+	best, least := "", min(3, max(1, (len(s)+1)/3))
 	for _, n := range names {
-		if longer := len(n) - len(s); max(longer, -longer) >= bestDistance {
+		if longer := len(n) - len(s); max(longer, -longer) > least {
 			continue
 		}
-		if d := Distance(strings.ToLower(s), strings.ToLower(n)); d < bestDistance {
-			best, bestDistance = n, d
+		d := Distance(strings.ToLower(s), strings.ToLower(n))
+		if d < least || d == least && (best == "" || n < best) {
+			best, least = n, d
 		}
 	}
 	return best

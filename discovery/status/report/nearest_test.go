@@ -21,3 +21,11 @@ func TestNearest_SuggestsMisspellingsOnly(t *testing.T) {
 		t.Errorf("a swap costs %d, want 1", d)
 	}
 }
+
+func TestNearest_TheOrderOfNamesHasNoEffect(t *testing.T) {
+	for _, names := range [][]string{{"r1", "r3", "r9"}, {"r9", "r3", "r1"}, {"r3", "r1", "other", "r9"}} {
+		if got := report.Nearest("r2", names); got != "r1" {
+			t.Errorf("of %v: got %q, want r1", names, got)
+		}
+	}
+}

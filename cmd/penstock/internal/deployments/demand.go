@@ -1,6 +1,7 @@
 package deployments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,13 +74,17 @@ func targetOf(id string) objectid.Target {
 	return target
 }
 
-// Demand implements picker.OnDemand.
+// Demand implements picker.OnDemand. A paused deployment has one without a model, so that Resume
+// returns why no server starts.
 func (k *Keeper) Demand(pool objectid.Target) (d picker.Demand, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.entries[pool.String()]
-	if e == nil || !e.runs() || !k.supervised || k.unavailable != "" {
+	if e == nil || e.plan == nil || e.conflict != nil || !k.supervised || k.unavailable != "" {
 		return d, false
+	}
+	if !e.runs() {
+		return picker.Demand{Limit: defaultStartup}, true
 	}
 	limit := time.Duration(e.plan.Process.StartupTimeoutSeconds) * time.Second
 	if limit <= 0 {
@@ -146,17 +151,17 @@ func (k *Keeper) poke() {
 	}
 }
 
-// outcome reports whether a deployment serves, or an error if no request can be served. k.mu is
-// held.
+// outcome reports whether a deployment serves, or an error if no request can be served: its phase
+// is Failed, and no server starts. k.mu is held.
 func (k *Keeper) outcome(id string) (serves bool, err error) {
 	e := k.entries[id]
-	switch {
-	case e == nil || !e.runs():
+	if e == nil {
 		return false, errors.New("it is not deployed any more")
-	case k.unavailable != "":
-		return false, errors.New(k.unavailable)
-	case e.missing != "":
-		return false, errors.New(e.missing)
+	}
+	phase, message, _ := k.phase(id, e)
+	switch {
+	case !e.runs():
+		return false, errors.New(message)
 	case e.closing != "":
 		return false, nil
 	case k.accepts(id, e):
@@ -165,21 +170,22 @@ func (k *Keeper) outcome(id string) (serves bool, err error) {
 		return false, errors.New(e.env.waits)
 	case e.noRoom != "":
 		return false, errors.New(e.noRoom)
-	case e.memory.finding != nil && e.memory.blocks() && !k.started(id, e):
-		return false, errors.New(e.memory.finding.Problem)
 	}
-	var failed error
 	for _, name := range k.names(id, e) {
-		switch s := k.states[name]; s.Phase {
+		s, known := k.states[name]
+		switch s.Phase {
 		case engines.Waiting, engines.Failed:
-			if failed == nil && s.Reason != "" {
-				failed = fmt.Errorf("%s; see penstock status", s.Reason)
+			if known && err == nil { // without the last words, which are not for clients
+				err = fmt.Errorf("%s; see penstock status", cmp.Or(s.Reason, notRunning))
 			}
 		case engines.Starting, engines.Running:
 			return false, nil
 		}
 	}
-	return false, failed
+	if phase == failedReason && err == nil {
+		err = errors.New(message)
+	}
+	return false, err
 }
 
 // accepts reports whether a server of a deployment gets requests.

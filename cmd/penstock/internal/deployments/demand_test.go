@@ -220,9 +220,6 @@ func TestIdle_AFailedStartEndsTheWaitAndAClientThatLeavesStartsIt(t *testing.T) 
 			t.Errorf("a failed start: %v", err)
 		}
 		r.deploy("qwen", sim+"replicas: 0\n")
-		if _, ok := r.Demand(target("default/qwen")); ok {
-			t.Error("a request starts a paused deployment")
-		}
 		if err := r.Resume(t.Context(), target("default/qwen")); err == nil {
 			t.Error("a paused deployment serves")
 		}

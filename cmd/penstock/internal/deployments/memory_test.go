@@ -3,6 +3,7 @@ package deployments_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -118,13 +119,16 @@ func TestMemory_AModelThatFitsOnNoDeviceIsFailedWithTheNumbers(t *testing.T) {
 // An estimate that lacks a fact keeps no server from starting.
 func TestMemory_WhatMayFitStarts(t *testing.T) {
 	large, small, none := sized(t, 40*gib), sized(t, 20*gib), filepath.Join(t.TempDir(), "none.gguf")
+	if err := os.WriteFile(none, []byte("no model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ name, spec, want string }{
 		{"a context that fits", sizedSpec("unlimited", large, "1", "ctx: 8192"), "default/m/0 1"},
 		{"two devices", sizedSpec("unlimited", large, "2", ""), "default/m/0 1,2"},
 		{"a larger part", sizedSpec("limited", large, "1", "ctx: 8192, part: 0.95"), "default/m/0 1"},
 		{"an argument with which it is not known", sizedSpec("unlimited", large, "1", "offload: 10"), "default/m/0 0"},
 		{"a context that is not known", sizedSpec("unlimited", large, "1", "ctx: many"), "default/m/0 0"},
-		{"a file that is not there", sizedSpec("unlimited", none, "1", ""), "default/m/0 0"},
+		{"a file that is no model", sizedSpec("unlimited", none, "1", ""), "default/m/0 0"},
 		{"a part of an accelerator without a limit", sizedSpec("unlimited", small, "0.4", "ctx: 1024"),
 			"default/m/0 0"},
 		{"an engine without memory", strings.Replace(cuda("1"), "name: qwen", "name: qwen, file: "+large, 1),

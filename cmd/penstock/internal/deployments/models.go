@@ -38,11 +38,13 @@ type models struct {
 	downloads  map[string]*download // by wantedModel
 	contacts   map[string]contact   // by registry
 	due        chan struct{}        // a download may begin
+	invalids   invalids
 }
 
 func newModels() models {
 	return models{registries: map[string]*v1alpha1.ModelRegistry{}, secrets: map[string]*corev1.Secret{},
-		downloads: map[string]*download{}, contacts: map[string]contact{}, due: make(chan struct{}, 1)}
+		downloads: map[string]*download{}, contacts: map[string]contact{}, due: make(chan struct{}, 1),
+		invalids: invalids{}}
 }
 
 // download is one download, which several deployments may wait for.
@@ -86,6 +88,8 @@ func (m *modelState) tenth() string {
 // follow records registries and Secrets, and reports whether models may change.
 func (m *models) follow(op store.Op) bool {
 	switch op.Kind() {
+	case store.Invalids.Kind():
+		return m.invalids.follow(op)
 	case store.ModelRegistries.Kind():
 		delete(m.registries, op.ID())
 		delete(m.contacts, op.ID())
@@ -135,7 +139,7 @@ func (k *Keeper) model(id string, e *entry) modelState {
 	spec := e.plan.Deployment.Spec.Model
 	if spec.Registry == "" {
 		delete(k.saved.Models, id)
-		return modelState{}
+		return k.localModel(e)
 	}
 	out := modelState{}
 	old, pinned := k.saved.Models[id]
@@ -218,6 +222,10 @@ func failure(err error) *report.Finding {
 func (k *Keeper) source(d *v1alpha1.ModelDeployment) (s fetch.Source, local string, problem *report.Finding) {
 	spec := d.Spec.Model
 	registry := k.models.registries[objectid.Join(d.Namespace, spec.Registry)]
+	if registry == nil && k.models.invalids.has(store.RefOf(store.ModelRegistries,
+		objectid.Join(d.Namespace, spec.Registry))) {
+		return s, "", modelProblem("registry", "ModelRegistry "+spec.Registry+isInvalid, correctIt)
+	}
 	if registry == nil {
 		var names []string
 		for id := range k.models.registries {

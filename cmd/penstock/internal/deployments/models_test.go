@@ -214,7 +214,8 @@ func TestModelRegistry_ItsStatusHasTheLastContact(t *testing.T) {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
-		shows("Accepted True Accepted ")
+		const unknown = "Accepted True Accepted \nReady Unknown NotContacted not contacted yet"
+		shows(unknown)
 		r.deploy("chat", fromRegistry)
 		shows("Accepted True Accepted \nReady True Reachable ") // its list of files has arrived
 		models.answer <- &fetch.Error{Field: "registry", Problem: "it hangs", Fix: "wait"}
@@ -233,5 +234,52 @@ func TestModelRegistry_ItsStatusHasTheLastContact(t *testing.T) {
 		shows("Accepted True Accepted \nReady True Reachable ")
 		r.apply(store.ModelRegistries.Delete("default/hf"))
 		shows("")
+	})
+}
+
+func TestModels_AnInvalidRegistryOrEngineIsNotReportedAsAbsent(t *testing.T) {
+	mark := func(kind, namespace, name string) *store.Invalid {
+		return &store.Invalid{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: store.InvalidName(kind, name)}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, f := modelRig(t, "", &registry{answer: make(chan error)})
+		defer r.begin(f)()
+		shows := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := r.conditions("chat"); !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		r.deploy("chat", strings.Replace(fromRegistry, "hf", "hg", 1))
+		r.apply(store.Invalids.Put(mark("ModelRegistry", "default", "hg")))
+		shows("spec.model.registry: ModelRegistry hg is invalid: see its own finding; correct it")
+		r.apply(store.Invalids.Delete("default/" + store.InvalidName("ModelRegistry", "hg")))
+		shows(`spec.model.registry: there is no ModelRegistry "hg"; write hf`)
+		r.deploy("chat", "engine: {name: mine}\nmodel: {name: qwen}\n")
+		r.apply(store.Invalids.Put(mark("Engine", "", "mine")))
+		shows("Accepted False Invalid spec.engine.name: engine mine is invalid: see its own finding")
+		shows("default/chat spec.engine.name: engine mine is invalid: see its own finding; correct it")
+	})
+}
+
+type never struct{}
+
+func (never) Fetch(context.Context, fetch.Source, func(fetch.Progress)) (fetch.Model, error) {
+	return fetch.Model{}, &fetch.Error{Field: "name", Problem: "it is no name", Unasked: true}
+}
+
+func TestModelRegistry_AnInvalidNameIsNoContact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, f := modelRig(t, "", never{})
+		defer r.begin(f)()
+		r.deploy("chat", fromRegistry)
+		synctest.Wait()
+		if got := r.ready(); got != "Failed it is no name" {
+			t.Error(got)
+		}
+		if got := r.conditions("hf"); got != "Accepted True Accepted \nReady Unknown NotContacted not contacted yet" {
+			t.Errorf("got %s", got)
+		}
 	})
 }

@@ -41,7 +41,7 @@ func (k *Keeper) report() {
 	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
 		e := k.entries[id]
 		ref := store.RefOf(store.ModelDeployments, id)
-		r := report.Report{Owner: ref, Conditions: []report.Condition{e.accepted()}}
+		r := report.Report{Owner: ref, Conditions: []report.Condition{k.accepted(e)}}
 		phase, message, more := k.phase(id, e)
 		if url := k.url(e); url != "" {
 			message += "; serviceURL " + url
@@ -52,7 +52,7 @@ func (k *Keeper) report() {
 		}
 		r.Conditions = append(r.Conditions,
 			report.Condition{Type: ConditionReady, Status: status, Reason: phase, Message: message})
-		found := slices.Clone(e.found)
+		found := k.found(e)
 		if e.conflict != nil {
 			found = append(found, *e.conflict)
 		}
@@ -84,12 +84,12 @@ func (k *Keeper) report() {
 	k.cfg.Report(append(out, k.registryReports()...))
 }
 
-func (e *entry) accepted() report.Condition {
+func (k *Keeper) accepted(e *entry) report.Condition {
 	c := report.Condition{Type: conditionAccepted, Status: report.True, Reason: acceptedReason}
 	if e.conflict != nil {
 		c.Status, c.Reason, c.Message = report.False, nameConflictReason, e.conflict.Problem
 	}
-	for _, f := range e.found {
+	for _, f := range k.found(e) {
 		if f.Severity == report.Error {
 			c.Status, c.Reason, c.Message = report.False, invalidReason, f.Field+": "+f.Problem
 			if f.Field == fieldCluster {
@@ -108,7 +108,7 @@ func (e *entry) accepted() report.Condition {
 func (k *Keeper) phase(id string, e *entry) (phase, message string, found []report.Finding) {
 	switch {
 	case e.plan == nil || e.conflict != nil:
-		return failedReason, e.accepted().Message, nil
+		return failedReason, k.accepted(e).Message, nil
 	case e.plan.Replicas == 0:
 		return pausedReason, "spec.replicas is 0", nil
 	case k.unavailable != "":
@@ -174,7 +174,7 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 		message += "; " + waits
 	}
 	if room != nil {
-		if e.waiting == 0 { // else room is made
+		if e.waiting == 0 || room.Severity == report.Error { // else room is made
 			found = append(found, *room)
 		}
 		message += "; " + room.Problem
@@ -249,7 +249,10 @@ func (k *Keeper) overlaps(e *entry) (found []report.Finding) {
 	return found
 }
 
-const maxWords = 400
+const (
+	maxWords   = 400
+	notRunning = "it does not run"
+)
 
 // words explains why a server does not run, with the end of its log.
 func words(s engines.State) string {
@@ -259,7 +262,7 @@ func words(s engines.State) string {
 	}
 	reason := s.Reason
 	if reason == "" {
-		reason = "it does not run"
+		reason = notRunning
 	}
 	if text == "" {
 		return reason

@@ -1,7 +1,10 @@
 package deployments
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,9 +39,27 @@ func (k *Keeper) program(p *deployment.Plan) (string, error) {
 	}
 	found := install.Search(p.Deployment.Spec.Engine.Name, p.Version, p.Process, k.cfg.Installed)
 	if found == "" {
-		return "", fmt.Errorf("the program %s is not on PATH", p.Process.Program)
+		return "", fmt.Errorf("the program %s %s", p.Process.Program, absent(p))
 	}
 	return found, nil
+}
+
+// absent describes why a program cannot be executed. An absolute path is not searched on PATH.
+func absent(p *deployment.Plan) string {
+	program := p.Process.Program
+	if !filepath.IsAbs(program) {
+		return "is not on PATH"
+	}
+	why := "is not executable"
+	switch info, err := os.Stat(program); {
+	case errors.Is(err, fs.ErrNotExist):
+		why = "does not exist"
+	case err != nil:
+		why = "cannot be read: " + err.Error()
+	case info.IsDir():
+		why = "is a folder"
+	}
+	return why + ": see deployTemplate.process.program of Engine " + p.Deployment.Spec.Engine.Name
 }
 
 const pathVariable = "PATH="

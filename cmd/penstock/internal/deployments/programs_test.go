@@ -128,3 +128,27 @@ func TestProgram_AServerOutlivesIt(t *testing.T) {
 		})
 	}
 }
+
+func TestProgram_AnAbsolutePathIsNotSearchedOnPATH(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{filepath.Join(dir, "absent"): "does not exist", dir: "is a folder",
+		plain: "is not executable"} {
+		own := &v1alpha1.Engine{}
+		own.Name = "own"
+		own.Spec.Versions = []v1alpha1.EngineVersion{{Version: "v1", SupportedTasks: []string{v1alpha1.TextGeneration},
+			DeployTemplate: v1alpha1.DeployTemplate{Process: v1alpha1.ProcessTemplate{Program: path}}}}
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, "")
+			r.apply(store.Engines.Put(own))
+			r.deploy("qwen", "engine: {name: own}\nmodel: {name: qwen}\n")
+			want := "the program " + path + " " + want + ": see deployTemplate.process.program of Engine own"
+			if got := r.conditions("qwen"); !strings.Contains(got, "Ready False Failed "+want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}

@@ -19,6 +19,7 @@ const (
 	pathNotFoundReason   = "PathNotFound"
 	reachableReason      = "Reachable"
 	unreachableReason    = "Unreachable"
+	notContactedReason   = "NotContacted"
 )
 
 // contact is the outcome of the last download from a registry.
@@ -37,8 +38,8 @@ func (k *Keeper) registryReports() (out []report.Report) {
 			r.Findings = append(r.Findings, *found)
 		}
 		r.Conditions = []report.Condition{accepted}
-		if ready, known := k.models.ready(id); known && found == nil {
-			r.Conditions = append(r.Conditions, ready)
+		if found == nil {
+			r.Conditions = append(r.Conditions, k.models.ready(id))
 		}
 		out = append(out, r)
 	}
@@ -66,17 +67,18 @@ func (m *models) accepted(id string) (report.Condition, *report.Finding) {
 	return c, f
 }
 
-// ready is known once a download has asked the registry.
-func (m *models) ready(id string) (c report.Condition, known bool) {
-	c = report.Condition{Type: ConditionReady, Status: report.True, Reason: reachableReason}
-	if m.registries[id].Spec.Type == v1alpha1.FileRegistry {
-		return c, true
-	}
+// ready reports the outcome of the last contact. A folder needs none.
+func (m *models) ready(id string) report.Condition {
+	c := report.Condition{Type: ConditionReady, Status: report.True, Reason: reachableReason}
 	last, known := m.contacts[id]
-	if !last.reached {
+	switch {
+	case m.registries[id].Spec.Type == v1alpha1.FileRegistry:
+	case !known:
+		c.Status, c.Reason, c.Message = report.Unknown, notContactedReason, "not contacted yet"
+	case !last.reached:
 		c.Status, c.Reason, c.Message = report.False, unreachableReason, last.problem
 	}
-	return c, known
+	return c
 }
 
 // noted records what a download shows about its registries. An error that names no field, such as a
@@ -85,10 +87,10 @@ func (m *models) noted(d *download, err error) {
 	c := contact{reached: true}
 	var e *fetch.Error
 	if errors.As(err, &e) {
-		switch e.Field {
-		case "":
+		switch {
+		case e.Unasked || e.Field == "":
 			return
-		case "registry":
+		case e.Field == "registry":
 			c = contact{problem: e.Problem}
 		}
 	} else if err != nil {
