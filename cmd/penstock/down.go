@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -45,8 +46,12 @@ func (s *files) down(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	dir := app.Engines(state)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return errors.New("nothing was started for these files: give the -f and --state that penstock up runs with")
+	// Each process that starts servers makes the lock. One that lost the folder writes other files
+	// there again.
+	if _, err := os.Stat(filepath.Join(dir, "lock")); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no process has started servers with the state folder %s: give the -f and --state that "+
+			"penstock up runs with; if the folder was removed meanwhile, end that process with Ctrl-C, or kill -INT",
+			state)
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	asked := false

@@ -63,6 +63,7 @@ var opensItself = map[string]string{
 	"cmd/penstock/internal/app/clock_faults.go":       "tests alone",
 	"xds/authority/file.go":                           "the state folder",
 	"xds/xdstest/envoytest/binary.go":                 "tests alone",
+	"cmd/penstock/internal/app/statefolder.go":        "the state folder",
 }
 
 // A FIFO, or a mount that does not answer, in place of a user's file blocks nothing:

@@ -2,12 +2,14 @@ package statefile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Names of unfinished files begin with a dot, so that readers of a folder skip these files.
@@ -72,8 +74,29 @@ func Sweep(folder string) error {
 	return err
 }
 
-// Without the syncs, a power cut may leave the file without content, or with the old content.
 func replace(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
+	return named(path, replaceUnnamed(d, path, write, mode))
+}
+
+// named replaces the name of the unfinished file, which differs at each attempt, so that errors of
+// one cause are equal. The fix of a full disk is added.
+func named(path string, err error) error {
+	var at *fs.PathError
+	var move *os.LinkError
+	switch {
+	case errors.As(err, &at) && strings.Contains(filepath.Base(at.Path), temporary):
+		err = &fs.PathError{Op: at.Op, Path: path, Err: at.Err}
+	case errors.As(err, &move):
+		err = &fs.PathError{Op: move.Op, Path: path, Err: move.Err}
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w: make room on its disk", err)
+	}
+	return err
+}
+
+// Without the syncs, a power cut may leave the file without content, or with the old content.
+func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
 		return err

@@ -111,3 +111,34 @@ func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
 		t.Errorf("%s is left: %v, want %v", unfinished, err, os.ErrNotExist)
 	}
 }
+
+// full is a disk without room.
+type full struct{ statefile.Machine }
+
+func (d full) CreateTemp(folder, pattern string) (statefile.File, error) {
+	f, err := d.Machine.CreateTemp(folder, pattern)
+	return fullFile{f}, err
+}
+
+type fullFile struct{ statefile.File }
+
+func (f fullFile) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+}
+
+func TestStateFile_ErrorsOfOneCauseAreEqual(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	want := "write " + path + ": no space left on device: make room on its disk"
+	for range 2 {
+		err := statefile.ReplaceOn(full{}, path, []byte("one"))
+		if err == nil || err.Error() != want || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := statefile.Replace(path, []byte("one")); err == nil || strings.Contains(err.Error(), ".new-") {
+		t.Errorf("over a folder: %v, want an error without a temporary name", err)
+	}
+}

@@ -64,6 +64,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		}
 		if f.Engines {
 			a.runEngines(ctx, group)
+			group.Go(func() error { return a.watchState(ctx) })
 		}
 		group.Go(func() error { return quiet(ctx, acks.programmed.Run(ctx)) })
 		group.Go(func() error { return quiet(ctx, files.Run(ctx)) })

@@ -17,7 +17,8 @@
 // Invariants:
 //   - An object that a user wrote stays as it is. A deployment whose derived objects have the name
 //     of a user's object, or whose model another deployment serves at the same Gateway, is not
-//     accepted.
+//     accepted. Beside a user's object, servers that run go on. The deployment that owns a model's
+//     name keeps it, also over a restart (names.go).
 //   - A server is in ModelServers only while it is ready.
 //   - The value of a Secret (environment.go) is in the environment of processes alone. Without its
 //     Secret no server starts, and one that runs goes on.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -13,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -74,6 +74,7 @@ type Keeper struct {
 	versions    map[string]string     // of applied processes
 	proven      map[string]bool       // processes that were ready
 	assigned    map[string]assignment // room by process
+	disk        filesystem.Disk       // bounds the time of a look at files that users name
 	listings    map[string]*listing
 	requests    Requests      // nil: deployments do not stop
 	outcomes    chan struct{} // closed when an outcome of Resume may have changed
@@ -92,6 +93,7 @@ type entry struct {
 	plan       *deployment.Plan // of the last good version; nil without one
 	found      []report.Finding
 	conflict   *report.Finding // why the plan is not in use
+	kept       bool            // its servers go on, although it conflicts with a user's object
 	missing    string          // why no process can be started
 	model      modelState
 	memory     memoryState
@@ -264,7 +266,7 @@ func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
 	for _, t := range deployment.Derived() {
 		tables[t.Kind()] = t
 	}
-	wanted := k.wanted()
+	wanted, owners := k.wanted()
 	for key := range k.derived {
 		if wanted[key] == nil && !k.users[key] {
 			ops = append(ops, tables[key.kind].Delete(key.id))
@@ -275,62 +277,11 @@ func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
 	}
 	rev, err := k.cfg.Store.Apply(ops...)
 	if err == nil {
-		k.derived = wanted
+		if k.derived = wanted; k.seen { // until then, the files are not read
+			k.saved.Owners = owners
+		}
 	}
 	return rev, err
-}
-
-// wanted returns the derived objects. It decides which deployments conflict.
-func (k *Keeper) wanted() map[object]store.Object {
-	out, claims := map[object]store.Object{}, map[string]string{}
-	for _, id := range k.order() {
-		e := k.entries[id]
-		e.conflict = nil
-		if e.plan == nil {
-			continue
-		}
-		objects := map[object]store.Object{}
-		for _, obj := range e.plan.Objects(k.servers(id, e)) {
-			key := object{kindOf(obj), id}
-			if objects[key] = obj; k.users[key] {
-				e.conflict = &report.Finding{Severity: report.Error, Field: "metadata.name",
-					Problem: fmt.Sprintf("there is another %s %s, which stays as it is", key.kind, id),
-					Fix:     "rename one of them: the deployment's servers do not run meanwhile"}
-			}
-		}
-		for _, claim := range e.plan.Claims() {
-			if other, taken := claims[claim.Key]; taken && e.conflict == nil {
-				e.conflict = &report.Finding{Severity: report.Error, Field: claim.Field,
-					Problem: fmt.Sprintf("ModelDeployment %s serves %s at the same Gateway", other, claim.Model),
-					Fix:     "write another name, other hostnames or another Gateway"}
-			}
-		}
-		if e.conflict != nil {
-			continue
-		}
-		for _, claim := range e.plan.Claims() {
-			claims[claim.Key] = id
-		}
-		maps.Copy(out, objects)
-	}
-	return out
-}
-
-// order lists the deployments whose objects are in the store first: they keep their claims.
-func (k *Keeper) order() []string {
-	ids := slices.Sorted(maps.Keys(k.entries))
-	pool := store.InferencePools.Kind()
-	slices.SortStableFunc(ids, func(a, b string) int {
-		inA, inB := k.derived[object{pool, a}] != nil, k.derived[object{pool, b}] != nil
-		switch {
-		case inA == inB:
-			return 0
-		case inA:
-			return -1
-		}
-		return 1
-	})
-	return ids
 }
 
 func kindOf(obj store.Object) string {

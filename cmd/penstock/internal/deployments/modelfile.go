@@ -3,7 +3,6 @@ package deployments
 import (
 	"errors"
 	"io/fs"
-	"os"
 )
 
 // localModel reports a model of no registry that is absent: the engine's own words about it are no
@@ -21,7 +20,7 @@ func (k *Keeper) localModel(e *entry) (out modelState) {
 	if path == "" {
 		return out
 	}
-	info, err := os.Stat(path)
+	info, err := k.disk.Stat(path)
 	switch {
 	case err == nil && !(info.IsDir() && want.One):
 		return out
@@ -29,7 +28,8 @@ func (k *Keeper) localModel(e *entry) (out modelState) {
 		out.finding = modelProblem("file", "is required by engine "+e.plan.Deployment.Spec.Engine.Name,
 			"write the path of the model's file, or registry")
 	case err == nil:
-		out.finding = modelProblem(field, path+" is a folder, and the engine reads a file", "write the path of the file")
+		out.finding = modelProblem(field, path+" is a folder, and the engine reads a file",
+			"write the path of the file")
 	case errors.Is(err, fs.ErrNotExist):
 		out.finding = modelProblem(field, path+" does not exist", "correct the path, or put the model there")
 	default:

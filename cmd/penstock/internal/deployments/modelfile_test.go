@@ -28,7 +28,8 @@ func TestModelFile_AnAbsentOneIsReportedBeforeAStart(t *testing.T) {
 		{"llama-cpp}\nmodel: {name: m, file: " + there + "}", "", ""},
 		{"llama-cpp}\nmodel: {name: " + there + ", servedName: m}", "", ""},
 		{"llama-cpp}\nmodel: {name: " + there[1:] + ", servedName: m}", "", ""}, // relative to /
-		{"llama-cpp}\nmodel: {name: /nonexistent/x, servedName: m}", "", "spec.model.name: /nonexistent/x does not exist"},
+		{"llama-cpp}\nmodel: {name: /nonexistent/x, servedName: m}", "",
+			"spec.model.name: /nonexistent/x does not exist"},
 		{"llama-cpp}\nmodel: {name: m}\nvariables: {hf-repo: a/b}", "", ""},
 		{"llama-cpp}\nmodel: {name: m}", "LLAMA_ARG_HF_REPO=a/b", ""},
 		{"vllm}\nmodel: {name: a/b}", "", ""},

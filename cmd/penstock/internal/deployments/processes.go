@@ -36,6 +36,7 @@ func deploymentOf(process string) string {
 
 // processes returns the wanted processes of all deployments.
 func (k *Keeper) processes() (out []engines.Process) {
+	var kept []engines.Process
 	wanted := map[string]bool{}
 	programs, live := k.programs(), k.numbers()
 	ids := slices.Sorted(maps.Keys(k.entries))
@@ -44,6 +45,9 @@ func (k *Keeper) processes() (out []engines.Process) {
 		e.env = k.environment(e.plan)
 		if _, sleeps := k.saved.Stopped[id]; sleeps || e.plan == nil || e.conflict != nil {
 			e.rollout, e.model, e.memory = rollout{}, modelState{}, memoryState{}
+			if !sleeps && e.kept && e.plan.Replicas > 0 {
+				kept = append(kept, k.goOn(id, e, live[id])...)
+			}
 			continue
 		}
 		e.model = k.model(id, e)
@@ -64,6 +68,10 @@ func (k *Keeper) processes() (out []engines.Process) {
 			}
 		}
 	}
+	for _, p := range kept {
+		wanted[p.Name] = true
+	}
+	out = append(out, kept...)
 	k.dropDownloads()
 	k.dropSizes()
 	for name := range k.saved.Ports {
@@ -78,6 +86,20 @@ func (k *Keeper) processes() (out []engines.Process) {
 	}
 	maps.DeleteFunc(k.versions, func(name string, _ string) bool { return !wanted[name] })
 	maps.DeleteFunc(k.proven, func(name string, _ bool) bool { return !wanted[name] })
+	return out
+}
+
+// goOn returns the processes of a deployment that conflicts with a user's object, as they are.
+func (k *Keeper) goOn(id string, e *entry, live []int) (out []engines.Process) {
+	for _, n := range live {
+		name := ProcessName(id, n)
+		p, known := k.applied[name]
+		if !known { // an earlier process has started it
+			p = k.process(e, n, deployment.Server{Host: host, Port: k.saved.Ports[name]}, "")
+			p.Keep = true
+		}
+		out = append(out, p)
+	}
 	return out
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,19 +38,19 @@ func (k *Keeper) program(p *deployment.Plan) (string, error) {
 	}
 	found := install.Search(p.Deployment.Spec.Engine.Name, p.Version, p.Process, k.cfg.Installed)
 	if found == "" {
-		return "", fmt.Errorf("the program %s %s", p.Process.Program, absent(p))
+		return "", fmt.Errorf("the program %s %s", p.Process.Program, k.absent(p))
 	}
 	return found, nil
 }
 
 // absent describes why a program cannot be executed. An absolute path is not searched on PATH.
-func absent(p *deployment.Plan) string {
+func (k *Keeper) absent(p *deployment.Plan) string {
 	program := p.Process.Program
 	if !filepath.IsAbs(program) {
 		return "is not on PATH"
 	}
 	why := "is not executable"
-	switch info, err := os.Stat(program); {
+	switch info, err := k.disk.Stat(program); {
 	case errors.Is(err, fs.ErrNotExist):
 		why = "does not exist"
 	case err != nil:

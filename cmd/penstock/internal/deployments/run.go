@@ -95,8 +95,9 @@ func (k *Keeper) sync(s Supervisor) error {
 	processes := k.processes()
 	k.makeRoom(now)
 	for name, old := range before {
-		if p, wanted := k.applied[name]; !wanted || old.Hash() != p.Hash() {
-			state := k.states[name]
+		state := k.states[name]
+		p, wanted := k.applied[name]
+		if !wanted || old.Hash() != p.Hash() && !p.Keep && state.Hash != p.Hash() {
 			state.Phase = engines.Stopping
 			k.states[name] = state
 		}

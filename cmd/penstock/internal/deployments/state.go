@@ -21,8 +21,11 @@ type saved struct {
 
 	// Models are the models of deployments that name a registry.
 	Models map[string]pin `json:"models,omitempty"`
+	// Owners are the deployments that own the names of their models and adapters in requests.
+	Owners map[string]bool `json:"owners,omitempty"`
 
-	last string
+	last    string // the content of the file
+	outcome statefile.Outcome
 }
 
 func load(path string, log *slog.Logger) saved {
@@ -63,11 +66,14 @@ func (k *Keeper) save() {
 		return
 	}
 	raw, err := json.Marshal(k.saved)
-	if err == nil && string(raw) != k.saved.last {
-		err = statefile.Replace(k.cfg.StateFile, raw)
-		k.saved.last = string(raw)
+	if err == nil && string(raw) == k.saved.last {
+		return
 	}
-	if err != nil {
-		k.cfg.Log.Error("the ports of model servers are not kept over a restart", "error", err)
+	if err == nil {
+		err = statefile.Replace(k.cfg.StateFile, raw)
+	}
+	k.saved.outcome.Log(k.cfg.Log, k.cfg.StateFile, "the ports of model servers: servers are restarted", err)
+	if err == nil {
+		k.saved.last = string(raw)
 	}
 }

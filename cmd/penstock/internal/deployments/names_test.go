@@ -1,0 +1,140 @@
+package deployments_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+const adapted = "engine: {name: sim}\nmodel: {name: base}\nadapters: [{name: qwen}]\ngatewayRefs: [{name: gw}]\n"
+
+// put puts deployments, given as name and spec in turns, in one revision.
+func put(t *testing.T, texts ...string) (ops []store.Op) {
+	t.Helper()
+	for i := 0; i < len(texts); i += 2 {
+		d := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: texts[i]}}
+		if err := yaml.UnmarshalStrict([]byte(texts[i+1]), &d.Spec); err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops, store.ModelDeployments.Put(d))
+	}
+	return ops
+}
+
+// owns checks that one deployment owns its names, and that another one conflicts with it.
+func (r *rig) owns(owner, other string) {
+	r.Helper()
+	if got := r.conditions(owner); !strings.Contains(got, "Accepted True") {
+		r.Errorf("%s: %s", owner, got)
+	}
+	want := "Accepted False NameConflict ModelDeployment default/" + owner + " serves qwen at the same Gateway"
+	if got := r.conditions(other); !strings.Contains(got, want) {
+		r.Errorf("%s: %s, want %s", other, got, want)
+	}
+}
+
+func TestServedName_ItsOwnerKeepsItOverRestarts(t *testing.T) {
+	for newcomer, spec := range map[string]string{"aaa": sim, "adapted": adapted} {
+		file := filepath.Join(t.TempDir(), "deployments.json")
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, file)
+			r.deploy("zed", sim)
+			r.deploy(newcomer, spec)
+			r.owns("zed", newcomer)
+		})
+		for range 2 {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, file)
+				r.apply(put(t, newcomer, spec, "zed", sim)...)
+				r.owns("zed", newcomer)
+				if got := r.engines.processes(); len(got) != 1 || got[0].Name != "default/zed/0" {
+					t.Errorf("processes %v", got)
+				}
+			})
+		}
+	}
+}
+
+func TestServedName_AModelPrecedesAnAdapter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		r.apply(put(t, "adapted", adapted, "qwen", sim)...)
+		r.owns("qwen", "adapted")
+		r.apply(store.ModelDeployments.Delete("default/qwen"))
+		r.deploy("qwen", sim)
+		r.owns("adapted", "qwen") // which has run since
+	})
+}
+
+func TestServedName_AdaptersAndModelsInACircleFollowTheirNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		r.apply(put(t, "qwen", sim+"adapters: [{name: base}]\n", "base", adapted)...)
+		if got := r.conditions("base"); !strings.Contains(got, "Accepted True") {
+			t.Error(got)
+		}
+	})
+}
+
+func TestUsersObject_LeavesServersThatRun(t *testing.T) {
+	name := metav1.ObjectMeta{Namespace: "default", Name: "qwen"}
+	for kind, op := range map[string][2]store.Op{
+		"InferencePool": {store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: name}),
+			store.InferencePools.Delete("default/qwen")},
+		"ModelServers": {store.ModelServers.Put(&v1alpha1.ModelServers{ObjectMeta: name}),
+			store.ModelServers.Delete("default/qwen")},
+	} {
+		file := filepath.Join(t.TempDir(), "deployments.json")
+		var runs engines.State
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, file)
+			r.deploy("qwen", sim)
+			r.engines.set("default/qwen/0", running)
+			synctest.Wait()
+			r.apply(op[0])
+			r.deploy("aaa", sim)
+			want := "Accepted False NameConflict there is another " + kind
+			if got := r.conditions("qwen"); !strings.Contains(got, want) || len(r.engines.processes()) != 1 {
+				t.Errorf("%s: processes %v: %s", kind, r.engines.processes(), got)
+			}
+			runs = r.engines.States()[0]
+			r.apply(op[1])
+			r.owns("qwen", "aaa")
+			if got := r.engines.States(); r.servers("qwen") != 1 || got[0] != runs {
+				t.Errorf("%s: without the user's object: servers %d, %v", kind, r.servers("qwen"), got)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) { // another process
+			r := startWith(t, deployments.Config{StateFile: file}, runs)
+			r.apply(append(put(t, "qwen", sim), op[0])...)
+			if got := r.engines.processes(); len(got) != 1 || !got[0].Keep || got[0].Ready == "" {
+				t.Errorf("%s: after a restart, processes %v", kind, got)
+			}
+			r.apply(op[1])
+			if got := r.engines.States(); r.servers("qwen") != 1 || got[0] != runs {
+				t.Errorf("%s: after a restart: servers %d, %v", kind, r.servers("qwen"), got)
+			}
+		})
+	}
+}
+
+func TestUsersObject_PreventsServersOfANewDeployment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		mine := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "qwen"}}
+		r.apply(append(put(t, "qwen", sim), store.ModelServers.Put(mine))...)
+		if got := r.conditions("qwen"); !strings.Contains(got, "NameConflict") || len(r.engines.processes()) > 0 {
+			t.Errorf("processes %v: %s", r.engines.processes(), got)
+		}
+	})
+}
