@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,9 +71,9 @@ func TestResume_AFailedModelIsAnswered(t *testing.T) {
 
 func TestResume_AFailedListOrRequestForDevicesIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		known := false
+		var known atomic.Bool
 		r := machine(t, "", func() ([]devices.Device, error) {
-			if known {
+			if known.Load() {
 				return devices.Numbered(2), nil
 			}
 			time.Sleep(time.Second)
@@ -91,7 +92,7 @@ func TestResume_AFailedListOrRequestForDevicesIsAnswered(t *testing.T) {
 			t.Error("the request waits after the list has failed")
 		}
 		r.answers("qwen", "the devices of this machine are not known: the driver hangs")
-		known = true
+		known.Store(true)
 		time.Sleep(2 * time.Minute)
 		r.deploy("large", strings.Replace(cuda("3"), "qwen", "large", 1))
 		r.answers("large", "it needs 3 devices")
