@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,9 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/picker/authz"
+	"github.com/penstock-project/penstock/picker/usage"
 )
 
 func newKeys() *cobra.Command {
@@ -56,8 +59,12 @@ type storedKey struct {
 // warnOfBroken names each APIKey that cannot be decoded.
 func warnOfBroken(w io.Writer, all []storedKey) {
 	for i := range all {
-		if all[i].problem != nil {
-			fmt.Fprintln(w, "warning:", all[i].problem)
+		switch o := &all[i]; {
+		case o.problem != nil:
+			fmt.Fprintln(w, "warning:", o.problem)
+		case !slices.ContainsFunc(o.Spec.Hashes, counts):
+			fmt.Fprintf(w, "warning: APIKey %s/%s spec.hashes: none counts: penstock keys rotate writes one\n",
+				o.Namespace, o.Name)
 		}
 	}
 }
@@ -200,7 +207,11 @@ leaves the new one alone.`,
 					return fmt.Errorf("APIKey %s/%s is disabled, so a new key would be denied: remove spec.disabled "+
 						"first", k.namespace, args[0])
 				}
-				spec.Hashes = append([]string{authz.HashOf(key).String()}, spec.Hashes[:min(1, len(spec.Hashes))]...)
+				if len(spec.Hashes) > 1 {
+					return fmt.Errorf("APIKey %s/%s has two keys, and a third would end the older one: run penstock "+
+						"keys rotate %s --finish first", k.namespace, args[0], args[0])
+				}
+				spec.Hashes = append([]string{authz.HashOf(key).String()}, spec.Hashes...)
 				return nil
 			})
 			if err == nil {
@@ -246,11 +257,15 @@ end. Delete the object once no audit needs it.`,
 
 func newKeysList() *cobra.Command {
 	var k keyFlags
+	var running target
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List API keys: their owners, their models, and whether they are valid",
-		Long: `List API keys: their owners, their models, and whether they are valid. The state of an
-APIKey that cannot be decoded is invalid, and a warning has the reason.`,
+		Short: "List API keys: their owners, their models, whether they are valid, and their use",
+		Long: `List API keys: their owners, their models, and whether they are valid. An APIKey that cannot be decoded, or
+has no hash that counts, is invalid; a warning has the reason.
+
+TOKENS and LAST-USED are of the owner, not of one key: the tokens of the last 30 days, and the hour of the last
+request, as penstock usage has them. They are unknown (-) if no penstock has run with these files or in this cluster.`,
 		Example: `  penstock keys list -f config
   penstock keys list --kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
@@ -268,26 +283,54 @@ APIKey that cannot be decoded is invalid, and a warning has the reason.`,
 				all = slices.DeleteFunc(all, func(o storedKey) bool { return o.Namespace != only })
 			}
 			warnOfBroken(cmd.ErrOrStderr(), all)
-			return printKeys(cmd.OutOrStdout(), all, time.Now())
+			running.paths, running.cluster.kubeconfig = k.paths, k.kubeconfig
+			return printKeys(cmd.OutOrStdout(), all, ownersUse(cmd, &running), time.Now())
 		},
 	}
 	k.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&running.state, "state", "", "state folder of the penstock that runs with -f (default: as its own)")
+	f.StringVar(&running.cluster.namespace, "penstock-namespace", installedIn, "namespace of penstock's pods")
+	exclusive(cmd, "kubeconfig", "state")
 	return cmd
 }
 
-func printKeys(out io.Writer, all []storedKey, now time.Time) error {
+// keptUse is how far keys list looks back.
+const keptUse = 30 * 24 * time.Hour
+
+type use struct{ tokens, hour int64 }
+
+// ownersUse returns the use of each owner, as NAMESPACE/OWNER; nil if it is not known.
+func ownersUse(cmd *cobra.Command, running *target) map[string]use {
+	answer, err := running.usage(cmd, usage.Query{By: []string{"owner", "hour"}, Since: keptUse})
+	if err != nil {
+		return nil
+	}
+	out := map[string]use{}
+	for _, r := range answer.Rows {
+		u := out[r.Owner]
+		out[r.Owner] = use{u.tokens + r.Input + r.Output, max(u.hour, r.Hour)}
+	}
+	return out
+}
+
+// printKeys prints a table. uses has the use of owners, or is nil.
+func printKeys(out io.Writer, all []storedKey, uses map[string]use, now time.Time) error {
 	slices.SortFunc(all, func(a, b storedKey) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tOWNER\tSTATE\tKEYS\tMODELS\tEXPIRES")
+	fmt.Fprintln(w, "KEY\tOWNER\tSTATE\tKEYS\tMODELS\tEXPIRES\tTOKENS\tLAST-USED")
 	for i := range all {
 		o := &all[i]
 		if o.problem != nil {
-			fmt.Fprintf(w, "%s/%s\t-\tinvalid\t-\t-\t-\n", o.Namespace, o.Name)
+			fmt.Fprintf(w, "%s/%s\t-\tinvalid\t-\t-\t-\t-\t-\n", o.Namespace, o.Name)
 			continue
 		}
 		state, expires := "valid", "never"
+		if !slices.ContainsFunc(o.Spec.Hashes, counts) {
+			state = "invalid"
+		}
 		if e := o.Spec.Expires; e != nil {
 			if expires = e.UTC().Format(time.RFC3339); !now.Before(e.Time) {
 				state = "expired"
@@ -296,10 +339,24 @@ func printKeys(out io.Writer, all []storedKey, now time.Time) error {
 		if o.Spec.Disabled {
 			state = "disabled"
 		}
-		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\n", o.Namespace, o.Name, cmp.Or(o.Spec.Owner, o.Name), state,
-			len(o.Spec.Hashes), modelsOf(o.Spec.Models), expires)
+		owner, tokens, last := cmp.Or(o.Spec.Owner, o.Name), "-", "-"
+		if uses != nil {
+			u := uses[objectid.Join(o.Namespace, owner)]
+			tokens = strconv.FormatInt(u.tokens, 10)
+			if last = "never"; u.hour > 0 {
+				last = time.Unix(u.hour, 0).UTC().Format("2006-01-02T15Z")
+			}
+		}
+		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", o.Namespace, o.Name, owner, state,
+			len(o.Spec.Hashes), modelsOf(o.Spec.Models), expires, tokens, last)
 	}
 	return w.Flush()
+}
+
+// counts reports whether gates know a hash.
+func counts(hash string) bool {
+	h, err := authz.ParseHash(hash)
+	return err == nil && !authz.Weak(h)
 }
 
 func modelsOf(models []string) string {

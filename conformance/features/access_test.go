@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -168,9 +169,16 @@ func TestAccess_ChangedKeyTouchesNoXDSResource(t *testing.T) {
 	}
 	third := s.keys("create", "bob")
 	becomes(third, "200")
-	if list := s.keys("list"); !strings.Contains(list, "default/alice  alice  disabled  1") ||
-		!strings.Contains(list, "default/bob    bob    valid     1") {
-		t.Errorf("penstock keys list: got\n%s\nwant alice disabled and bob valid", list)
+	list := s.keys("list", "--state", s.state)
+	used := regexp.MustCompile(`default/alice +alice +disabled +1 +all +never +[1-9]\d* +\d{4}-\d\d-\d\dT\d\dZ\n` +
+		`default/bob +bob +valid +1 +all +never +[1-9]\d* +\d{4}-`)
+	if !used.MatchString(list) {
+		t.Errorf("penstock keys list: got\n%s\nwant alice disabled, bob valid, and tokens and a last use of both", list)
+	}
+	s.keys("rotate", "bob")
+	rotate = exec.CommandContext(t.Context(), binary, "keys", "rotate", "bob", "-f", s.Files)
+	if out, err := rotate.CombinedOutput(); err == nil || !strings.Contains(string(out), "--finish first") {
+		t.Errorf("a second rotate: got %v\n%s\nwant an error that names --finish", err, out)
 	}
 	if after := s.responses(); after != before {
 		t.Errorf("responses of xDS: got %d, want %d as before", after, before)
