@@ -39,9 +39,10 @@ func TestIdle_AModelWithoutRequestsStopsAndTheNextRequestStartsIt(t *testing.T) 
 	if got, err := s.get(s.base() + "/v1/models"); err != nil || !strings.Contains(got.body, `"naps"`) {
 		t.Errorf("the models are %s %v, want naps, which is Asleep", got.body, err)
 	}
-	if all := engines(t, s.state); len(all) != 2 { // llama, and fails
-		t.Errorf("model servers: got %v, want 2", all)
-	}
+	s.Eventually("the server of naps has ended", func() error {
+		all := engines(t, s.state)
+		return because(len(all) == 2, all) // llama, and fails
+	})
 	if by, err := s.asks("naps", "hello", 30*time.Second); err != nil || by != "naps-0" {
 		t.Errorf("a request for a model that is Asleep: got %q %v, want naps-0", by, err)
 	}

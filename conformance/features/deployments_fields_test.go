@@ -136,6 +136,8 @@ func TestDeployment_AdaptersAreRoutedToTheServersOfTheirModel(t *testing.T) {
 		t.Errorf("%s answers a request for the adapter with %s, want llama-0 as sql", got.by(), got.body)
 	}
 	s.lists("", "llama", "sql of llama")
+	// Who has a name keeps it.
+	s.write("deployments_fields.yaml", with("adapters", "rival"))
 	s.reports("ModelDeployment default/llama serves sql at the same Gateway; write another name")
 }
 
