@@ -173,7 +173,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.1:9443", next)); err == nil ||
 		!strings.Contains(err.Error(),
 			"ClusterSet gpus: member west: peer.address: 192.0.2.1:9443 is also the address of member east") {
-		t.Errorf("one address for two: got %v, want that 192.0.2.1:9443 is also that of east", err)
+		t.Errorf("one address for two: got %v, want that east has 192.0.2.1:9443, too", err)
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil ||
 		!strings.Contains(err.Error(), "it has a certificate of member east") {

@@ -45,7 +45,7 @@ var measurements = []measurement{
 			"reconnect_resent", "resources", 0,
 			"Resources that were sent again in that storm although the proxy had them.",
 		},
-		{"idle_cpu", "ratio", 2, "CPU of the process with 5,000 routes and 1,000 idle streams, over that of gRPC's " +
+		{"idle_cpu", "ratio", 2, "CPU of the process with 5,000 routes and 1,000 idle streams, over the CPU of gRPC's " +
 			"own server, which only answers the pings. No request uses the pools of the routes, so their endpoints " +
 			"are not scraped: only keepalives remain. A machine that has nothing else to do takes several times as " +
 			"much for each wakeup, so only the ratio can be compared."},
@@ -122,7 +122,7 @@ var measurements = []measurement{
 	}},
 	{"200 deployments without requests", haveEngines, measureFleet, []figure{
 		{"fleet_idle", "% of a core", 1, "CPU time of penstock up with 200 deployments at rest, over 20 s, less " +
-			"that of penstock up without any."},
+			"the time of penstock up without any."},
 		{"fleet_idle.total", "% of a core", none, ""},
 		{"fleet_idle.without", "% of a core", none, ""},
 	}},

@@ -78,14 +78,8 @@ func TestModelDeployment_NeutreesNamesAreTranslated(t *testing.T) {
 		f := newFolder(t)
 		f.write("x.yaml", deploymentWith(", scheduler: "+c.text))
 		f.load()
-		var all []string
-		for _, r := range f.reported {
-			for _, found := range r.Findings {
-				all = append(all, found.Field+": "+found.Problem+"; "+found.Fix)
-			}
-		}
 		want := "spec.scheduler." + c.field + ": " + c.want
-		if got := strings.Join(all, "\n"); c.want == "" && got != "" || c.want != "" && got != want {
+		if got := f.mistakes(); c.want == "" && got != "" || c.want != "" && got != want {
 			t.Errorf("%s: got %s, want %s", c.text, got, want)
 		}
 	}
@@ -113,14 +107,19 @@ func TestModelDeployment_MistakesInResourcesNameTheField(t *testing.T) {
 		f := newFolder(t)
 		f.write("x.yaml", deploymentWith(", "+c.text))
 		f.load()
-		var all []string
-		for _, r := range f.reported {
-			for _, found := range r.Findings {
-				all = append(all, found.Field+": "+found.Problem+"; "+found.Fix)
-			}
-		}
-		if got := strings.Join(all, "\n"); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+		if got := f.mistakes(); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: got %s, want %s", c.text, got, c.want)
 		}
 	}
+}
+
+// mistakes are the findings of all objects: a line each, with field, problem and fix.
+func (f *folder) mistakes() string {
+	var all []string
+	for _, r := range f.reported {
+		for _, found := range r.Findings {
+			all = append(all, found.Field+": "+found.Problem+"; "+found.Fix)
+		}
+	}
+	return strings.Join(all, "\n")
 }

@@ -91,7 +91,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	}
 	next, errs, err := keysCommand(t, "", "rotate", "alice", "--kubeconfig", config)
 	if _, hashes = s.keySpec(t, "alice"); err != nil || !slices.Equal(hashes, []string{hashed(next), hashed(key)}) {
-		t.Errorf("rotate: got %v %s: hashes %v, want those of the new and the old key", err, errs, hashes)
+		t.Errorf("rotate: got %v %s: hashes %v, want hashes of the new and the old key", err, errs, hashes)
 	}
 	for _, args := range [][]string{{"rotate", "alice", "--finish"}, {"revoke", "alice"}} {
 		if _, errs, err := keysCommand(t, "", append(args, "--kubeconfig", config)...); err != nil {

@@ -208,7 +208,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 			return path == "global" || path == "hub.members" // global is Helm's; hub.members has an error that explains
 		})
 		if want := leaves(c.defaults(t)); !slices.Equal(got, want) {
-			t.Errorf("chart %s: the schema has\n%v\nwant those of values.yaml\n%v", c.name(), got, want)
+			t.Errorf("chart %s: the schema has\n%v\nwant the values of values.yaml\n%v", c.name(), got, want)
 		}
 	}
 	for wrong, named := range map[string]string{
