@@ -284,7 +284,7 @@ func (c *commands) everywhere(t *testing.T) {
 	}
 	if _, stderr, err := c.run(t, c.lab.Kubeconfig(), "debug", "xds", "diff", "absent"); err == nil ||
 		!strings.Contains(stderr, `no proxy with node id "absent"`) {
-		t.Errorf("a proxy that is not there: got %v: %s, want an error that says so", err, stderr)
+		t.Errorf("a proxy that is not there: got %v: %s, want an error that names it", err, stderr)
 	}
 	if text := c.must(t, "debug", "picker", "show", c.place.Namespace+"/qwen"); strings.Count(text, "vllm-") != 2 {
 		t.Errorf("the pool: got\n%s\nwant two servers", text)
@@ -367,7 +367,7 @@ func (c *commands) permissions(t *testing.T) {
 	}
 	if _, stderr, err := c.run(t, viewer, "status", "--context", "absent"); err == nil ||
 		!strings.Contains(stderr, "it has no context absent") {
-		t.Errorf("a context that is not there: got %v: %s, want an error that says so", err, stderr)
+		t.Errorf("a context that is not there: got %v: %s, want an error that names it", err, stderr)
 	}
 }
 

@@ -69,7 +69,7 @@ func parseListening(line string, put func([]byte, uint32)) (listening, error) {
 }
 
 // receivers returns the sockets that get a connection to the address: those with the address
-// itself, else sockets of all addresses. Several share a port with SO_REUSEPORT.
+// itself, else the ones of all addresses. Several share a port with SO_REUSEPORT.
 func receivers(all []listening, to netip.AddrPort) (inodes map[string]bool) {
 	any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
 	places := []netip.Addr{to.Addr(), any6}
