@@ -47,8 +47,8 @@ var measurements = []measurement{
 		},
 		{"idle_cpu", "ratio", 2, "CPU of the process with 5,000 routes and 1,000 idle streams, over the CPU of " +
 			"gRPC's own server, which only answers the pings. No request uses the pools of the routes, so their " +
-			"endpoints are not scraped: only keepalives remain. A machine that has nothing else to do takes several times as " +
-			"much for each wakeup, so only the ratio can be compared."},
+			"endpoints are not scraped: only keepalives remain. A machine that has nothing else to do takes " +
+			"several times as much for each wakeup, so only the ratio can be compared."},
 		{"idle_cpu.used", "% of a core", none, ""},
 		{"idle_cpu.floor", "% of a core", none, ""},
 	}},
