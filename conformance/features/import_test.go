@@ -204,8 +204,16 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	east.pickers.Stop()
 	served("west")
 	west.pickers.Stop()
-	// until Envoy's health check fails, a picker that reads bodies as a stream cannot be skipped
-	s.answers("/far", http.StatusOK)
+	// Until Envoy's health check fails, a picker that reads bodies as a stream cannot be skipped. Each
+	// of Envoy's workers notices the failure separately, so one answered request is no proof.
+	s.Eventually("ten requests in a row are answered", func() error {
+		for range 10 {
+			if got, err := s.ask("/far", question); err != nil || got.status != http.StatusOK {
+				return fmt.Errorf("got %d %s %w, want 200", got.status, got.body, err)
+			}
+		}
+		return nil
+	})
 	served("east", "west")
 }
 
