@@ -60,8 +60,8 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 	}
 }
 
-// settled answers calls of a mode without gRPC, from encoded messages to encoded answers. The
-// access log ends each request, as for Gateways.
+// settled returns a function that makes one call in process, without gRPC: its messages and answers
+// are encoded. The access log ends each request, as for Gateways.
 func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -112,7 +112,8 @@ func TestPick_AllocatesNothing(t *testing.T) {
 			"without flow control": nil, "with flow control": {Saturation: flow.Saturation{Queue: 1e9}},
 		} {
 			call := settled(t, body, control)
-			for range 2 * maxNotes { // until the ring of notes and the tables of prefixes have grown
+			// Afterwards the ring of notes and the tables of prefixes are full-grown.
+			for range 2 * maxNotes {
 				call()
 			}
 			if n := testing.AllocsPerRun(5000, call); n != 0 {
@@ -122,7 +123,6 @@ func TestPick_AllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPickAllocations counts the allocations of a pick and its request's end, without gRPC.
 func BenchmarkPickAllocations(b *testing.B) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		b.Run("body="+string(body), func(b *testing.B) {

@@ -44,8 +44,8 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// rawCodec lets a client send encoded messages without decoding, so that its cost is small and
-// equal for both servers.
+// rawCodec lets a client send encoded messages, so that the client costs both servers' benchmarks
+// equally little.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -88,7 +88,7 @@ func encoded(b testing.TB, mode filterv3.ProcessingMode_BodySendMode, size int) 
 	return out
 }
 
-// oneRequest is a whole ext_proc call as Envoy makes it: a stream, its messages, a reset.
+// oneRequest makes a whole ext_proc call as Envoy does: a stream, its messages, a reset.
 func oneRequest(b *testing.B, conn *grpc.ClientConn, messages [][]byte) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "x-penstock-pool",
 		"ns/pool"))
@@ -124,8 +124,8 @@ func benchmarkConn(b *testing.B, server *grpc.Server) *grpc.ClientConn {
 	return conn
 }
 
-// BenchmarkOverGRPC compares a pick with an echo of the same messages in the same run ("of-echo";
-// below 1 is cheaper), including the client, one request at a time.
+// BenchmarkOverGRPC divides the time of a pick by the time of an echo of the same messages
+// ("of-echo"). Both include the client. One request is in flight at a time.
 func BenchmarkOverGRPC(b *testing.B) {
 	p := runPicker(b, Config{})
 	setPools(b, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,
@@ -140,7 +140,7 @@ func BenchmarkOverGRPC(b *testing.B) {
 	} {
 		for _, size := range []int{1 << 10, 100 << 10, 400 << 10} {
 			if mode == filterv3.ProcessingMode_NONE && size > 1<<10 {
-				continue // no body is sent
+				continue // in mode NONE, Envoy sends no body
 			}
 			messages := encoded(b, mode, size)
 			b.Run(fmt.Sprintf("%s/%dKB", mode, size>>10), func(b *testing.B) {

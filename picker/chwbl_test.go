@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// owner is a key's endpoint on Neutree's ring: texts compare as their hexadecimal numbers.
+// owner returns a key's endpoint on Neutree's ring. Comparing the hashes as text is equal to
+// comparing the numbers.
 func owner(key string, list []endpoint.Spec) string {
 	hash := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text)))[:16] }
 	var ring []string
@@ -32,8 +33,8 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
-	// The access log reports ends late: earlier requests count as in flight, and must not reach the
-	// bound.
+	// The access log reports ends late, so the load factor is high: earlier requests, which still
+	// count, must not reach the bound.
 	setPools(t, g.picker,
 		Pool{ID: poolID("ns/pool"), Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000},
 			Endpoints: g.endpoints(), Body: BodyBuffered})

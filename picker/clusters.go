@@ -190,10 +190,10 @@ func (clusters) answer(k *pick) {
 		texts = append(texts, k.clusters[i].Hop)
 	}
 	texts = append(texts, further...)
-	// A negative MaxRetries keeps the route's number: one retry for each hop.
+	// A negative MaxRetries keeps the route's number of retries: one for each hop.
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1}
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
-	if k.follows == followsKept { // the other clusters lack the response
+	if k.follows == followsKept { // only the first cluster has the stored response
 		k.answer.Endpoints, k.answer.MaxRetries = k.answer.Endpoints[:1], 0
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: OthersHeader, Value: "0"})
 	}
@@ -217,7 +217,8 @@ func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
 		if c.moved != nil {
-			c.once.Do(func() { c.moved(e.Served) }) // later entries may follow a move of the session
+			// Once, because the session may move again before a later entry.
+			c.once.Do(func() { c.moved(e.Served) })
 		}
 		c.Declined()
 	case e.Body && e.Status < 400:
@@ -239,7 +240,7 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 	return c.pool.stayToken(r.Served, r.Token, time.Now())
 }
 
-// The access log reports the first byte.
+// Begun does nothing: the access log reports the first byte.
 func (*chosen) Begun() {}
 
 func (c *chosen) End() { c.lease.Done() }

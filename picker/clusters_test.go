@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// chooser ranks clusters in their order, and records its calls.
+// chooser ranks clusters in the pool's order, and records calls.
 type chooser struct {
 	clusters map[objectid.Target]*Clusters
-	charged  []string // the first of each pick that is charged
+	charged  []string // the first cluster of each pick that charges it
 	notes    []string
 }
 
@@ -146,8 +146,8 @@ func firstCluster(t *testing.T, conn *grpc.ClientConn, headers ...string) (first
 		r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
 }
 
-// A session stays where its last request was served, whatever is cheaper, and only at the import's
-// clusters.
+// A session stays at the cluster that served its last request, even if another cluster is cheaper.
+// A cluster outside the import has no session.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	var published []Session
@@ -164,7 +164,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		p.Log(accesslog.Entry{Lease: lease, Open: true, Served: by, Status: 200, Body: true})
 		p.Log(accesslog.Entry{Lease: lease, Served: by, Status: 200, Body: true})
 	}
-	served("envoy://hops/c01") // the first has declined
+	served("envoy://hops/c01") // c01 serves, because c00 has declined
 	for _, headers := range [][]string{{"x-session-id", "one"}, {"cookie", "a=b; session-id=one"}} {
 		if first, _ := pick(headers...); first != "c01" {
 			t.Errorf(`the session by %s moved from c01 to %s, want "c01"`, headers[0], first)
@@ -207,8 +207,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf(`a session of another process is at %s, want "c02"`, first)
 	}
 
-	// A cluster that leaves the import, drained or outside of within, loses its sessions; the
-	// others keep theirs.
+	// A cluster that drains, or is outside of within, leaves the import and loses its sessions.
+	// Other clusters keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
@@ -224,8 +224,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	}
 }
 
-// A token leads to clusters of its import that accept requests, while a session stays, and reveals
-// no name.
+// A session's token leads only to a cluster of its import that accepts requests. It expires with
+// the session, and does not reveal the cluster's name.
 func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 	newPool := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)

@@ -66,7 +66,8 @@ type Config struct {
 	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits
 	// nothing.
 	Permits func(keys, pool, model string) bool
-	// Watches ends requests whose keys no longer count; nil denies requests that are watched.
+	// Watches ends open requests once their keys no longer grant access; nil denies all requests
+	// that need watching.
 	Watches extproc.Watches
 	// Believes reports whether a member may state the callers of its picks; nil believes none.
 	Believes func(member string) bool
@@ -142,7 +143,7 @@ type Stops interface {
 
 // Troubles receives failures. It must not call the Picker.
 type Troubles interface {
-	// Panicked receives a panic of a scrape of page, or of a reader of KV events.
+	// Panicked receives a panic in the scrape of a metrics page, or in a reader of KV events.
 	Panicked(page string, value any, stack []byte)
 	// RelayFailed receives the first failure of a pool's relayed picks, and the zero value when
 	// picks succeed again or the pool is removed or replaced.
@@ -199,12 +200,12 @@ type Protocol struct {
 
 // Sent is a prompt that a pick sent to a server. Denied reverts an earlier Sent.
 type Sent struct {
-	Pool objectid.Target // pool of the pick
+	Pool objectid.Target
 	// Sender is SenderHeader of the request, or "".
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // if set, Adapter and Slots are not set
+	Denied  bool   // if true, Adapter and Slots are not set
 	Adapter uint64 // hash; 0 for none
 	Slots   int    // number of the server's slots for adapters
 }
@@ -263,7 +264,7 @@ type Learner interface {
 // Body is how much of request bodies a pool needs.
 type Body string
 
-// The Body does not change the mode of a gateway that sends its mode, as Envoy does.
+// If a gateway sends its body mode, as Envoy does, Body does not change that mode.
 const (
 	// BodyNone picks when the headers arrive.
 	BodyNone Body = ""
@@ -317,8 +318,8 @@ type Pool struct {
 	SessionCookie string
 	// Responses sends a request that names a stored response to the server or cluster that has it.
 	Responses bool
-	// Spills means that requests can be spilled when the pool is full. If a request's route still
-	// lacks spill targets, the pick ignores that endpoints are full.
+	// Spills means that requests spill when the pool is full. While a request's route lacks spill
+	// targets, full endpoints stay eligible.
 	Spills bool
 	// Spill lists the spill targets that Envoys have. Picks use no other targets.
 	Spill []string
@@ -367,8 +368,8 @@ type Clusters struct {
 type Cluster struct {
 	Name    string
 	Hop     string // as in Envoy: "envoy://hops/NAME"
-	Local   bool   // the own cluster
-	Servers int    // declared; 0 if unknown
+	Local   bool   // this cluster
+	Servers int    // number that the cluster declares; 0 if unknown
 	NoGRPC  bool   // the cluster accepts no gRPC requests
 }
 
@@ -376,7 +377,7 @@ type Cluster struct {
 type Server struct {
 	Addr      netip.AddrPort
 	Labels    map[string]string
-	Cleartext bool // without TLS, whatever Metrics.Protocol is
+	Cleartext bool // connections have no TLS, whatever Metrics.Protocol is
 }
 
 // KVEvents configures where the model servers of a pool publish their cached blocks.

@@ -56,7 +56,7 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 }
 
 type further struct {
-	prefill *endpoint.Endpoint // reads the prompt; nil if the main server does
+	prefill *endpoint.Endpoint // server that reads the prompt; nil if the main server reads it
 	encode  []*endpoint.Endpoint
 	lacks   []string
 	leases  []*endpoint.Lease
@@ -111,7 +111,7 @@ func (k *pick) addFurther(work *endpoint.Work) {
 		switch {
 		case len(servers) == 0:
 			k.further.lacks = append(k.further.lacks, stagePrefill)
-		case servers[0] != first.Endpoint: // otherwise one server has both roles
+		case servers[0] != first.Endpoint: // otherwise the main server also reads the prompt
 			k.further.prefill = servers[0]
 			// Another server reads the prompt, so the time to the first byte shows nothing about
 			// this server.
@@ -202,8 +202,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// The method only reduces an answer to one endpoint and the spill targets, because the answer's
-// headers would be wrong at another endpoint.
+// only keeps one endpoint and the spill targets of an answer, because the answer's headers would be
+// wrong at another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

@@ -95,8 +95,8 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 	}
 }
 
-// A request counts at the prefill server until its first token: that server reads the prompt, not
-// the decode server.
+// A request counts at its prefill server until the first token, because that server, not the decode
+// server, reads the prompt.
 func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill")
@@ -134,7 +134,8 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	check("the first is answered", "10.0.0.1:80", 2, 0)
 	entry.Open, entry.LastByte = false, 2*time.Second
 	p.Log(entry)
-	p.Log(accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: second.Lease.String()}) // it has failed
+	// the second request has failed
+	p.Log(accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: second.Lease.String()})
 	for _, e := range list {
 		check("both have ended", e.Addr.String(), 0, 0)
 	}
@@ -143,7 +144,8 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	}
 }
 
-// Without a free prefill server, the decode server does all, and the request is not rejected.
+// Without a free prefill server, the decode server also reads the prompt, and the request is not
+// rejected.
 func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	p := runPicker(t, Config{})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
@@ -172,7 +174,8 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	}
 }
 
-// A prompt that decode has cached needs no prefill; after prefill both servers have the prompt.
+// A prompt that the decode server has cached needs no prefill server. After a prefill, both servers
+// have the prompt cached.
 func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -199,7 +202,6 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	}
 }
 
-// A server with both roles reads the prompt itself.
 func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -230,7 +232,7 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 			t.Errorf("%s has %d in flight, want 1", rank, n)
 		}
 	}
-	// Without the primary port in the pool, requests go to the rank itself.
+	// If the primary port is not in the pool, requests go to the rank's own port.
 	pool.Endpoints = specs("10.0.0.1:9001", "10.0.0.1:9002")
 	setPools(t, p, pool)
 	if a := p.Pick(t.Context(), longPrompt(10)); len(named(a)) != 0 || a.Endpoints[0] != a.Endpoints[2] {
@@ -238,7 +240,6 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	}
 }
 
-// Headers of clients, which other gateways pass on, are removed or replaced by the pick's.
 func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// The interfaces of Config as functions; nil ones drop their arguments.
+// These types implement Config's interfaces by functions. A nil function drops its arguments.
 
 type callers struct {
 	unrestricted
 	gateway  func(context.Context) string
 	exported func(pool, member string) bool
-	member   string // of all calls
+	member   string // the member that makes all calls
 }
 
 func (c callers) Member(context.Context) string { return c.member }
@@ -82,5 +82,4 @@ func (o outsideOf) Outside(ip netip.Addr) string {
 	return ""
 }
 
-// poolID is the identity of a pool, "ns/name" or "ns/name@cluster".
 func poolID(text string) objectid.Target { return objectid.MustParseTarget(text) }

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// The numbers come from Dynamo's own hash_pod_name.
+// The expected numbers come from Dynamo's hash_pod_name.
 func TestDynamo_WorkersHaveTheNumbersOfTheirPods(t *testing.T) {
 	for name, want := range map[string]uint64{
 		"worker-0":     1186445869714687,
@@ -30,7 +30,8 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 		"prefix-based-pd-decider}}}, "
 	endpoints := withRoles("10.0.0.1:8000", "decode", "10.0.0.2:8000", "prefill", "10.0.0.2:8001", "prefill")
 	endpoints[0].Pod, endpoints[1].Pod, endpoints[2].Pod = "worker-0", "worker-99999", "worker-99999"
-	numbered := withRoles("10.0.0.1:8000", "decode", "10.0.0.1:8001", "prefill") // of one machine
+	// two servers of one machine
+	numbered := withRoles("10.0.0.1:8000", "decode", "10.0.0.1:8001", "prefill")
 	numbered[0].Pod, numbered[1].Pod = "servers/10.0.0.1", "servers/10.0.0.1"
 	for i, id := range []string{"17", "18"} {
 		numbered[i].Labels[endpointpicker.DynamoIDLabel] = id

@@ -17,15 +17,15 @@ func endOf(p *Picker, a extproc.Answer) {
 	lease.Done()
 }
 
-// A client whose request has ended must find the slot free, although the end is reported late:
-// otherwise an idle server spills, declines or rejects its next request.
+// A client whose request has ended must find the slot free, even if the end is reported late.
+// Otherwise an idle server spills, declines or rejects the client's next request.
 func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	spills := []string{"envoy://b/"}
 	spilling := Pool{Spills: true, Spill: spills}
 	for name, c := range map[string]struct {
 		pool    Pool
 		request extproc.Request
-		list    string // without the report
+		list    string // expected list if the end is not reported
 		status  int
 	}{
 		"no other place":              {status: 429},
@@ -73,15 +73,14 @@ func listsServer(a extproc.Answer, address string) bool {
 	return len(a.Endpoints) > 0 && a.Endpoints[0] == address
 }
 
-// keyed is a request with its prompt as key, for the strategy chwbl.
 func keyed(key uint64) *extproc.Request {
 	r := longPrompt(10)
 	r.Pool, r.Facts.Spread = "ns/pool", key
 	return r
 }
 
-// Identical consecutive requests must stay at their key's server, although their ends are reported
-// late: otherwise other servers compute their cached prompt again.
+// Identical consecutive requests must stay at their key's server, even if their ends are reported
+// late. Otherwise other servers read the cached prompt again.
 func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	for name, full := range map[string]schedule.Full{"beyond the bound": {}, "beyond the limit": {InFlight: 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	}
 }
 
-// A pick waits for ends once, although its key's endpoint and then the whole pool are full.
+// A pick waits for ends only once, even if first the key's endpoint is full, and then the pool.
 func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})
@@ -143,7 +142,7 @@ func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 					a.Endpoints, a.Status, time.Since(began))
 			}
 		}
-		pick() // passes over the key's endpoint
-		pick() // finds the pool full
+		pick() // this pick passes over the key's endpoint
+		pick() // this pick finds the pool full
 	})
 }

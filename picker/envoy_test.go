@@ -21,7 +21,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// route is one way through the test's Envoy: /NAME/ asks for Pool in Mode and sends to Cluster.
+// route is a path through the test's Envoy: requests for /NAME/ ask the picker for Pool in Mode,
+// and go to Cluster.
 type route struct {
 	Name, Pool, Cluster, Filter, Mode, Spill string
 	Retries                                  int
@@ -53,14 +54,14 @@ var testClusters = []cluster{
 type pod struct {
 	*httptest.Server
 	name   string
-	status func() int // nil: 200
+	status func() int // nil means status 200
 
 	mu   sync.Mutex
 	last http.Header
 	body []byte
-	page string // of its metrics
+	page string // metrics page
 
-	begun chan string // gets the path of each request as soon as its headers have arrived
+	begun chan string // receives each request's path as soon as the headers have arrived
 }
 
 func (p *pod) addr() netip.AddrPort {
@@ -78,7 +79,7 @@ func startPod(t testing.TB, name string) *pod {
 	p := &pod{name: name, begun: make(chan string, 1<<12),
 		page: "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" { // the picker's scraper, not a client
+		if r.URL.Path == "/metrics" { // a scrape of the picker
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			fmt.Fprint(w, p.page)
@@ -112,7 +113,7 @@ func (p *pod) answer(status func() int) {
 	p.status = status
 }
 
-// shows sets the pod's metrics page; adapters are the running ones, of two slots.
+// shows sets the pod's metrics page. adapters are the running adapters; there are two slots.
 func (p *pod) shows(queue int, kv float64, adapters string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,8 @@ func (p *pod) shows(queue int, kv float64, adapters string) {
 		queue, kv, adapters)
 }
 
-// hold makes the pod block until release or the test's end. blocked receives a value per request.
+// hold makes the pod block until release, or until the end of the test. blocked receives a value
+// for each request.
 func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
 	arrived, open := make(chan struct{}, 16), make(chan struct{})
 	release = sync.OnceFunc(func() { close(open) })
@@ -131,12 +133,11 @@ func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
 	return arrived, release
 }
 
-// gateway is a real Envoy with a Picker behind it.
 type gateway struct {
 	picker *Picker
 	url    string
 	pods   []*pod
-	other  *pod // behind the hop
+	other  *pod // the pod behind the hop
 	server *grpc.Server
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// publisher is the PUB socket of a model server.
 type publisher struct {
 	zmtp.Publisher
 	seq uint64
@@ -70,7 +69,7 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 		go func() { _ = publishers[i].Serve(ctx, listener) }()
 	}
 	servers := specs("127.0.0.1:8000", "127.0.0.2:8000", "127.0.0.3:8000")
-	servers[2].Draining = true // it reports nothing, and is picked for nothing
+	servers[2].Draining = true // a draining server reports nothing and gets no picks
 	setPools(t, p,
 		Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true},
 			KVEvents: &KVEvents{Port: port}})

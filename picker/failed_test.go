@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Only known servers of a relayed pool, or in a declared range, are probed.
+// The picker probes only servers that it knows, or that are in a declared range.
 func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 	p, err := New(Config{})
 	if err != nil {
@@ -50,7 +50,8 @@ func (a allowing) Allowed(gateway string, _ objectid.Target) (bool, <-chan struc
 }
 func (allowing) Lagging() bool { return false }
 
-// A Gateway learns nothing about servers that it may not pick, and the picker calls none of them.
+// A Gateway cannot learn about servers that it may not pick, and the picker does not probe them for
+// it.
 func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	calls := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -80,8 +81,8 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	}
 }
 
-// A stream of status 200 counts against its server if incomplete: it shows no speed or progress,
-// and three make the server suspect. A client's errors do not.
+// An incomplete stream of status 200 counts as a failure of its server. It shows no speed or
+// progress, and three make the server suspect. A client's errors do not count.
 func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*accesslog.Entry)

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// gatewayCall is a request through a gateway that Penstock does not configure, answered by first.
+// gatewayCall is a call of a gateway that Penstock does not configure. The endpoint first answers
+// the request.
 type gatewayCall struct {
 	extprocv3.ExternalProcessor_ProcessClient
 	t *testing.T
@@ -51,8 +52,8 @@ func (c gatewayCall) responseBody() {
 		ResponseBody: &extprocv3.HttpBody{Body: []byte("data: {}\n\n")}}})
 }
 
-// Behind another gateway, the response body's first message is the first token. Headers, which
-// servers send before they read the prompt, end no backlog and show no rate.
+// For another gateway, the first message of the response's body is the first token. Servers send
+// headers before they read the prompt, so headers end no backlog and show no rate.
 func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 	const events, object = "text/event-stream; charset=utf-8", "application/json"
 	for _, tt := range []struct {
@@ -60,8 +61,8 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 		stream      bool
 		mode        filterv3.ProcessingMode_BodySendMode
 		contentType string
-		// Whether the prompt counts as unread after the headers, and after the body. learns: a
-		// rate.
+		// headers and body: the prompt counts as unread after the headers, and after the body.
+		// learns: a rate is learned.
 		headers, body, learns bool
 	}{
 		{"a stream", true, filterv3.ProcessingMode_STREAMED, events, true, false, true},

@@ -50,7 +50,7 @@ func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 	}
 	slow := 0
 	for load := range s.last {
-		if !load.Failing(now) { // because a failing server gets only single requests
+		if !load.Failing(now) { // a failing server already gets only single requests
 			slow++
 		}
 	}

@@ -14,15 +14,14 @@ import (
 
 const third = "10.0.0.3:80"
 
-// streamOf500 is a request for a streamed answer to a prompt of 500 tokens.
 func streamOf500() *extproc.Request {
 	r := longPrompt(500)
 	r.Facts.Stream = true
 	return r
 }
 
-// answers picks for a stream whose picked server, or the next one, answers after headers took so
-// long. It returns the limit and the picked server.
+// answers makes a pick for a stream. The endpoint number by of the pick answers, with headers after
+// the time took. answers returns the limit and the first endpoint.
 func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Duration, picked string) {
 	t.Helper()
 	a := p.Pick(t.Context(), streamOf500())
@@ -87,7 +86,7 @@ func TestFrozen_LimitNeedsAServerThatMayAnswerInstead(t *testing.T) {
 	}
 }
 
-// The limit is 20 s while the next server needs 3 s to read its prompts, or is suspect.
+// The limit is 20 s if the next server needs 3 s to read its prompts, or is suspect.
 func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	for name, change := range map[string]func(*Picker){
 		"busy": func(p *Picker) {
@@ -116,7 +115,8 @@ func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	}
 }
 
-// Requests that another server answers make theirs suspect, once each, while they go on.
+// If another server answers a request, the picked server has failed once for it, even while the
+// request goes on.
 func TestFrozen_ServerIsSuspect(t *testing.T) {
 	p, registry := frozenPool(t, Pool{Fallbacks: 1})
 	_, before, _ := p.loadOf("ns/pool", first).Totals()
@@ -146,7 +146,7 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 	}
 }
 
-// After two of three servers have exceeded their limits, the limit is 20 s for 30 s.
+// After two of three servers have exceeded their limits, the limit is 20 s for the next 30 s.
 func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := frozenPool(t, Pool{Fallbacks: 1})
@@ -167,7 +167,7 @@ func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == endpoint.MaxHeadersLimit {
 			t.Error("the longest limit 30 s later")
 		}
-		// Rare single cases are no signs of a slow pool.
+		// Single slow responses, far apart, do not mean that the pool is slow.
 		for range 6 {
 			time.Sleep(2 * stormWindow)
 			if limit, _ := answers(t, p, 0, time.Minute); limit == 0 {

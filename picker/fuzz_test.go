@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzRelay_NamesOnlyAllowedAddresses: a pick names only addresses inside the declared ranges and
-// ports, as package net parses them too; without ranges, none of this machine or link. All other
-// entries of a remote picker are reported.
+// A pick names only addresses inside the declared ranges and ports, as package net parses them.
+// Without ranges it names no address of this machine or link. All other entries are reported.
 func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 	for _, s := range []string{
 		"10.1.2.3:8000", "10.1.2.3:8001", " 10.1.2.3:8000 ,[::ffff:10.1.2.3]:8000",

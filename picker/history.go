@@ -89,7 +89,7 @@ type Record struct {
 // Passed is a stage that a request passed.
 type Passed struct {
 	Stage   string        `json:"stage"`
-	Took    time.Duration `json:"took"` // for stage read, until the body has arrived
+	Took    time.Duration `json:"took"` // in stage read, the time until the body has arrived
 	Decided string        `json:"decided,omitempty"`
 }
 

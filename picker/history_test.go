@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Verdicts are the largest part of records: with more pools, each has fewer.
+// Verdicts are the largest part of records, so with more pools each pool has fewer.
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {
@@ -51,7 +51,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	}
 }
 
-// Notes of picks may outlive their pool: they keep none of its records.
+// Notes of picks may outlive their pool, but must not keep the pool's records in memory.
 func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	h := p.pool("ns/pool").history
@@ -61,7 +61,7 @@ func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	}
 	p.Remove(poolID("ns/pool"))
 	p.Remove(poolID("ns/pool"))
-	h.add(new(Record)) // of a pick that was going on
+	h.add(new(Record)) // a record of a pick that was in flight
 	if n := len(h.list()); n != 0 {
 		t.Errorf("%d records are left, want 0", n)
 	}

@@ -14,8 +14,8 @@ import (
 
 // Models are a pool's rules for models and objectives. They are immutable.
 type Models struct {
-	Named map[string]ModelRule // by the model that the request names
-	Other *ModelRule           // for other models; may be nil
+	Named map[string]ModelRule // keyed by the model that the request names
+	Other *ModelRule           // rule for other models; may be nil
 	// Objectives maps objectives to priorities. Higher priorities go first; 0 is the default.
 	Objectives map[string]int32
 }

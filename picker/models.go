@@ -67,7 +67,7 @@ func (k *pick) listModels() bool {
 	var asked []models.Pool
 	var stopped []models.Model
 	add := func(id objectid.Target, next models.Pool) {
-		if id.Member != "" { // keys name whole imports
+		if id.Member != "" { // an API key names a whole import
 			id = objectid.Target{Pool: id.Pool, Import: true}
 		}
 		if !permits(id.String(), "") {
@@ -190,7 +190,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 }
 
 func (pool *pool) servers(subset string) models.Pool {
-	pool.snapshot.MarkUsed() // so that the pages, which list the loaded adapters, are read
+	pool.snapshot.MarkUsed() // keeps the pages fresh, which list loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {

@@ -18,8 +18,8 @@ func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, r
 	return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
 }
 
-// The picker learns from Envoy's access log that one server takes 200 ms to its first token, and
-// avoids it for requests that want less.
+// From Envoy's access log the picker learns that one server takes 200 ms to its first token. It
+// then avoids the server for requests with a shorter objective.
 func TestSLO_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	g.pods[0].answer(func() int { time.Sleep(200 * time.Millisecond); return 200 })
@@ -80,8 +80,8 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// A denied prompt of megabytes does not make small requests look slow; nor does a request without a
-// prompt.
+// A denied prompt of megabytes must not make small requests look slow. Neither must a request
+// without a prompt.
 func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker,

@@ -59,7 +59,7 @@ type asks struct {
 }
 
 type others struct {
-	nowhere  *endpoint.Load // requests that no endpoint serves
+	nowhere  *endpoint.Load // counts requests that no endpoint serves
 	imported atomic.Int64   // requests in flight from other clusters
 }
 
@@ -70,7 +70,7 @@ type pools struct {
 }
 
 type wire struct {
-	bodies, imports *extproc.Bodies // imports is for other clusters
+	bodies, imports *extproc.Bodies // imports holds bodies of other clusters' calls.
 	calls           *extproc.Calls
 	uploads         upload.Ledger
 }
@@ -92,13 +92,13 @@ type poolSet struct {
 	replaced  chan struct{} // closed once another set is current
 }
 
-// A changed configuration makes a new pool, which takes over lasting state.
+// A changed configuration makes a new pool, which inherits the old pool's lasting state.
 type pool struct {
 	Pool
 	Name     string // text of ID
 	target   target
 	use      *use // nil without model servers of its own
-	accepts  bool // a server is not draining; always true without model servers of its own
+	accepts  bool // some server is not draining; always true without model servers of its own
 	options  schedule.Options
 	strategy *schedule.Strategy
 	roles    roles
@@ -244,7 +244,8 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
 		Profile: c.Plugins}
-	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // otherwise ShedAfter or FlowControl sheds
+	// If set, ShedAfter or FlowControl sheds instead.
+	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
 			(c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))

@@ -51,7 +51,6 @@ func dialPicker(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// call opens a gateway's stream, with initial metadata in pairs.
 func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.ExternalProcessor_ProcessClient,
 	context.CancelFunc) {
 	t.Helper()
@@ -64,7 +63,6 @@ func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.Exter
 	return stream, cancel
 }
 
-// headerMessage is a request without a body, with an optional subset hint.
 func headerMessage(hint any, pairs ...string) *extprocv3.ProcessingRequest {
 	headers := &extprocv3.HttpHeaders{EndOfStream: true, Headers: &corev3.HeaderMap{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -225,7 +223,6 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	}
 }
 
-// gathered returns counters, gauges, and histograms' counts, by name and label values.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

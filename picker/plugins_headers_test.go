@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A document names the headers of sessions, agents and profiles. Without these names every request
-// would be a new session, of no agent, for the default profile.
+// A document names the headers of sessions, agents and profiles. Without these names, each request
+// would be a new session without an agent, for the default profile.
 func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})

@@ -39,7 +39,7 @@ func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
 	}
 }
 
-// A filter without endpoints is no overload: 503, not 429.
+// If a filter leaves no endpoint, the pool is not overloaded: the status is 503, not 429.
 func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),
@@ -61,7 +61,7 @@ func TestPlugins_InvalidOnesKeepTheLastAndEndpointsFollow(t *testing.T) {
 	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: endpoints[:1]}
 	setPools(t, p, pool)
-	strategy("load") // there is no last valid one
+	strategy("load") // no profile has been valid yet
 	pool.Plugins = parsed(t, "plugins: [{type: active-request-scorer}]")
 	setPools(t, p, pool)
 	strategy("plugins")

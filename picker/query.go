@@ -16,7 +16,7 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 		Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
 		Session: pool.session(r.Headers.Header, now)}
-	if q.Model == "" { // the body is not read
+	if q.Model == "" { // the body was not read
 		q.Model = string(r.Headers.Header(modelHeader))
 	}
 	if p := pool.profile(); p != nil {
@@ -40,9 +40,9 @@ func (pool *pool) profile() *endpointpicker.Profile {
 
 func promptTokens(r *extproc.Request) int {
 	if r.Bodyless {
-		return 1 // the request has no prompt
+		return 1 // a request without a body has no prompt
 	}
-	if r.Facts.Size == 0 { // the body is not read; the prompt is most of it
+	if r.Facts.Size == 0 { // the body was not read, and most of it is the prompt
 		return min(contentLength(r)/prefix.BytesPerToken, prefix.MaxTokens)
 	}
 	return r.Facts.Tokens

@@ -77,7 +77,8 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 			block++
 		}
 		switch {
-		case end > tokens, prefix.End(block-1) <= end-recordedBlock && block == len(c): // unknown from here on
+		// The chain does not cover this block.
+		case end > tokens, prefix.End(block-1) <= end-recordedBlock && block == len(c):
 			seed = schedule.Mix(seed ^ uint64(time.Now().UnixNano()))
 			ids[i] = number(schedule.Mix(key ^ seed))
 		default:

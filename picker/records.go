@@ -31,7 +31,7 @@ const (
 type notes struct {
 	mu   sync.Mutex
 	ring []note
-	next uint64 // from 1
+	next uint64 // number of the next note, from 1
 }
 
 type note struct {
@@ -59,7 +59,7 @@ type note struct {
 	follows            follows
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
-	took               [maxStages]float32 // in seconds, by stage
+	took               [maxStages]float32 // seconds in each stage
 	passed             uint32             // passed stages, as bits
 	bytes              int
 	served             string
@@ -97,7 +97,7 @@ type Choice struct {
 	// unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// These fields are as in ClusterCost.
+	// Fields as in ClusterCost.
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -204,7 +204,7 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 // Picks selects records.
 type Picks struct {
 	Last int    `json:"last,omitempty"` // newest first; 0 means all
-	Pool string `json:"pool,omitempty"` // see Of; "" means all
+	Pool string `json:"pool,omitempty"` // pool as for Of; "" means all
 	// Request is x-request-id.
 	Request string `json:"request,omitempty"`
 }

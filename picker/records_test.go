@@ -30,7 +30,7 @@ func poolOf(t *testing.T, n int, strategy string) *Picker {
 func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	p := poolOf(t, 3, "load")
 	var last extproc.Answer
-	for i := range maxNotes + 100 { // within a moment: verdicts are made for few of them
+	for i := range maxNotes + 100 { // at this rate, only few picks have verdicts
 		last = p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}})
 		if i%2 == 0 {
 			p.LogOwn(accesslog.Entry{Lease: last.Lease.String(), Gateway: "ns/gw", Served: last.Endpoints.String(),
@@ -60,8 +60,10 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
 		t.Errorf("another pool's: %+v, want none", none)
 	}
-	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"})      // of no pick
-	p.records.notes.ended(1, accesslog.Entry{Status: 500}, time.Now()) // of a pick that is not known any more
+	// An entry that belongs to no pick.
+	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"})
+	// An entry whose pick has no note any more.
+	p.records.notes.ended(1, accesslog.Entry{Status: 500}, time.Now())
 	for _, r := range p.Picks(Picks{}) {
 		if r.Outcome.Status == 500 {
 			t.Error("an outcome is that of another pick")
@@ -82,7 +84,7 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 		t.Errorf("got %+v, want 1000 candidates, and %d compared, %s first", r, maxChoices, picked[299])
 	}
 	for _, c := range r.Compared {
-		if *c.Cost != 0 { // 700 are idle
+		if *c.Cost != 0 { // 700 endpoints are idle
 			t.Errorf("%+v is not among the best, want a cost of 0", c)
 		}
 	}
@@ -102,8 +104,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A record keeps the verdicts from before the pick. After it, its endpoint has one more request and
-// the prompt, and looks worse than the others.
+// A record has the verdicts from before the pick. Afterwards the picked endpoint has one more
+// request and the prompt, and would look worse than the others.
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
@@ -139,8 +141,8 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	}
 }
 
-// Only a strategy's own numbers are shown: others looked like costs of -1 and 0, and
-// weighted-random-picker's was infinite, which JSON lacks.
+// Records have only numbers that the strategy compares. Other numbers would be costs of -1 and 0,
+// or an infinite cost, which JSON lacks.
 func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	for _, tt := range []struct{ strategy, plugins, want string }{
 		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""},
@@ -178,8 +180,7 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// A note has fewer endpoints than the pool, but always the two drawn ones, however low their
-// scores.
+// A note has room for few endpoints, but always has the two that were drawn, even with low scores.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string
@@ -211,7 +212,7 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	}
 }
 
-// A pick showed only "no fresh metrics", as if reading had failed.
+// Before, such a pick showed "no fresh metrics", as if reading had failed.
 func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})

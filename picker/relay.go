@@ -157,8 +157,8 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen bounds the endpoints that are tried in turn without a pick: only the remote picker knows
-// which endpoints have ended.
+// maxOpen bounds the endpoints that a request without a pick tries in turn: only the remote picker
+// knows which endpoints have ended.
 const maxOpen = 8
 
 func (pool *pool) anyEndpoints() (texts []string) {
@@ -175,7 +175,7 @@ type relayedRequest struct {
 	lease *endpoint.Lease
 }
 
-// The gateway's call has ended, but the request continues.
+// End does not release the lease: the gateway's call has ended, but the request continues.
 func (t *relayedRequest) End() { t.lease.Done() }
 
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {

@@ -20,16 +20,16 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// changingPicker is another cluster's picker that changes requests, by the protocol.
+// changingPicker is another cluster's picker that changes requests as the protocol allows.
 type changingPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	list    string
-	headers []string            // to set, name and value by turns
-	remove  []string            // headers
-	body    func(string) string // nil: it stays
-	pause   time.Duration       // between the endpoint and the body
-	open    atomic.Int32        // calls
-	ended   sync.WaitGroup      // calls
+	headers []string            // headers to set: names and values alternate
+	remove  []string            // headers to remove
+	body    func(string) string // returns the changed body; nil keeps the body
+	pause   time.Duration       // pause between the endpoint and the body
+	open    atomic.Int32        // open calls
+	ended   sync.WaitGroup      // all calls
 }
 
 func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
@@ -96,7 +96,6 @@ func (p *changingPicker) serve(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// A remote picker's changes reach the remote pod, except to Envoy's routing.
 func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String(),
@@ -116,7 +115,7 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 		if response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
 			t.Fatalf("got %s %v, want 200 from pod-1", response.Status, response.Header)
 		}
-		header, got := g.pods[1].received() // net/http reads as many bytes as content-length has
+		header, got := g.pods[1].received() // net/http reads content-length bytes
 		if want := remote.body(body); string(got) != want {
 			t.Errorf("%d bytes arrived, want %d", len(got), len(want))
 		}
@@ -133,8 +132,8 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	}
 }
 
-// A picker that returned a body once, in a single chunk, is not taken for one that returns none:
-// its late changes are awaited.
+// A picker that once returned a body in a single chunk counts as a picker that returns bodies. So
+// the relay waits for its late changes.
 func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String()}
@@ -153,7 +152,6 @@ func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
 	}
 }
 
-// A body that grows without bounds, or is missing, and countless headers do not reach a pod.
 func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String()}
@@ -169,7 +167,7 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 		},
 		"64 KiB of headers": func() { remote.headers = []string{"x-large", strings.Repeat("v", 64<<10)} },
 	} {
-		remote.ended.Wait() // a call goes on until the access log has its request, or beyond a failed one
+		remote.ended.Wait() // until the access log has ended the request, a call goes on
 		remote.body, remote.headers = nil, nil
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
 			t.Fatalf("before: got %s %s, want 200", response.Status, text)
@@ -182,7 +180,8 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	}
 }
 
-// The remote picker counts a request until its end: the call lasts until the access log reports it.
+// The remote picker counts a request as long as the call lasts. So the call lasts until the access
+// log reports the request's end.
 func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -195,8 +194,9 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	if lease == "" || metadata["pool"].GetStringValue() != "import/c" {
 		t.Fatalf("got %v, want a lease and pool import/c", r)
 	}
-	cancel() // the gateway's call ends with the pick
-	// The window is longer than a request without reports counts.
+	cancel() // the gateway ends its call after the pick
+	// This window is longer than leaseTimeout, after which a request without reports no longer
+	// counts.
 	poll.Never(t, "the remote picker's call ends while the request goes on", leaseTimeout+time.Second, func() bool {
 		p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Open: true})
 		return remote.open.Load() != 1
@@ -207,15 +207,15 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 		return p.leases.Len() == 0 && p.others.nowhere.InFlight() == 0
 	})
 
-	// A request without reports: its Envoy is gone.
+	// This request gets no reports, as if its Envoy had ended.
 	stream, cancel = call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
 	exchange(t, stream, headerMessage(nil))
 	cancel()
 	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
 }
 
-// An Envoy that learned before this process that an import now has a picker instead of gateways
-// asks another process.
+// If Envoy already knows that an import has a picker instead of gateways, and this process does
+// not, Envoy must call another process.
 func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Gateways: true})

@@ -38,16 +38,16 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 		RelayFailure
 	}{
 		{0, fine}, {0, down}, {0, down}, {0, fine},
-		// every second one
+		// Every second answer is out of range.
 		{0, odd}, {0, RelayFailure{OutOfRange: "127.0.0.2:8000"}}, {time.Second, fine}, {2 * time.Second, odd},
 		{3 * time.Second, fine},
 		{2*time.Second + outOfRangeHold, fine}, {time.Minute, odd},
 	} {
 		p.reportRelay(first, s.RelayFailure, at.Add(s.after))
 	}
-	update(describe("10.0.0.0/8")) // the same
+	update(describe("10.0.0.0/8")) // an equal configuration
 	update(describe("127.0.0.0/8"))
-	p.reportRelay(first, odd, at.Add(time.Minute)) // a call that began before the change
+	p.reportRelay(first, odd, at.Add(time.Minute)) // a call of the replaced pool
 	p.reportRelay(p.pool("ns/far"), down, at.Add(time.Minute))
 	p.Remove(poolID("ns/far"))
 	if diff := cmp.Diff([]RelayFailure{down, fine, odd, fine, odd, fine, down, fine}, reported); diff != "" {

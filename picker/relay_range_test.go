@@ -26,10 +26,10 @@ func TestRelay_LoopbackAndMetadataServerAreNotPicked(t *testing.T) {
 		{undeclared, "224.0.0.1:8000", false},
 		{declared, "127.0.0.1:8000", true},
 		{declared, "10.1.2.3:8000", false},
-		{undeclared, "10.1.9.3:8000", false}, // the operator's ranges count whatever is declared
+		{undeclared, "10.1.9.3:8000", false}, // outside the operator's ranges
 		{narrowed, "10.1.9.3:8000", false},
 		{narrowed, "10.1.2.3:8000", true},
-		{narrowed, "10.2.2.3:8000", false}, // in the importer's range, and not in the exporter's
+		{narrowed, "10.2.2.3:8000", false}, // in the importer's range, but not in the exporter's
 		{narrowed, "192.0.2.1:8000", false},
 	} {
 		addrs, outOfRange := p.nameable(c.relay, []string{c.address})

@@ -29,16 +29,16 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// remotePicker is an external picker: it reads the whole body before it answers, in the header and,
-// by default, in the metadata.
+// remotePicker is an external picker that reads the whole body before it answers. Its answer is in
+// the header and, by default, also in the metadata.
 type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
 	mu      sync.Mutex
 	list    string        // endpoints to name; "" answers 429
-	reason  string        // the body of that
-	headers bool          // name them in the header only
-	takes   time.Duration // to answer, for which it asks if it is not 0
+	reason  string        // body of the 429
+	headers bool          // answer in the header only
+	takes   time.Duration // time to answer; the picker requests it if it is not 0
 	paths   []string
 	bodies  []string
 	served  []string
@@ -101,7 +101,6 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 	}
 }
 
-// name makes the picker name other endpoints from now on.
 func (p *remotePicker) name(names string, inHeaderOnly bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +163,7 @@ type learner struct {
 	mu    sync.Mutex
 	addrs []netip.AddrPort
 	err   error
-	away  bool // no Envoy gets its configuration here
+	away  bool // true if this process configures no Envoy
 }
 
 func (l *learner) Isolated() bool { return l.away }
@@ -200,7 +199,8 @@ func relayed(pickers ...netip.AddrPort) Pool {
 
 // A remote picker that queues the request extends its timeout.
 func TestRelay_RemotePickerMayAskForTime(t *testing.T) {
-	remote := &remotePicker{takes: 2 * time.Second} // more than a relay waits otherwise
+	// Longer than a relay waits unless the picker extends the timeout.
+	remote := &remotePicker{takes: 2 * time.Second}
 	p := runPicker(t, Config{Learner: &learner{}})
 	_, address := servePicker(t, p)
 	setPools(t, p, relayed(remote.serve(t)))
@@ -220,12 +220,13 @@ func TestRelay_RemotePickerMayAskForTime(t *testing.T) {
 }
 
 func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
-	const three = "10.1.0.5:8000,192.0.2.1:8000,10.1.0.6:8000" // the second is outside the declared ranges
+	// 192.0.2.1 is outside the declared ranges.
+	const three = "10.1.0.5:8000,192.0.2.1:8000,10.1.0.6:8000"
 	registry := prometheus.NewRegistry()
 	remote, known := &remotePicker{}, &learner{}
 	p := runPicker(t, Config{Registerer: registry, Learner: known})
 	_, address := servePicker(t, p)
-	setPools(t, p, relayed(unusedAddr(t), remote.serve(t))) // the first picker is gone
+	setPools(t, p, relayed(unusedAddr(t), remote.serve(t))) // the first address has no picker
 	conn := dialPicker(t, address)
 	ask := func(spill string) (string, string, int) {
 		t.Helper()
@@ -250,7 +251,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
 		t.Errorf("learned %v, asked for %v; want 10.1.0.5:8000 and /v1/models", known.addrs, remote.paths)
 	}
-	// one in each of three answers
+	// Each of the three answers has one such address.
 	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 {
 		t.Errorf("%v addresses were counted as outside the ranges, want 3", n)
 	}
@@ -272,8 +273,8 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	}
 }
 
-// A picker whose process serves no Envoy cannot deliver an endpoint. It must end the call before
-// its first response: only then the gateway asks another picker.
+// A process that configures no Envoy cannot deliver an endpoint. It must end the call before its
+// first response, because only then does the gateway call another picker.
 func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	p := runPicker(t, Config{Learner: &learner{away: true}})
 	_, address := servePicker(t, p)
@@ -293,8 +294,8 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	}
 }
 
-// Endpoints are removed from an import while its picker is asked: Envoys lose them, so the picker's
-// answer is learned.
+// While a remote picker is asked, its endpoints leave the import's list. Envoys lose them, so the
+// endpoints in the answer must be delivered.
 func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
 	learned := &learner{}
 	p := runPicker(t, Config{Learner: learned})
@@ -305,7 +306,7 @@ func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
 	next := *declared.Relay
 	declared.Relay.Listed = true
 	setPools(t, p, declared)
-	remote.mu.Lock() // it does not answer
+	remote.mu.Lock() // keeps the picker from answering
 	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
 	defer cancel()
 	if err := stream.Send(headerMessage(nil)); err != nil {
@@ -410,7 +411,7 @@ func (s *stalled) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 	return nil
 }
 
-// Clients wait for these picks, and Envoy gives up after two seconds.
+// Clients wait for these picks, and Envoy stops waiting after two seconds.
 func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 	remote := &remotePicker{}
 	remote.name("10.1.0.5:8000", false)
@@ -445,7 +446,7 @@ func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 					t.Fatalf("%q %d, want %q %d", list, status, c.list, c.status)
 				}
 			}
-			// The first call, and a trial in each growing pause if the machine is slow.
+			// The first call waits. On a slow machine, trials after each pause may also wait.
 			if n := down.calls.Load(); n > 5 {
 				t.Errorf("%d of 50 picks waited for the stalled picker, want at most 5", n)
 			}

@@ -103,7 +103,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	if own := s.clients[client]; own != nil && own.Len() >= clientShare && len(s.known) >= maxResponses {
 		s.drop(own.Front().Value.(*linked.Element))
 	}
-	for range 2 { // at most two, so that one response does not pay for all expired ones
+	for range 2 { // at most two expired responses, so that no single pick pays for all
 		if first := s.order.Front(); first != nil &&
 			(len(s.known) >= maxResponses || now.Sub(first.Value.(*keptResponse).on) > responseTTL) {
 			s.drop(first)

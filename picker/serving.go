@@ -32,8 +32,8 @@ const (
 	// a server works.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
-	// So many unanswered probes in a row show a dead server. In a used pool the second one follows
-	// at once, so that a Warning takes less than 2 s.
+	// After this many unanswered probes in a row, a server counts as dead. In a used pool the
+	// second probe follows at once, so that a Warning takes less than 2 s.
 	usedProof, idleProof = 2, 3
 	// A server serves again once it has served for steady.
 	steady = 3 * time.Second
@@ -52,8 +52,8 @@ type Unserved struct {
 	Out     []Out // the first maxOut servers
 }
 
-// Change has the servers of a pool that serves, which stopped serving or serve again. Draining
-// servers are no Change.
+// Change lists the servers of a pool that stopped serving or serve again, while the pool serves.
+// Draining servers are not listed.
 type Change struct {
 	Servers, Serving int
 	Stopped          []Out
@@ -116,7 +116,7 @@ type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil if another picker picks for the pool
 	by   upstream.Protocol
-	// A probe of a gateway only connects.
+	// gateway: a probe only opens a connection.
 	gateway bool
 	used    bool
 }
@@ -198,7 +198,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.begun.Lock()
-	begun := w.begun.pools // before the set of pools is read: that set has them
+	begun := w.begun.pools // read before the set of pools, so that the set contains these pools
 	w.begun.pools = nil
 	w.begun.Unlock()
 	p.followPools()
@@ -220,7 +220,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 			if used == pass.used && !t.open && now.Sub(t.looked) >= pass.pause {
 				probes := p.dueTurn(t, now)
 				if probes && pass.probes == 0 {
-					break // the pool is first the next time
+					break // the next pass begins with this pool
 				}
 				if t.looked = now; probes {
 					pass.probes--

@@ -39,7 +39,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	// Pools outside the ring are not looked at, so no look would resolve a report.
+	// Only pools in the ring get a report: no later look would resolve a report of another pool.
 	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)

@@ -42,7 +42,6 @@ func (u *unservedPools) list() string {
 	return fmt.Sprint(u.pools)
 }
 
-// A pool without a serving server is reported until one serves, or the pool is gone.
 func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
@@ -95,7 +94,6 @@ func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	reports()
 }
 
-// changedServers collects the lines about servers that stop and serve again.
 type changedServers struct {
 	unservedPools
 	lines []string
@@ -117,8 +115,8 @@ type roundTrips func(*http.Request) (*http.Response, error)
 
 func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Each server that stops is reported once, and once more when it has served for some time. A busy
-// machine, where probes of an idle pool have no answer for a while, changes nothing.
+// A server that stops is reported once, and again when it has served for some time. On a busy
+// machine, probes of an idle pool get no answer for a while; this is not reported.
 func TestServing_EachChangeOfAServerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped, busy atomic.Bool
@@ -169,7 +167,6 @@ func TestServing_EachChangeOfAServerIsReported(t *testing.T) {
 	})
 }
 
-// A line names three servers at most.
 func TestServing_LinesAreBounded(t *testing.T) {
 	var out []Out
 	var names []string
@@ -192,7 +189,7 @@ func TestServing_LinesAreBounded(t *testing.T) {
 	}
 }
 
-// A process whose pools have no picks looks for one once a second.
+// While no pool has had a pick, a process looks for picks only once a second.
 func TestServing_UnusedPoolsOfManySeldomWakeTheProcess(t *testing.T) {
 	p, err := New(Config{})
 	if err != nil {
@@ -214,8 +211,8 @@ func TestServing_UnusedPoolsOfManySeldomWakeTheProcess(t *testing.T) {
 	}
 }
 
-// Of more than maxUnused pools, those without a pick are not watched, although the first ones
-// arrive while there are few.
+// If there are more than maxUnused pools, pools without a pick are not watched, even pools that
+// were added while there were few.
 func TestServing_PoolsWithoutPicksAreNotWatchedOnceThereAreMany(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()

@@ -16,8 +16,6 @@ func tokenEndpoint(token []byte, now time.Time, ttl time.Duration) netip.AddrPor
 	return at
 }
 
-// ask sends a GET with headers in pairs, and returns the pod that served and the response's session
-// token.
 func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token string) {
 	t.Helper()
 	response := g.send(t, http.MethodGet, path, "", pairs...)
@@ -41,14 +39,14 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 				t.Errorf("the token of %s: served by %s, token %q; want itself and a token of it", p.name, pod, token)
 			}
 		}
-		if i == 0 { // llm-d's clients may pad
+		if i == 0 { // llm-d's clients may pad the token
 			if pod, _ := g.ask(t, "/a/", "x-session-token",
 				base64.URLEncoding.EncodeToString([]byte(fmt.Sprint(p.addr(), " ", now.Unix())))); pod != p.name {
 				t.Errorf("a padded token of %s: served by %s, want itself", p.name, pod)
 			}
 		}
 	}
-	// A response without an ID has a token that works.
+	// A request without an ID gets a token in the response, and the token works.
 	first, token := g.ask(t, "/a/")
 	for range 5 {
 		if pod, next := g.ask(t, "/a/", "x-session-token", token); pod != first || next == "" {
@@ -73,7 +71,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("all sessions begin at one endpoint: %v, want 2 of them", seen)
 	}
-	// A retry moves the session to the endpoint that served.
+	// After a retry, the session is at the endpoint that served.
 	id, from := "moves", ""
 	from, _ = g.ask(t, "/a/", "x-session-id", id)
 	g.podNamed(from).answer(func() int { return 503 })
@@ -85,7 +83,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	if pod, _ := g.ask(t, "/a/", "x-session-id", id); pod != to {
 		t.Errorf("the session is back at %s, want %s", pod, to)
 	}
-	// It starts again when its endpoint drains.
+	// A session whose endpoint drains begins again.
 	i := 0
 	if to == "pod-1" {
 		i = 1
@@ -98,7 +96,6 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// A route's session stays at its server with another strategy, until that server drains.
 func TestSession_OfRouteStaysAtItsServer(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: g.endpoints(), Fallbacks: 1}
@@ -167,17 +164,18 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 		sessionToken(at, now):                                     true,
 		sessionToken(at, now.Add(-DefaultSessionTTL)):             true,
 		sessionToken(at, now.Add(-DefaultSessionTTL-time.Second)): false,
-		sessionToken(at, now.Add(time.Minute)):                    true, // of a picker whose clock is ahead
-		sessionToken(at, now.Add(time.Hour)):                      false,
-		sessionToken("[fd00::1]:8000", now):                       true,
-		sessionToken("host:8000", now):                            false,
-		encoded(at):                                               false,
-		encoded(at + " "):                                         false,
-		encoded(at + " 99999999999999999999"):                     false,
-		encoded(at + " 9223372036854775807"):                      false,
-		"":                                                        false,
-		"%%%":                                                     false,
-		encoded(string(make([]byte, 200))):                        false,
+		// Made by a picker whose clock is ahead.
+		sessionToken(at, now.Add(time.Minute)): true,
+		sessionToken(at, now.Add(time.Hour)):   false,
+		sessionToken("[fd00::1]:8000", now):    true,
+		sessionToken("host:8000", now):         false,
+		encoded(at):                            false,
+		encoded(at + " "):                      false,
+		encoded(at + " 99999999999999999999"):  false,
+		encoded(at + " 9223372036854775807"):   false,
+		"":                                     false,
+		"%%%":                                  false,
+		encoded(string(make([]byte, 200))):     false,
 		base64.StdEncoding.EncodeToString([]byte("default/pod-1")): false,
 	} {
 		if got := tokenEndpoint([]byte(token), now, DefaultSessionTTL); got.IsValid() != ok {
@@ -192,7 +190,7 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 	}
 }
 
-// Clients write these headers: no text may panic, and only the picker's texts are accepted.
+// Clients write these headers. No text may panic, and only tokens of a picker are accepted.
 func FuzzSession_HeadersOfClients(f *testing.F) {
 	now := time.Unix(1_700_000_000, 0)
 	f.Add([]byte(sessionToken("10.0.0.1:8000", now)), []byte("a=1; sid=2"), []byte("12.5"))

@@ -17,7 +17,8 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Shadow: "least-request",
 		Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 	setPools(t, p, pool)
-	first := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}) // both are idle: a tie
+	// Both endpoints are idle, so any choice agrees.
+	first := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
 	for range 3 {
 		p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
 	}
@@ -28,12 +29,13 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	got := gathered(t, registry)
 	yes, no := got["penstock_picker_shadow_picks_total yes ns/pool least-request"],
 		got["penstock_picker_shadow_picks_total no ns/pool least-request"]
-	// The second and fourth pick go to the one with fewer requests; the first and third are ties.
+	// The second and the fourth pick go to the endpoint with fewer requests. At the first and the
+	// third pick both are equal.
 	if yes+no != 4 || yes < 2 || got["penstock_picker_shadow_regret_total ns/pool least-request"] != 0 {
 		t.Errorf("%v agree, %v do not, regret %v; want 4 in all, 2 of them agreeing at least, and no regret",
 			yes, no, got["penstock_picker_shadow_regret_total ns/pool least-request"])
 	}
-	// Round robin goes on to a server with three more requests.
+	// Round robin goes on to send requests to a server with three more requests.
 	list := p.pool("ns/pool").snapshot.Endpoints
 	busy := extproc.Answer{}
 	for range 6 {

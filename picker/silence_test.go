@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Envoys' reports show that a server is silent: its requests are in flight, given up, or timed out
-// by the route, without a body byte. Another server's answer shows nothing.
+// Envoy's reports show that a server is silent if its requests are in flight, given up or timed out
+// by the route, all without a body byte. An answer of another server shows nothing about it.
 func TestSilent_ReportsShowIt(t *testing.T) {
 	report := accesslog.Entry{Pool: "ns/pool", Open: true, Served: first, Sent: time.Millisecond}
 	for name, tt := range map[string]struct {
@@ -71,7 +71,7 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 				if got := slices.Contains(silent, e.Load()); got != tt.want {
 					t.Errorf("silent %t, want %t", got, tt.want)
 				}
-				// The status 504 is Envoy's own: the server has sent no headers.
+				// Envoy itself sends the status 504: the server has sent no headers.
 				silence := e.Load().Silence()
 				if want := name == "headers only"; silence != nil && silence.Headers != want {
 					t.Errorf("headers only: %t, want %t", silence.Headers, want)
@@ -81,8 +81,8 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 	}
 }
 
-// A silent server is probed in its own protocol, one probe at a time, until it has a token. Until
-// then, every page shows the reason.
+// A silent server is probed in its own protocol, one probe at a time, until it sends a token. Until
+// then, every page shows why it is suspect.
 func TestSilent_IsProbedUntilItAnswers(t *testing.T) {
 	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // of a test
 	for name, tt := range map[string]struct {
@@ -142,7 +142,8 @@ func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Serve
 	}
 }
 
-// A server gets one probe at a time, at growing intervals, and all servers maxProbes at a time.
+// A server gets one probe at a time, at growing intervals. All servers together get at most
+// maxProbes at a time.
 func TestSilent_ProbesAreBounded(t *testing.T) {
 	a, now := &probing{servers: map[*endpoint.Load]*probed{}}, time.Now()
 	server := new(endpoint.Load)
@@ -160,7 +161,7 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	if got := fmt.Sprint(pauses); got != "[0s 1s 2s 4s 8s 16s 30s]" {
 		t.Errorf(`pauses %s, want "[0s 1s 2s 4s 8s 16s 30s]"`, got)
 	}
-	a.due(nil, now) // it serves
+	a.due(nil, now) // the server is not silent any more
 	if len(a.due([]*endpoint.Load{server}, now)) != 1 {
 		t.Error("a server that is silent again is not probed at once")
 	}
@@ -174,8 +175,8 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	}
 }
 
-// Behind another gateway, a call that ends without a body byte shows silence, and a first byte
-// shows that the server works.
+// Behind a gateway that Penstock does not configure, a call that ends without a body byte shows
+// silence. A first byte shows that the server works.
 func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
 	for _, tt := range []struct{ shown, begun, want bool }{
 		{true, false, true}, {true, true, false}, {false, false, false},

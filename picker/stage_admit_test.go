@@ -50,7 +50,8 @@ func byHeader(ctx context.Context) string {
 	return ""
 }
 
-// keyedPicker has two pools of one endpoint each, and a Gateway that uses one.
+// keyedPicker returns a picker with two pools of one endpoint each, and a Gateway that may use
+// ns/own.
 func keyedPicker(t *testing.T, c Config) (p *Picker, may *access,
 	pick func(gateway, pool string) (lease string, code codes.Code)) {
 	t.Helper()
@@ -69,7 +70,7 @@ func keyedPicker(t *testing.T, c Config) (p *Picker, may *access,
 			pairs = append(pairs, "x-penstock-pool", pool)
 		}
 		stream, _ := call(t, conn, pairs...)
-		_ = stream.Send(headerMessage(nil)) // the call may have been denied already
+		_ = stream.Send(headerMessage(nil)) // fails if the call was denied at once
 		r, err := stream.Recv()
 		return r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue(),
 			status.Code(err)
@@ -84,9 +85,9 @@ func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
 	}{
 		{"ns/gw", "ns/own", codes.OK},
 		{"ns/gw", "ns/theirs", codes.PermissionDenied},
-		{"ns/gw", "", codes.PermissionDenied}, // the default pool is the other one
+		{"ns/gw", "", codes.PermissionDenied}, // the default pool is ns/theirs
 		{"ns/other", "ns/own", codes.PermissionDenied},
-		{"ns/gw", "ns/unknown", codes.Unavailable}, // another picker may have it
+		{"ns/gw", "ns/unknown", codes.Unavailable}, // another picker may have this pool
 	} {
 		if _, code := pick(c.gateway, c.pool); code != c.want {
 			t.Errorf("the key of %s, pool %q: %v, want %v", c.gateway, c.pool, code, c.want)
@@ -100,7 +101,7 @@ func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
 	}
 }
 
-// Another process sent the route to Envoy before this one read it.
+// Another process sent the route to Envoy before this process read it.
 func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	_, may, pick := keyedPicker(t, Config{})
 	time.AfterFunc(50*time.Millisecond, func() { may.allow("ns/unrelated", "ns/own"); may.allow("ns/gw", "ns/theirs") })
@@ -109,7 +110,8 @@ func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A stolen key must not end or move other Gateways' requests, nor make their pools look full.
+// With a stolen key, a Gateway can neither end nor move the requests of other Gateways, nor make
+// their pools look full.
 func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	p, may, pick := keyedPicker(t, Config{Peers: alone{}})
 	may.allow("ns/victim", "ns/theirs")
@@ -146,8 +148,8 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	}
 }
 
-// If Gateways have keys, a call without one is another cluster's, whatever it claims: it may pick
-// only from exported pools.
+// While Gateways have keys, a call without a key comes from another cluster, even if it names a
+// Gateway. It may pick only from exported pools.
 func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	_, _, pick := keyedPicker(t,
 		Config{Keyed: true, Callers: callers{exported: func(pool, _ string) bool { return pool == "ns/own" }}})
@@ -162,8 +164,8 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	}
 }
 
-// A starting process decides about its exports after its first translation. Members' calls before
-// that were denied, and their requests got a 503.
+// A starting process knows its exports only after its first translation. Before, it denied calls of
+// members, and their requests got 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
 	p, _, pick := keyedPicker(t,

@@ -51,7 +51,7 @@ func (servers) answer(k *pick) {
 		track.sent = time.Now()
 		k.lease.KeepUntilEnd()
 		if track.shown = k.request.ShowsFirstByte(); track.shown {
-			k.lease.Waits() // the call reports the first byte when it arrives
+			k.lease.Waits() // the open call will report the first byte
 		}
 	}
 	k.counted(a)

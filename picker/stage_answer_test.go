@@ -22,8 +22,9 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		{"ns/one", "", "envoy://b/,envoy://c/", "", "10.0.0.1:80,envoy://b/,envoy://c/ 2"},
 		{"ns/two", "1", "", "", "10.0.0.1:80,10.0.0.2:80,10.0.0.1:80,10.0.0.2:80,10.0.0.1:80 4"},
 		{"ns/none", "", "envoy://b/", "", "envoy://b/ 0"},
-		{"ns/none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
-		// The retry policy of a gateway that Penstock does not configure stays.
+		// Envoy does not have the hop "new" yet.
+		{"ns/none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"},
+		// A gateway that Penstock does not configure keeps its retry policy.
 		{"", "", "", "", "10.0.0.9:80 "},
 		{"", "", "", "2", "10.0.0.9:80 "},
 	} {

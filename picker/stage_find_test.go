@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The models of an import with several clusters are requested by the import's name, which is no
-// pool's: the list is answered, or the request passes without a pick.
+// The models of an import with several clusters are requested by the import's name, which is not a
+// pool. The request gets the list, or passes without a pick.
 func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	list := `{"data": [{"id": "qwen"}]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))

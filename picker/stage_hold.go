@@ -81,7 +81,7 @@ func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.O
 	k.waited = time.Since(since)
 	k.pool.counters.waited(outcome, q.Priority, k.waited)
 	k.refresh()
-	k.started = time.Now() // the time of a pick excludes waits
+	k.started = time.Now() // the pick's time begins again, because it excludes waits
 	return outcome
 }
 
@@ -136,7 +136,7 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 	default:
 		return nil
 	}
-	if room := queue.Room(); room.Saturation >= 1 { // otherwise only sheddable requests wait
+	if room := queue.Room(); room.Saturation >= 1 { // below 1, only sheddable requests wait
 		all = append(all, schedule.Excess{Limit: "saturation", Max: 1, Value: room.Saturation})
 	}
 	return all

@@ -122,7 +122,7 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 		}
 		got := record.Exceeded[0]
 		if i == 0 && got.Value >= got.Max {
-			got.Value = 0 // how long it has waited
+			got.Value = 0 // the value is how long the request has waited
 		}
 		if got != want {
 			t.Errorf("why it is %s: %+v, want %+v", record.Result, got, want)
@@ -181,7 +181,8 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 	}
 }
 
-// A member that the ClusterSet believes states the callers of its picks. Others count as one.
+// A believed member of the ClusterSet states the caller of each pick. All callers of another member
+// count as one.
 func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		believed string
@@ -210,7 +211,8 @@ func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T
 	}
 }
 
-// A member may state only callers that a gate writes, and its names are not names of this cluster.
+// A member may state only texts that a gate can write. Its callers are never equal to callers of
+// this cluster.
 func TestFlowControl_MembersStateWellFormedCallersAlone(t *testing.T) {
 	for text, want := range map[string]string{
 		"ns/alice@x.y": "east:ns/alice@x.y", "west:ns/a%20b": "east:west:ns/a%20b", "": "", "a,b": "", "a\xff": "",
@@ -257,7 +259,7 @@ func TestFlowControl_RequestThatAnotherClusterTakesDoesNotWait(t *testing.T) {
 	}
 }
 
-// The last cluster holds the request: flow control applies to imports, too.
+// Flow control also holds a request of another cluster if no further cluster can take it.
 func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -285,7 +287,7 @@ func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 	}
 }
 
-// Other clusters compare the wait in the queue plus the one at the servers.
+// Other clusters compare the wait in the queue plus the wait at the servers.
 func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -299,7 +301,7 @@ func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 		}
 		return w.Least
 	}
-	const long = "400000" // bytes: 100,000 tokens, which a server reads in 25 s
+	const long = "400000" // in bytes: 100,000 tokens, which a server reads in 25 s
 	var before float64
 	for i := range 4 {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
@@ -338,11 +340,11 @@ func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	}
 }
 
-// A request is admitted before the processor's call, and has no lease until its answer.
+// An admitted request takes room during the processor's call, although it has no lease yet.
 func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	arrived, answer := make(chan struct{}, 9), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // so that the server finds out when the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // reading lets the server notice that the client leaves
 		arrived <- struct{}{}
 		select {
 		case <-answer:
@@ -391,7 +393,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	(<-answers).Track.End()
 }
 
-// Envoy gives up on a picker after 2 s, unless the picker extends the timeout.
+// Envoy stops waiting for a picker after 2 s, unless the picker extends the timeout.
 func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none},
 		route{Name: "buffered", Cluster: "closed", Mode: buffered})
@@ -414,7 +416,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	go send("/none/")
 	go send("/buffered/")
 	poll.Until(t, "two requests to wait", func() bool { return waiting(g.picker, "ns/pool") == 2 })
-	poll.Never(t, "a request is answered", 2500*time.Millisecond, // more than Envoy's message_timeout
+	// longer than Envoy's message_timeout
+	poll.Never(t, "a request is answered", 2500*time.Millisecond,
 		func() bool { return len(statuses) > 0 })
 	release()
 	var got []string
@@ -430,8 +433,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	}
 }
 
-// No pick triggers scrapes meanwhile; with one page a second, a free server would be idle for that
-// long.
+// While requests wait, no pick triggers scrapes. With one scrape a second, a free server would stay
+// idle until the next scrape.
 func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	var pages atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -26,7 +26,7 @@ func (servers) lease(k *pick) {
 		k.addLacking()
 		return
 	}
-	// The processor chose the first endpoint; the strategy chooses the others.
+	// The processor chose the first endpoint; the strategy chooses the rest.
 	first, own := k.ranked[0], k.allowed
 	others := func(e *endpoint.Endpoint) bool { return e != first.Endpoint && (own == nil || own(e)) }
 	k.ranked = append([]schedule.Candidate{first},
@@ -49,7 +49,7 @@ func leased(r *Record) string { return r.Lease }
 
 func (k *pick) counted(a *extproc.Answer) {
 	a.Pool, a.Lease = k.pool.Name, extproc.Lease{Owner: k.picker.leases.Owner(), Number: k.lease.Number()}
-	if len(caller(k.request)) > 0 && !k.request.Last { // only edges log usage
+	if len(caller(k.request)) > 0 && !k.request.Last { // only edges log usage, so not behind a hop
 		a.Used = k.used()
 	}
 }

@@ -34,7 +34,7 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 		"penstock_picker_picks_total ns/a picked":           2,
 		"penstock_picker_picks_total ns/empty no_endpoints": 1,
 		"penstock_picker_unknown_pool_total":                1,
-		"penstock_picker_endpoints ns/a stale":              0, // its strategy reads no pages
+		"penstock_picker_endpoints ns/a stale":              0, // round-robin reads no pages
 		"penstock_picker_endpoints ns/a unread":             1,
 		"penstock_picker_page_problems ns/a":                0,
 		"penstock_picker_endpoints ns/paged unread":         0,

@@ -43,7 +43,8 @@ func process(k *pick) {
 		if timeout := pool.processor.Timeout(); timeout > extendAbove && !pool.processor.Open() {
 			r.Extend(timeout + answerTime)
 		}
-		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q) // not called while the breaker is open
+		// Makes no call while the breaker is open.
+		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q)
 	}
 	d.took = time.Since(started)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// A processor's tokens reach the server in every mode in which the picker gets the body before the
-// pick; in STREAMED only the picker's member is removed.
+// In every mode in which the picker gets the body before the pick, the processor's tokens reach the
+// server. In STREAMED, only "route" is removed.
 func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -91,7 +91,8 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	}
 }
 
-// The call has a client span in the pick's span, whose context the processor gets.
+// The processor's call has a client span below the pick's span. The processor receives that span's
+// context.
 func TestProcessor_CallHasASpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})

@@ -42,7 +42,7 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 		{"not json\x1b[31m", 200, "the answer is no JSON object"},
 		{`{"token_key":"a\r\nb"}`, 200, "token_key has characters that a header cannot have"},
 		{`{"token_value":"[1,x` + strings.Repeat("y", 1000) + `]"}`, 200, "token_value is no list of token IDs"},
-		{`{}`, 422, "status 422"}, // the service works
+		{`{}`, 422, "status 422"}, // 422 is not a failure of the service
 		{`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"},
 		{`{}`, 500, "status 500"},
 		{`{}`, 200, "it has failed 5 times in a row"},

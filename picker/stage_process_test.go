@@ -92,7 +92,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	for _, tt := range []struct {
 		body, answer  string
 		status        int
-		first, reason string // "" for any; why own scheduling decides
+		first, reason string // first endpoint, or "" for any; and why the strategy decides
 		key, ids      string
 		byDefault     bool
 	}{
@@ -144,7 +144,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		}
 		a.Track.End()
 	}
-	// No boolean: the default applies.
+	// If "route" is not a boolean, the pool's default applies.
 	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`,
 		`{"route":1,"prompt":"a"}`} {
 		if a := p.Pick(t.Context(), bodied(text)); a.Endpoints[0] != "10.0.0.5:81" || s.sent.Body["route"] != true {
@@ -160,7 +160,6 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	}
 }
 
-// A route's subset applies, whatever the processor answers.
 func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	s := startProcessor(t)
 	s.Route = true
@@ -190,8 +189,8 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	}
 }
 
-// The server reads the processor's tokens: the picker compares them with the servers' reports, and
-// Dynamo's frontend gets them too.
+// The processor's tokens are the prompt that the server reads. The picker compares them with the
+// servers' reports, and Dynamo's frontend gets them.
 func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 	s := startProcessor(t)
 	p := runPicker(t, Config{})
@@ -290,7 +289,7 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 		}
 	}
 	pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort("10.0.0.2:80")})
-	setPools(t, p, pool) // the breaker stays open
+	setPools(t, p, pool) // a new configuration keeps the breaker open
 	if n := p.pool("ns/pool"); !n.processor.Open() {
 		t.Error("the breaker is closed")
 	}

@@ -18,7 +18,7 @@ func prompt(k *pick) {
 	k.model, k.tokens = k.request.Facts.Model, k.query.Tokens
 	if name := k.request.Headers.Header(modelHeader); k.model == "" && len(name) > 0 &&
 		(k.request.Reported() || k.pool.TrustHeaders) {
-		k.model = string(name) // from a gateway that sets the header itself
+		k.model = string(name) // the gateway, not a client, has set the header
 	}
 }
 

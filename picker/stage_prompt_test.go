@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// rendering is a server that renders body as tokens, and the number of its calls.
+// rendering starts a server that renders body as tokens, and counts its calls.
 func rendering(t *testing.T, body []byte, tokens []uint32) (*httptest.Server, *atomic.Int32) {
 	rendered := new(atomic.Int32)
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,6 @@ func rendering(t *testing.T, body []byte, tokens []uint32) (*httptest.Server, *a
 	return model, rendered
 }
 
-// changedBody picks for a chat completion in BUFFERED, and returns its changed body.
 func changedBody(t *testing.T, conn *grpc.ClientConn, body []byte) []byte {
 	t.Helper()
 	stream, cancel := call(t, conn, "x-penstock-pool", "ns/pool")
@@ -58,8 +57,8 @@ func changedBody(t *testing.T, conn *grpc.ClientConn, body []byte) []byte {
 	return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
 }
 
-// TestKVEvents_TextPromptIsRendered has a rendering server: the picker needs the body, which Envoy
-// sends in BUFFERED.
+// In TestKVEvents_TextPromptIsRendered a server renders the prompt, so the picker needs the body.
+// Envoy sends it in BUFFERED.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)
 	for i := range tokens {
@@ -110,7 +109,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	if rendered.Load() != 1 {
 		t.Errorf("the prompt was rendered %d times, want 1", rendered.Load())
 	}
-	// Dynamo's frontends get the token IDs, which are then kept.
+	// Dynamo's frontend gets the token IDs, so the picker keeps them.
 	pool.Strategy, pool.Plugins = "plugins",
 		parsed(t, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]")
 	setPools(t, p, pool)
@@ -133,12 +132,12 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }
 
-// An estimate from the content-length that decided nothing looked like the length of a prompt that
-// the picker had read.
+// Before, an estimate from content-length that decided nothing looked like the length of a read
+// prompt.
 func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool
-		body string // "read", "unread" with 400 bytes, or "" for none
+		body string // "read", "unread" (400 bytes), or "" for no body
 		want int
 	}{
 		{Pool{Strategy: "round-robin"}, "unread", 0}, {Pool{Strategy: "session"}, "unread", 0},

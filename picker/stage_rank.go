@@ -37,7 +37,7 @@ func (k *pick) awaitKeys() {
 		before = now
 		return k.choose(strategy) && k.scratch.Passed == nil
 	})
-	if !found { // the counts are outdated
+	if !found { // the awaited ends did not come: rank by current counts
 		k.choose(strategy)
 	}
 }

@@ -27,7 +27,7 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if path == "/none/" {
-			request.Header.Set(modelHeader, model) // as the scanner of the Gateway does
+			request.Header.Set(modelHeader, model) // the Gateway's scanner does the same
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
@@ -72,20 +72,20 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// Bodies are not read, and the Gateway's scanner sends the model: servers with the adapter get its
-// requests, as if bodies were read.
+// If bodies are not read but the Gateway's scanner sends the model, requests for an adapter go to
+// servers that have the adapter.
 func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	g.pods[0].shows(0, 0, "chat")
 	g.pods[1].shows(0, 0, "sql")
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
-	for _, v := range g.picker.Explain("ns/pool", nil).Verdicts { // reads the pages
+	for _, v := range g.picker.Explain("ns/pool", nil).Verdicts { // Explain reads the pages
 		if !v.State.Fresh {
 			t.Fatalf("got %+v, want its page read", v)
 		}
 	}
 	for model, want := range map[string]string{"chat": "pod-0", "sql": "pod-1"} {
-		for range 2 { // no access log ends requests here
+		for range 2 { // no access log ends these requests
 			request, err := http.NewRequest(http.MethodPost, g.url+"/none/", strings.NewReader(`{}`))
 			if err != nil {
 				t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown, on the real Envoy: a prompt is read before its
-// pick, any other body passes as if no picker read bodies, while Envoy's mode is BUFFERED for all.
+// On the real Envoy with BUFFERED for all requests, a prompt is read before its pick. Any other
+// body passes as if no picker read bodies.
 func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: BodyPrompts})

@@ -16,14 +16,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// respond is a request of the Responses API that follows a response, or none ("").
 func respond(previous string) *extproc.Request {
 	r := longPrompt(600)
 	r.Facts.Kind, r.Facts.Previous = request.Responses, request.ResponseOf(previous)
 	return r
 }
 
-// answeredAt ends a request at a server, with a stored response.
+// answeredAt ends a request at a server that stores its response.
 func answeredAt(p *Picker, a extproc.Answer, served, id string, client uint64) {
 	p.Log(accesslog.Entry{Lease: a.Lease.String(), Pool: "ns/pool", Gateway: "ns/gw", Served: served, Status: 200,
 		Response: request.ResponseOf(id), Client: client})
@@ -31,7 +30,7 @@ func answeredAt(p *Picker, a extproc.Answer, served, id string, client uint64) {
 
 var followUps int
 
-// followUp answers a request that follows a response at a server.
+// followUp picks for a request that follows a response at a server.
 func followUp(t *testing.T, p *Picker, at string) extproc.Answer {
 	t.Helper()
 	followUps++
@@ -66,8 +65,8 @@ func TestResponseAffinity_FollowUpGoesToItsServer(t *testing.T) {
 	}
 }
 
-// A server that accepts no requests must not fail its clients, nor decide for other pools or pools
-// without the field. Only a full server has the response: no other server or pool is tried.
+// If a response's server accepts no requests, another server gets the request; this does not affect
+// pools without Responses. If the server is only full, no other server or pool gets the request.
 func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Pool)
@@ -86,7 +85,8 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 		p := runPicker(t, Config{})
 		pool := Pool{ID: poolID("ns/pool"), Responses: true, Strategy: "least-request", Endpoints: specs(first, second)}
 		setPools(t, p, pool)
-		if a := followUp(t, p, second); a.Endpoints.String() != second { // it stays in flight
+		// this request stays in flight
+		if a := followUp(t, p, second); a.Endpoints.String() != second {
 			t.Fatalf("%s: %s at first, want %s", name, a.Endpoints, second)
 		}
 		pool.Endpoints = specs(first, second)
@@ -100,7 +100,8 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	}
 }
 
-// Reports of one pool have no effect in another; failed requests and unknown places leave nothing.
+// A response in one pool has no effect in another pool. A failed request, or an unknown server, is
+// not recorded.
 func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -136,7 +137,6 @@ func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	}
 }
 
-// Clients may choose their responses' IDs. Another client's ID must not move its response.
 func TestResponseAffinity_KnownResponseDoesNotMove(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Responses: true, Endpoints: specs(first, second)})
@@ -148,7 +148,6 @@ func TestResponseAffinity_KnownResponseDoesNotMove(t *testing.T) {
 	}
 }
 
-// One client with many responses pushes out its own, not other clients'.
 func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 	s, now := &responses{}, time.Now()
 	id := func(client, i int) request.ResponseID { return request.ResponseOf(fmt.Sprint(client, " ", i)) }
@@ -180,8 +179,8 @@ func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 	}
 }
 
-// A client that follows up at once must not precede its response's report; unknown responses must
-// not wait for long.
+// A client may follow up before its response is reported, so the pick waits. It must not wait long
+// for an unknown response.
 func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})
@@ -208,7 +207,8 @@ func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	})
 }
 
-// Another process, or a starting one, picks the same server. IDs themselves are not sent.
+// Other processes, and a process that starts, pick the same server. The IDs themselves are not
+// published.
 func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	pool := Pool{ID: poolID("ns/pool"), Responses: true, Endpoints: specs(first, second)}
 	sent := &published{}
@@ -230,7 +230,6 @@ func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	}
 }
 
-// An import's request goes to the cluster with the response, whatever the costs.
 func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
 	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	p := runPicker(t, Config{Chooser: c})
@@ -240,7 +239,8 @@ func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
 		t.Error("Envoy is not asked for the ID")
 	}
 	answeredAt(p, a, "envoy://hops/c02", "resp_1", 1)
-	alone := extproc.Header{Name: OthersHeader, Value: "0"} // so its picker holds the request while the cluster is full
+	// No other cluster follows, so the picker there holds the request while it is full.
+	alone := extproc.Header{Name: OthersHeader, Value: "0"}
 	a = p.Pick(t.Context(), respond("resp_1"))
 	if a.Endpoints.String() != "envoy://hops/c02" || a.Headers[len(a.Headers)-1] != alone {
 		t.Errorf("%s %v, want the cluster of the response alone", a.Endpoints, a.Headers)

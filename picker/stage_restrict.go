@@ -26,7 +26,7 @@ func (servers) restrict(k *pick) {
 	k.endpoints, k.sampled = pool.snapshot.Endpoints, pool.history.due(k.started, len(pool.snapshot.Endpoints))
 	entries, restricted := k.picker.config.Protocol.subset(r.Headers)
 	if k.restricted = restricted; restricted {
-		k.allowed = subset(entries) // the hint bounds the pick, and contains no hop
+		k.allowed = subset(entries) // only entries of the hint may be picked, and no hop
 	} else {
 		k.spillTo = pool.spill(r.Spill)
 		if hop := k.hopToKeeper(k.spillTo); hop != "" {

@@ -33,7 +33,7 @@ func asksFor(p *Picker, model string) extproc.Answer {
 func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing.T) {
 	for _, strategy := range schedule.Names() {
 		if strategy == schedule.Plugins {
-			continue // it needs a profile
+			continue // this strategy needs a profile
 		}
 		t.Run(strategy, func(t *testing.T) {
 			p := runPicker(t, Config{})
@@ -59,7 +59,7 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 	}
 }
 
-// A list may be wrong, so it is a preference. A 404 proves it.
+// A list may be wrong, so it only decides the preference. A 404 is proof.
 func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)
@@ -88,7 +88,7 @@ func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	}
 }
 
-// A 404 for a response shows nothing about the model.
+// A 404 for an unknown response shows nothing about the model.
 func TestRestrict_ResponseThatIsNotThereConcernsNoModel(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)

@@ -14,7 +14,7 @@ import (
 // OnDemand has pools whose model servers are stopped while they have no requests. Its methods are
 // called concurrently.
 type OnDemand interface {
-	// Demand returns how the servers of a pool are started; false: requests do not start them.
+	// Demand returns how requests start the servers of a pool; false if requests do not start them.
 	Demand(pool objectid.Target) (Demand, bool)
 	// Resume requests a server for a pool, and waits until one serves. It returns an error if none
 	// will, or ctx ends. The request stays after ctx has ended.
@@ -23,7 +23,7 @@ type OnDemand interface {
 
 // Demand describes a pool whose servers are started by requests.
 type Demand struct {
-	Model string        // that the servers serve
+	Model string        // model that the servers serve
 	Limit time.Duration // how long a request waits for a server
 }
 
@@ -43,7 +43,8 @@ type Use struct {
 	Known bool // the picker has the pool, and picks its servers
 	// Accepts reports whether picks name a server of the pool.
 	Accepts bool
-	// Active counts the requests that picks or servers have. With Accepts false it only falls.
+	// Active counts the requests that picks or servers have. While Accepts is false, Active only
+	// falls.
 	Active int64
 	// Held counts the requests that wait for the start of a server.
 	Held int64
@@ -58,7 +59,8 @@ func (p *Picker) Use(id objectid.Target) (u Use) {
 		return u
 	}
 	u.Known, u.Accepts = true, pool.accepts
-	// A pick counts as picking until its lease counts, and once more after it was held.
+	// In this order no pick is missed: its lease counts before it leaves picking, and a held pick
+	// enters picking before it leaves held.
 	u.Active, u.Held = pool.use.picking.Load(), pool.use.held.Load()
 	u.Active = max(u.Active, pool.use.picking.Load())
 	for i := range pool.snapshot.Endpoints {
@@ -106,8 +108,8 @@ func (pool *pool) usage() *use {
 	return pool.use
 }
 
-// enter counts the pick. A pool's configuration that is read afterwards is as new as any that
-// another goroutine has seen before it read the count.
+// enter counts the pick, and then reads the pool's configuration again. So a goroutine that changed
+// the configuration and then read a count without this pick knows that the pick uses the change.
 func (k *pick) enter() {
 	if k.use = k.pool.use; k.use == nil {
 		return
@@ -135,7 +137,7 @@ func resume(k *pick) {
 	if len(pool.spill(k.request.Spill)) > 0 || anotherTakes(k.request) {
 		ctx, cancel := context.WithCancel(k.ctx)
 		cancel()
-		_ = on.Resume(ctx, pool.ID) // without a wait
+		_ = on.Resume(ctx, pool.ID) // the ended context makes Resume return at once
 		return
 	}
 	name := quoted(pool.Name)
@@ -162,8 +164,8 @@ func resume(k *pick) {
 	}
 }
 
-// resumeAgain is the interval at which a server that serves and is not in the pool is asked for
-// again: it may have ended.
+// resumeAgain is how often to request a server again that serves but is not in the pool: the server
+// may have ended.
 const resumeAgain = time.Second
 
 func (k *pick) awaitHeld(on OnDemand, limit time.Duration) error {

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// starts is an OnDemand for one pool. A call of Resume ends with the next value of a channel.
+// starts is an OnDemand for one pool. Each call of Resume returns the next value of the channel
+// ends.
 type starts struct {
 	pool   string
 	limit  time.Duration
@@ -57,7 +58,7 @@ func TestResume_ARequestWaitsForTheServerThatItStarts(t *testing.T) {
 	if u := p.Use(id); !u.Known || u.Accepts || u.Held != 1 || u.Active != 0 {
 		t.Errorf("while it is held: got %+v, want known, 1 held, and none active", u)
 	}
-	on.ends <- nil // the server serves, and the pool does not have it yet
+	on.ends <- nil // the server serves, but the pool does not have it yet
 	if err := p.Update(Pool{ID: id, Default: true, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}); err != nil {
 		t.Fatal(err)
 	}

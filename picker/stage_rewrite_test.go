@@ -20,7 +20,7 @@ const streamed = "{request_header_mode: SEND, response_header_mode: SKIP, reques
 
 func split(targets ...ModelTarget) ModelRule { return ModelRule{Targets: targets} }
 
-// Wherever a picker begins, and for every run of requests.
+// The shares hold for every starting position of a picker, and for every run of requests.
 func TestInferenceModel_WeightsAreKept(t *testing.T) {
 	for _, weights := range [][]int32{{75, 24, 1}, {1, 1}, {1, 999_999}, {3, 3, 3, 1}} {
 		var targets []ModelTarget
@@ -85,7 +85,7 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 	}
 }
 
-// LoRA affinity and prefixes use the target's name; the header has the client's.
+// LoRA affinity and prefixes use the target's name. The header has the client's model.
 func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -115,7 +115,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 			}
 		}
 	}
-	// A chunked body has no length to correct.
+	// A chunked body has no content-length to correct.
 	body, err := http.NewRequest(http.MethodPost, g.url+"/duplex/v1/completions",
 		struct{ *strings.Reader }{strings.NewReader(`{"model":"public"}`)})
 	if err != nil {
@@ -132,7 +132,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	}
 }
 
-// A model server in Python accepts these bodies as JSON.
+// A model server in Python reads these encodings of JSON.
 func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -162,7 +162,7 @@ func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	}
 }
 
-// In STREAMED the pick precedes the body, and the header is the client's.
+// In STREAMED the pick precedes the body, and the model in the header is the client's text.
 func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		registry := prometheus.NewRegistry()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// The scorer prefers the pod with its name; when it is gone, the other scorers decide.
+// The scorer prefers the pod that it names. Without the scorer, the other scorers decide.
 func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	var favorite atomic.Pointer[string]
@@ -79,7 +79,7 @@ func TestPlugins_ExternalScorersConnectionsAreKeptAndClosed(t *testing.T) {
 	if p.pool("ns/pool").scorers[0] != first {
 		t.Error("a change of another field connects again")
 	}
-	pool.Plugins, pool.Scorers = nil, nil // invalid: the last ones stay
+	pool.Plugins, pool.Scorers = nil, nil // invalid, so the last valid ones stay
 	setPools(t, p, pool)
 	if s := p.pool("ns/pool").scorers; len(s) != 1 || s[0] != first {
 		t.Error("the last valid scorer is gone")

@@ -15,7 +15,7 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 		Endpoints: specs("10.0.0.1:80")}
 	conn := dialPicker(t, address)
 	for _, c := range []struct {
-		spills bool // and Envoy has "envoy://b/"
+		spills bool // the pool spills, and Envoy has "envoy://b/"
 		what   string
 		meta   []string
 		list   string

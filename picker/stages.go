@@ -29,10 +29,12 @@ type stage struct {
 type moment uint8
 
 const (
-	atCall moment = iota // the call's metadata, before any message
+	atCall moment = iota // with the call's metadata, before any message
 	atHeaders
-	atModel   // a model in the body; in STREAMED, this moment comes alone, after the answer
-	atRequest // all parts of the request that the pick needs
+	// The body's model is read; in STREAMED, where the pick precedes the body, this is the last
+	// moment.
+	atModel
+	atRequest // with all parts of the request that the pick needs
 )
 
 func stages() []stage {
@@ -84,7 +86,7 @@ type pick struct {
 	started time.Time // when the time in metrics starts, after waits
 
 	use     *use          // set by find; nil if the pool has no model servers of its own
-	resumed time.Duration // the wait in resume
+	resumed time.Duration // time that the request waited in resume
 
 	keeper  string // set by recall: place of the named response
 	follows follows
@@ -113,7 +115,7 @@ type pick struct {
 	staged   bool // the profile handler of the pool has decided about further servers
 	// verdicts of a sampled pick describe the state between rank and lease.
 	verdicts  []schedule.Verdict
-	lacks     Lacks // by the last choose
+	lacks     Lacks // as counted by the last choose
 	endWaited time.Duration
 	// contested is the number of requests in flight of all processes at the endpoint where this
 	// pick exceeded the limit, or 0.
@@ -144,7 +146,7 @@ type pick struct {
 
 type working struct {
 	scratch schedule.Scratch
-	others  schedule.Scratch // for a second choice: of further servers, or for retries
+	others  schedule.Scratch // scratch for another choice: of further servers, or for retries
 }
 
 var (
@@ -207,7 +209,7 @@ func (k *pick) End() {
 // its own part; only settle releases the rest.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
-		k.queue.Placed() // the request has a lease now, or is not sent
+		k.queue.Placed() // the request has a lease now, or will not be sent
 	}
 	if k.use != nil {
 		defer k.use.picking.Add(-1)

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// kinds are a pool and a request per kind of target, and per resource that a pick may hold besides
-// its lease.
+// kinds returns a pool and a request for each kind of target, and for each resource that a pick may
+// hold besides its lease.
 func kinds(t *testing.T) map[string]struct {
 	pool    Pool
 	request extproc.Request
@@ -60,9 +60,9 @@ func kinds(t *testing.T) map[string]struct {
 	}
 }
 
-// A pick that ends between any two stages, because one panics, leaves no count of its request: no
-// lease, no request in flight at servers, clusters or a remote picker, and no admitted request
-// without a place.
+// If a pick ends between any two stages because one panics, it leaves no count: no lease, no
+// request in flight at servers, clusters or a remote picker, and no admitted request without a
+// place.
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
@@ -132,13 +132,12 @@ func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, o
 
 func (c *counting) End() { c.open-- }
 
-// stageCheck holds while a stage runs.
+// stageCheck checks one stage: holds is false without the stage.
 type stageCheck struct {
-	test  string // through more of the picker, that fails, too
+	test  string // a test of more of the picker that also fails without the stage
 	holds func(p *Picker, pool Pool) bool
 }
 
-// requestChecks are for the stages up to the request's endpoints.
 func requestChecks(t *testing.T) map[string]stageCheck {
 	processor := startProcessor(t)
 	awake := 0
@@ -207,7 +206,6 @@ func requestChecks(t *testing.T) map[string]stageCheck {
 	}
 }
 
-// pickChecks are for the stages from the request's endpoints on.
 func pickChecks(t *testing.T) map[string]stageCheck {
 	return map[string]stageCheck{
 		"restrict": {"TestSubsetHint_OnlyItsEndpointsArePicked", func(p *Picker, pool Pool) bool {
@@ -258,15 +256,14 @@ func pickChecks(t *testing.T) map[string]stageCheck {
 
 func answerOf(t *testing.T, p *Picker) extproc.Answer { return p.Pick(t.Context(), longPrompt(600)) }
 
-// Each stage is needed: without it the table still compiles, but its check fails, as does the named
-// test.
+// Without a stage, the table still compiles, but the stage's check and the test that it names fail.
 func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	checks := requestChecks(t)
 	maps.Copy(checks, pickChecks(t))
 	holds := func(c stageCheck, without string) (ok bool) {
 		defer func() {
 			if recover() != nil {
-				ok = false // a stage behind it lacks what it sets
+				ok = false // a later stage panics without the missing stage
 			}
 		}()
 		p := runPicker(t, Config{})
@@ -300,7 +297,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	}
 }
 
-// Readers see a pick by the same table: its passed stages in order, with their times.
+// A record shows the passed stages in order, with their times.
 func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Endpoints: specs(first)},

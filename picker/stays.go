@@ -26,8 +26,7 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// The cluster's own picker gets its part of the token back, even if the import's part has
-	// expired.
+	// The cluster's own picker gets its part of the token, even if the import's part has expired.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every page shows a suspect server's reason: silent, failing requests, or a stale page while
-// others' are fresh. If a strategy does not suspect it, no page does.
+// Every page shows why a server is suspect: silent, failing requests, or a stale page while other
+// pages are fresh. If the strategy does not suspect it, no page shows it as suspect.
 func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 	pages := endpoint.Reading{Running: 1}
 	for name, tt := range map[string]struct {

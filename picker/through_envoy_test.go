@@ -91,7 +91,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyBuffered} {
 		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: body})
 		sent := strings.Repeat("y", 200<<10)
-		reader := struct{ io.Reader }{strings.NewReader(sent)} // of unknown length, so that trailers may follow
+		// Without a known length, so that trailers are possible.
+		reader := struct{ io.Reader }{strings.NewReader(sent)}
 		request, err := http.NewRequest(http.MethodPost, g.url+"/duplex/", reader)
 		if err != nil {
 			t.Fatal(err)
@@ -109,8 +110,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
-// A gateway may have a pool before or after its picker. The cluster then decides, as without a
-// picker.
+// A gateway may have a pool before its picker has it, or longer. The cluster then decides, as
+// without a picker.
 func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},
@@ -194,7 +195,7 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 	var first, second atomic.Int64
 	g.pods[0].answer(func() int { first.Add(1); return 503 })
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 2, Endpoints: g.endpoints()})
-	for range 2 { // once with each endpoint first
+	for range 2 { // each endpoint is first once
 		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 ||
 			response.Header.Get("x-pod") != "pod-1" {
 			t.Fatalf("got %s %s, want 200 from pod-1", response.Status, text)
@@ -205,11 +206,12 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 	if response, _ := g.post(t, "/a/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") == "" {
 		t.Errorf("got %s %v, want the pod's own 503", response.Status, response.Header)
 	}
-	if first.Load()+second.Load() != leastTries || first.Load() < 2 || second.Load() < 2 { // the list repeats
+	// The list repeats, up to leastTries attempts.
+	if first.Load()+second.Load() != leastTries || first.Load() < 2 || second.Load() < 2 {
 		t.Errorf("attempts: %d and %d, want %d in all, 2 of each at least", first.Load(), second.Load(), leastTries)
 	}
 
-	// One pod and the user's three retries: all go to it.
+	// With one pod and the user's three retries, all attempts go to this pod.
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1]})
 	first.Store(0)
 	if response, _ := g.post(t, "/user/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
@@ -275,7 +277,7 @@ func unusedAddr(t testing.TB) netip.AddrPort {
 func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 1, Endpoints: g.endpoints()})
-	first, second := g.pods[0], g.pods[1] // in turn, by address
+	first, second := g.pods[0], g.pods[1] // sorted by address, as round robin begins
 	if first.addr().Compare(second.addr()) > 0 {
 		first, second = second, first
 	}

@@ -26,8 +26,8 @@ type tracker struct {
 	session  uint64 // schedule.Session.ID
 	texts    [maxEndpoints]string
 
-	// These fields are set with untilEnd: sent is when the gateway was answered, served has the
-	// counters of the serving endpoint, and entry is the entry that an access log would have.
+	// Fields set with untilEnd: sent is when the gateway was answered, served has the counters of
+	// the serving endpoint, and entry is the entry that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -186,7 +186,8 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)
-	case e.Open && e.Served != "": // a hop, whose picker counts the request, or an endpoint that was removed
+	// The endpoint is a hop, whose picker counts the request, or was removed.
+	case e.Open && e.Served != "":
 		lease.MoveTo(p.others.nowhere, now)
 	}
 	switch {

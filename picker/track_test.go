@@ -31,15 +31,15 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 
 func counts(p *Picker) [2]int64 { return [2]int64{inFlight(p, first), inFlight(p, second)} }
 
-// Envoy tries the second endpoint after the first, and then a hop, whose own pick counts the
-// request.
+// Envoy tries the second endpoint after the first one, and then a hop. The hop's own pick counts
+// the request.
 func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	p, lease := pickFirst(t, Config{})
 	for _, c := range []struct {
 		served string
 		want   [2]int64
 	}{
-		{"", [2]int64{1, 0}}, // not connected yet
+		{"", [2]int64{1, 0}}, // no endpoint is connected yet
 		{first, [2]int64{1, 0}},
 		{second, [2]int64{0, 1}},
 		{"envoy://hop/", [2]int64{0, 0}},
@@ -61,7 +61,7 @@ func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	}
 }
 
-// Another process's picker opened the lease, and Envoy reports to this one.
+// Another process opened the lease, but Envoy reports to this process.
 func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	alive := true
 	var forwarded []accesslog.Entry
@@ -126,7 +126,7 @@ func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 	}
 }
 
-// Without a report of its first token, a prompt counts as unread to its request's end.
+// Without a report of its first token, a prompt counts as unread until the request ends.
 func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -165,8 +165,8 @@ func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	}
 }
 
-// Headers precede the reading of the prompt, and a response that is not streamed comes at its end:
-// neither shows a rate.
+// Headers precede the reading of the prompt, and a response that is not streamed arrives at its
+// end. So neither shows a rate.
 func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
 	const tokens = 4000
 	headers, token := 5*time.Millisecond, 20*time.Millisecond+time.Second

@@ -21,8 +21,8 @@ func chainOf(first uint64, blocks int) (c []uint64) {
 	return c
 }
 
-// A server that denies a request has not read its prompt: the next one with the same beginning does
-// not expect it there.
+// A server that denies a request has not read the prompt. The next request with the same beginning
+// must not expect it there.
 func TestDenial_LeavesNothingCached(t *testing.T) {
 	const sent, answered = time.Millisecond, 20 * time.Millisecond
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 		r := longPrompt(1200, chain...)
 		r.Facts.Stream = c.stream
 		a := p.Pick(t.Context(), r)
-		at := a.Endpoints[0] // the strategy draws one of the two
+		at := a.Endpoints[0] // the strategy chooses one of two equal servers
 		switch c.end.Served {
 		case first:
 			c.end.Served = at
@@ -79,7 +79,8 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 	}
 }
 
-// Both servers of a request with a prefill server lose its prompt, and keep their earlier blocks.
+// If a request with a prefill server is denied, both servers lose its prompt, and keep blocks from
+// before.
 func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -102,7 +103,6 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	}
 }
 
-// A prompt that exceeds a server's cache evicts nothing there.
 func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	var sent []Sent
 	p := runPicker(t, Config{Sharing: shared{sent: func(s Sent) { sent = append(sent, s) }}})
@@ -116,7 +116,8 @@ func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 		t.Errorf("%d tokens of the small prompt and %d of the large ones are cached, %d picks are published; want "+
 			"some, none, 1", cachedTokens(p, first, small), cachedTokens(p, first, large), len(sent))
 	}
-	p.Pick(t.Context(), longPrompt(6500, large[:100]...)) // of fewer tokens, perhaps
+	// The prompt may have fewer tokens than estimated.
+	p.Pick(t.Context(), longPrompt(6500, large[:100]...))
 	if got := cachedTokens(p, first, large); got != 6400 {
 		t.Errorf("%d tokens of a prompt of about the cache's size are cached, want 6400", got)
 	}

@@ -100,7 +100,7 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// The label for the pool's name has no namespace upstream.
+// llm-d's label for the pool's name has no namespace.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
 	for _, pool := range c.picker.pools.now.Load().byName {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Without trustHeaders a client's header makes no series: one client could use up the label's
-// values.
+// Without trustHeaders, a client's header must not become a label, because one client could use up
+// the label's values.
 func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]",
 		true: "[llm_d_epp_request_total id-0  0  llm_d_epp_request_total id-1  0 ]"} {
@@ -32,7 +32,7 @@ func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 	}
 }
 
-// If the body is read after the pick, or not at all, the header is the client's own.
+// Without the body before the pick, the model in the header is the client's own text.
 func TestUpstreamMetrics_UntrustedModelIsNoLabel(t *testing.T) {
 	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]",
 		true: "[llm_d_epp_request_total  claimed 0 claimed]"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A response has its tokens at its end, in whatever pieces it arrives.
+// The token counts are at the end of a response, however it is cut into pieces.
 func TestUpstreamMetrics_TokensAreTheResponsesOwn(t *testing.T) {
 	filler := strings.Repeat(`{"choices":[{"delta":{"content":"x"}}]}`, 300)
 	for body, want := range map[string][2]int{

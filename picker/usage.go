@@ -29,7 +29,7 @@ type modelKey struct{ pool, model string }
 
 type modelUsage struct {
 	served, failed uint64
-	firstByte      time.Duration // of served requests
+	firstByte      time.Duration // sum over served requests
 	input, cached  uint64
 	output         uint64
 }

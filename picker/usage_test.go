@@ -41,7 +41,7 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 		}
 	}
 	ask(t, p, "llama", 200)
-	ask(t, p, "llama", 200) // the first 128 tokens are cached where it goes
+	ask(t, p, "llama", 200) // the second prompt's first 128 tokens are cached
 	ask(t, p, "nonsense", 404)
 	ask(t, p, "llama", 500)
 	ask(t, p, "bad \xff", 200)

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tenant holds everything that a user of one namespace may write, each with an address that this
+// tenant holds all objects that a user of one namespace may write, each with an address that the
 // user cannot reach.
 const tenant = `
 kind: GatewayClass
@@ -123,8 +123,6 @@ func tenantWorld(t *testing.T, address string) []store.Op {
 	return ops
 }
 
-// endpointsOf returns the text of all endpoints of Envoys, and of the pickers that our picker
-// calls.
 func endpointsOf(t *testing.T, tr *translator.Translator, out translator.Output) string {
 	t.Helper()
 	var b strings.Builder
@@ -155,7 +153,7 @@ func kubernetes(allowed ...string) *store.AddressPolicy {
 func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) {
 	for _, c := range []struct {
 		address string
-		sliced  bool // an EndpointSlice may name it
+		sliced  bool // an EndpointSlice may have the address
 	}{
 		{"169.254.169.254", false}, {"127.0.0.1", false}, {"::1", false}, {"0.0.0.0", false}, {"fe80::1", false},
 		{"::ffff:169.254.169.254", false},
@@ -184,7 +182,7 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 		if !strings.Contains(text, "203.0.113.9") {
 			t.Errorf("an allowed address beside %s is no endpoint, want one", c.address)
 		}
-		found := map[string]string{} // by kind
+		found := map[string]string{} // addresses found, by kind
 		for _, r := range out.Reports {
 			for _, f := range r.Findings {
 				if f.Severity == report.Error {
@@ -310,7 +308,8 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 	if text := endpointsOf(t, tr, out); !strings.Contains(text, "10.1.2.3") {
 		t.Errorf("a pod behind its Service is no endpoint, want 10.1.2.3:\n%s", text)
 	}
-	// The label alone has no effect on a Service without a selector: the controller ignores it.
+	// On a Service without a selector the label alone has no effect, because the controller ignores
+	// the Service.
 	service = service.DeepCopy()
 	service.Spec.Selector = nil
 	rev, err := s.Apply(store.Services.Put(service))
@@ -363,7 +362,6 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 	}
 }
 
-// decoded returns the addresses of an assignment as text.
 func decoded(t *testing.T, r *resource.Resource) string {
 	t.Helper()
 	var load endpointv3.ClusterLoadAssignment

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// affected returns the messages of an object's AccessPolicyAffected conditions by where they are:
-// "", a listener or a parent.
+// affected returns an object's AccessPolicyAffected conditions. Each message's key is where the
+// condition is: "", a listener or a parent.
 func (w *gateWorld) affected(kind, name string) map[string]string {
 	out := map[string]string{}
 	note := func(at string, list []report.Condition) {
@@ -44,8 +44,8 @@ func (w *gateWorld) report(kind, name string) report.Report {
 	return report.Report{}
 }
 
-// An owner of a target learns from its status which policies are in force there (GEP-713). Objects
-// that no policy targets have no condition.
+// The status of a target shows its owner which policies are in force there (GEP-713). Objects that
+// no policy targets have no such condition.
 func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
 	w := newGateWorld(t)
 	loser := gate("z", "Gateway gw")
@@ -74,7 +74,7 @@ func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
 		"parent other": gates + "d gates it; " + gates + "c gates rule b"})
 	check("HTTPRoute", "r", nil)
 	check("InferencePool", "first", map[string]string{"parent gw": gates + "f gates it"})
-	check("InferencePool", "zebra", nil) // it has no parent: no route names it
+	check("InferencePool", "zebra", nil) // no route names it, so its status has no parent
 	check("InferencePool", "alpha", nil)
 
 	w.apply(store.AccessPolicies.Delete("default/a"), store.AccessPolicies.Delete("default/c"),
@@ -85,7 +85,8 @@ func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
 	check("InferencePool", "first", nil)
 }
 
-// Members dial the servers of an exported pool: no policy of this cluster decides about them.
+// Members dial the servers of an exported pool directly, so no policy of this cluster applies to
+// them.
 func TestAccessPolicy_WarnsOfGatedPoolsThatAreExported(t *testing.T) {
 	w := newGateWorld(t)
 	export := func(mode string) store.Op {
@@ -131,7 +132,7 @@ func (w *gateWorld) exposures(kind, name string) (found []string) {
 	return found
 }
 
-// A gate is worth nothing if another route leads to the same servers.
+// A gate is ineffective if another route leads to the same servers without a gate.
 func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
 	w := newGateWorld(t)
 	open := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "open"}}
@@ -180,7 +181,6 @@ func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
 	}
 }
 
-// The finding of a closed policy names what is closed, and why.
 func TestAccessPolicy_ClosedOneNamesWhatItCloses(t *testing.T) {
 	w := newGateWorld(t)
 	p := closed("p", "HTTPRoute", "Gateway gw http", "InferencePool none")

@@ -15,7 +15,7 @@ import (
 type budgetTables struct {
 	// A chain has at most 1<<n hosts, where n is its row in crowds.
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // only routes with a budget
+	charges *graph.Table[string, *gatewayapi.Charge] // has only routes with a budget
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]
 
 	candidatesByNeighbour *graph.Index[string, *model.Candidate, string]
@@ -36,7 +36,7 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey selects routes that cost at least 1<<(size-1) and less than 1<<size microseconds.
+// sizeKey selects routes that cost from 1<<(size-1) to below 1<<size microseconds.
 type sizeKey struct {
 	budgetKey
 	size int

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// largeRoute has a number of matches with 16 headers each, and redirects, on a host of its own
-// name.
+// largeRoute returns a route with this number of matches, each with 16 headers, and with redirects.
+// Its host has its name.
 func largeRoute(namespace, name string, created int64, matches int) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	o.CreationTimestamp = metav1.Unix(created, 0)
@@ -53,7 +53,6 @@ func (r *tenants) put(routes ...*gatewayv1.HTTPRoute) translator.Output {
 	return r.apply(ops...)
 }
 
-// accepted returns the Accepted condition of a route's only parent.
 func (r *tenants) accepted(namespace, name string) report.Condition {
 	r.t.Helper()
 	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: namespace, Name: name}]
@@ -71,7 +70,6 @@ func (r *tenants) accepted(namespace, name string) report.Condition {
 	return c
 }
 
-// hosts returns the encoded virtual hosts of port 80 by name.
 func (r *tenants) hosts() map[string]string {
 	out := map[string]string{}
 	for _, res := range r.tr.Resources("default/gw") {
@@ -93,13 +91,12 @@ func (r *tenants) hosts() map[string]string {
 	return out
 }
 
-// attached returns the listener's count of routes.
 func (r *tenants) attached() int32 {
 	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "default", Name: "gw"}]
 	return rep.Listeners[0].AttachedRoutes
 }
 
-// placed returns the routes with a place, by age, among n.
+// placed returns which of n routes have a place, by age.
 func (r *tenants) placed(namespace string, n int) (out []int) {
 	for i := range n {
 		if r.accepted(namespace, fmt.Sprint("r", i)).Status == report.True {
@@ -109,7 +106,7 @@ func (r *tenants) placed(namespace string, n int) (out []int) {
 	return out
 }
 
-// budget gives the Gateway an EnvoyFleet.
+// budget sets the budget by an EnvoyFleet of the Gateway.
 func (r *tenants) budget(milliseconds int32) {
 	r.t.Helper()
 	fleet := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet"}}
@@ -126,7 +123,7 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 	before := r.hosts()
 	const n = 30
 	var routes []*gatewayv1.HTTPRoute
-	for i := range n { // the last is the oldest
+	for i := range n { // the last route is the oldest
 		routes = append(routes, largeRoute("attacker", fmt.Sprint("r", i), int64(100-i), 128))
 	}
 	r.put(routes...)
@@ -156,7 +153,7 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 			t.Errorf("the condition has no %q: %+v", want, c)
 		}
 	}
-	// The next oldest replaces the oldest.
+	// After the oldest route is deleted, the next oldest route gets its place.
 	r.apply(store.HTTPRoutes.Delete(fmt.Sprint("attacker/r", n-1)))
 	if got := r.placed("attacker", n-1); len(got) != len(placed) || got[0] != placed[0]-1 {
 		t.Errorf("without the oldest, routes with a place are %v; they were %v, want as many, the next oldest first",
@@ -205,7 +202,7 @@ func TestRouteBudget_GatewaysOwnerSetsIt(t *testing.T) {
 	if got := budget(1000); got != n {
 		t.Errorf("%d of %d routes have a place with a second, want all", got, n)
 	}
-	// Running routes stay while the Gateway's parameters are missing.
+	// While the Gateway's parameters are missing, running routes stay.
 	r.apply(store.EnvoyFleets.Delete("default/fleet"))
 	if got := len(r.placed("a", n)); got != n {
 		t.Errorf("%d of %d routes have a place without the EnvoyFleet, want all", got, n)
@@ -243,7 +240,7 @@ func TestRouteBudget_WildcardHostnamesAreBoundedInNarrowerHosts(t *testing.T) {
 	wide.Spec.Hostnames = nil
 	r.put(wide, largeRoute("neighbour", "small", 1, 1))
 	conditions := func() int { return strings.Count(r.hosts()["small.neighbour.example"], "x-15") }
-	if got := conditions(); got != 128 { // one is the same in both
+	if got := conditions(); got != 128 { // both routes have one equal match, which counts once
 		t.Errorf("beside one host, it has %d matches, want the wider hostname's too", got)
 	}
 	var routes []*gatewayv1.HTTPRoute

@@ -15,8 +15,8 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	case model.OurPicker, model.OurGate:
 		c := &model.Cluster{Name: id, Protocol: model.GRPC, Own: true}
 		if id == model.OurGate {
-			// Until the health check finds a frozen process, the process is ejected for a second
-			// after two requests to it, each of which loses 60 ms to a failed try (silentGates).
+			// silentGates ejects a frozen process for a second, after two requests that each lost
+			// 60 ms to a failed try. Later the health check finds the process.
 			c.HealthService = gateHealth
 		}
 		if host := t.cfg.PickerName; host != "" {

@@ -37,14 +37,15 @@ func config() translator.Config {
 	}
 }
 
-// proxyWorld accumulates a translator's outputs: the state of Envoys, picker and status.
+// proxyWorld accumulates a translator's outputs: the resources of Envoys, the picker's pools, and
+// reports.
 type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
 	Pools     map[objectid.Target]translator.PickerPool
 	Pickers   map[model.ClusterID]model.ExternalPicker
 
-	refs map[gatewayRef][]resource.Ref // what the resources name
+	refs map[gatewayRef][]resource.Ref // names in each resource
 }
 
 type gatewayRef struct {
@@ -52,12 +53,12 @@ type gatewayRef struct {
 	ref     resource.Ref
 }
 
-// dangling describes a resource that references one which proxies lack; "" without one.
+// dangling describes a resource that references a resource which proxies lack; "" if there is none.
 func (w *proxyWorld) dangling() string {
 	for gw, resources := range w.Resources {
 		for ref := range resources {
 			for _, named := range w.refs[gatewayRef{gw, ref}] {
-				if named.Type == resource.VirtualHost { // part of the hops' routes
+				if named.Type == resource.VirtualHost { // a hop is a part of a route configuration
 					routes := resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}
 					if !slices.Contains(w.refs[gatewayRef{gw, routes}], named) {
 						return fmt.Sprintf("%v of gateway %s names %v, which its routes do not have", ref, gw, named)
@@ -120,11 +121,11 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 	}
 }
 
-// TestTranslator_IncrementalEqualsFresh verifies the incremental engine: after each change of a
-// random sequence over all kinds, the outputs so far equal a fresh translation of the whole store.
-// In every second sequence some kinds are read on demand and arrive late: then equality holds once
-// everything has arrived, and until then no resource references one that proxies lack.
-// PENSTOCK_SEQUENCES sets the number of sequences; PENSTOCK_SEED starts at another seed.
+// TestTranslator_IncrementalEqualsFresh verifies the incremental engine. After each change of a
+// random sequence, the accumulated outputs must equal a fresh translation of the whole store. In
+// every second sequence some kinds are read on demand and arrive late. Then the outputs must be
+// equal once everything has arrived, and before that no resource may reference a resource that
+// proxies lack. PENSTOCK_SEQUENCES sets the number of sequences, and PENSTOCK_SEED the first seed.
 func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	sequences, first := number("PENSTOCK_SEQUENCES", 2000), number("PENSTOCK_SEED", 1)
 	certs := [2][2][]byte{keyPair(t, "a.com"), keyPair(t, "x.a.com")}
@@ -145,7 +146,8 @@ func sequence(t *testing.T, c *chaos, seed int) {
 	s := store.New()
 	cfg, late := config(), demands{}
 	if seed%2 == 1 {
-		cfg.OnDemand, cfg.Slices = []string{"Secret", "ConfigMap", "Pod", "EndpointSlice"}, true // as in a cluster
+		// as on Kubernetes
+		cfg.OnDemand, cfg.Slices = []string{"Secret", "ConfigMap", "Pod", "EndpointSlice"}, true
 	}
 	incremental, sum := translator.New(cfg), newProxyWorld()
 	update := func(view *store.View, changes []store.Change, arrived []graph.Key) {
@@ -185,7 +187,7 @@ func sequence(t *testing.T, c *chaos, seed int) {
 		for len(late) > 0 {
 			update(view, nil, late.arrive(c.Rand, 1))
 		}
-		fresh, want := translator.New(cfg), newProxyWorld() // without WaitForDemands
+		fresh, want := translator.New(cfg), newProxyWorld() // does not wait for keys
 		want.add(t, fresh.Update(view, store.Everything(view)))
 		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
@@ -201,11 +203,10 @@ func sequence(t *testing.T, c *chaos, seed int) {
 	}
 }
 
-// demands are keys that rows wait for.
 type demands map[graph.Key]bool
 
-// note adds the keys that an update began to read. It returns the available ones: discovery/kube
-// watches every EndpointSlice.
+// note adds the keys that an update began to read. It returns the keys that have arrived already:
+// discovery/kube watches every EndpointSlice.
 func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	for _, k := range out.Wanted {
 		if k.Table == store.EndpointSlices.Kind() {
@@ -220,7 +221,7 @@ func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	return arrived
 }
 
-// arrive removes about one key in oneIn.
+// arrive removes and returns about one key in oneIn.
 func (d demands) arrive(rng *rand.Rand, oneIn int) (keys []graph.Key) {
 	for _, k := range slices.SortedFunc(maps.Keys(d), graph.Key.Compare) {
 		if rng.IntN(oneIn) == 0 {

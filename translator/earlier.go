@@ -9,16 +9,18 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// WithEarlier returns d with each route configuration also under the name that filter chains of
-// releases before model.RoutesName read. After an upgrade, their connections then get current
-// routes until they drain. They reach no gated route: its lock denies them, as no gate decides
-// there. No listener of this release names a copy, so a proxy requests it only while it has an
-// earlier filter chain. The copy sorts first: proxies have it once they ACK the original.
+// WithEarlier adds to d a copy of each route configuration, under the name that filter chains of
+// releases before model.RoutesName read. After an upgrade, their connections get current routes
+// until they drain. A copy opens no gated route: the route's lock denies requests that no gate
+// decided. No listener of this release names a copy, so a proxy requests one only while it has an
+// earlier filter chain. A copy sorts before its original: a proxy that ACKs the original has the
+// copy.
 func (d Delta) WithEarlier() Delta {
 	upserts, removes := slices.Clip(d.Upserts), slices.Clip(d.Removes)
 	for _, r := range d.Upserts {
 		if name, ok := earlierName(r.Ref); ok {
-			// The last value of a field counts, so this one replaces RouteConfiguration.name.
+			// In protobuf the last value of a field counts, so the appended name replaces
+			// RouteConfiguration.name.
 			last := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 			upserts = append(upserts, resource.FromParts(r.Type, name,
 				append(slices.Clip(r.Parts), resource.NewPart(last, nil, nil))...))

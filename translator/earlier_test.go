@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Connections of an earlier release's filter chain get current routes until they drain, so that the
-// lock of a new policy denies them.
+// Connections on an earlier release's filter chain get current routes until they drain, so the lock
+// of a new policy must deny them.
 func TestAccessPolicy_LocksRoutesOfEarlierFilterChains(t *testing.T) {
 	w := newGateWorld(t)
 	d := w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw"))).Deltas[0]

@@ -28,7 +28,7 @@ type Query struct {
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
-	Model   string // in the request's body; "" for none
+	Model   string // model in the request's body; "" for none
 	Key     string // APIKey, "namespace/name"
 	Token   string // JSON Web Token; no page or error shows it
 	Gateway string // "" for all Gateways
@@ -80,7 +80,7 @@ type Explanation struct {
 	URL      string      `json:"url"`
 	Method   string      `json:"method,omitempty"` // "" for a connection
 	Gateway  string      `json:"gateway,omitempty"`
-	Listener string      `json:"listener,omitempty"` // model.ListenerKey
+	Listener string      `json:"listener,omitempty"` // Key of the model.Listener
 	Chain    string      `json:"chain,omitempty"`
 	Host     string      `json:"host,omitempty"`
 	Route    *report.Ref `json:"route,omitempty"`
@@ -91,7 +91,7 @@ type Explanation struct {
 	// Models lists at most 8 models with which earlier rules would match the same request.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
-	Answer string   `json:"answer"` // the result, in a sentence
+	Answer string   `json:"answer"` // the result as a sentence
 	// Served reports whether a redirect, or the backend of each share, answers the request.
 	Served  bool     `json:"served"`
 	Filters []string `json:"filters,omitempty"`
@@ -446,7 +446,8 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue // NoPick describes the pool itself
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
-			if hop, ok := inference.Hop(r, ep.Hop); ok { // a hop sends to last variants, which have no hops
+			// Behind a hop are last variants, which have no hops.
+			if hop, ok := inference.Hop(r, ep.Hop); ok {
 				h := HopView{Endpoint: ep.Hop.Address(), Backends: t.backendViews(r, hop.Backends, missing)}
 				if ep.Weight > 0 && ep.Priority == 0 {
 					h.Share = percent(uint64(ep.Weight), weights)

@@ -21,12 +21,12 @@ type policyTables struct {
 	// through which a row reads whether any AccessPolicy exists.
 	policed    *graph.Table[string, struct{}]
 	policedAny *graph.Index[string, struct{}, string]
-	effects    *graph.Table[string, []access.Effect] // by target (store.TargetKey)
+	effects    *graph.Table[string, []access.Effect] // keyed by target (store.TargetKey)
 
 	// exposures are the pools that some routes reach with gates and others without. The keys are
 	// elements of model.Route.Reaches.
 	exposures        *graph.Table[string, exposure]
-	exposuresByRoute *graph.Index[string, exposure, string] // store.TargetKey
+	exposuresByRoute *graph.Index[string, exposure, string] // keyed by store.TargetKey
 	hostsByGatedPool *graph.Index[hostKey, virtualHost, string]
 	hostsByOpenPool  *graph.Index[hostKey, virtualHost, string]
 }

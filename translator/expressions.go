@@ -122,9 +122,9 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest limits the sum of the expressions of all routes with wider hostnames in a virtual host.
-// Each namespace with a route for the host itself has a part: the namespace's share, divided by the
-// number of the namespace's hosts. The limit is the largest part, or zero.
+// widest limits the expressions of all routes with wider hostnames in a virtual host. Each
+// namespace with a route for the host itself contributes its share, divided by its number of hosts.
+// The limit is the largest contribution, or zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

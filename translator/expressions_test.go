@@ -51,7 +51,8 @@ func (r *tenants) apply(ops ...store.Op) translator.Output {
 	return out
 }
 
-// tenantRoute returns a route that is age seconds old, with a rule for each number of expressions.
+// tenantRoute returns a route that was created at this time. It has a rule for each number of
+// expressions.
 func tenantRoute(namespace, name string, created int64, hosts []gatewayv1.Hostname, rules ...int) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)},
@@ -79,7 +80,6 @@ func tenantRoute(namespace, name string, created int64, hosts []gatewayv1.Hostna
 	return o
 }
 
-// compiled counts Envoy's regular expressions.
 func (r *tenants) compiled() (n int) {
 	for _, res := range r.tr.Resources("default/gw") {
 		if res.Type == resource.RouteConfiguration {
@@ -123,7 +123,7 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 	if got := explain("/large/0/0", ""); !strings.HasPrefix(got, "0 ") {
 		t.Errorf("the rule without expressions: got %s, want rule 0", got)
 	}
-	// It might match, so no other rule may take it.
+	// The request might match this rule, so no other rule may take it.
 	headers := http16("x")
 	u, _ := url.Parse("http://a.example/large/2/2048")
 	if e := r.tr.Explain(translator.Query{URL: u, Header: headers}); e.Rule != 2 ||
@@ -179,7 +179,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 			t.Errorf("%s: got %s, want no condition", name, got)
 		}
 	}
-	// More namespaces, smaller shares: the third reduces the others to 170.
+	// The third namespace reduces the share of each namespace to 170.
 	r.apply(store.HTTPRoutes.Put(tenantRoute("c", "plain", 9, []gatewayv1.Hostname{"f.example"}, 0)))
 	if got := r.partiallyInvalid("a", "m-middle"); !strings.HasPrefix(got, "Accepted False: ") ||
 		!strings.Contains(got, "3 namespaces") {
@@ -188,7 +188,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 	if got := r.partiallyInvalid("a", "z-oldest") + r.partiallyInvalid("b", "other"); got != "" {
 		t.Errorf("routes within their shares: got %q, want no condition", got)
 	}
-	// Another tenant's change recomputes no row of this tenant.
+	// A change by another tenant recomputes no row of this tenant.
 	out := r.apply(store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 31)))
 	if !strings.Contains(out.Work, "overruns=0/1") {
 		t.Errorf(`one tenant's change computed %s, want a text with "overruns=0/1"`, out.Work)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A typing error in a valid policy would otherwise open what the policy gates.
+// Otherwise a typing error in a valid policy would open the policy's target.
 func TestAccessPolicy_MistypedTargetLeavesTheFormerOneGated(t *testing.T) {
 	const onGw, onRuleA = "http/80 HTTPRoute/default/r", "http/81 HTTPRoute/default/named/a"
 	for name, c := range map[string]struct {
@@ -51,8 +51,8 @@ func TestAccessPolicy_MistypedTargetLeavesTheFormerOneGated(t *testing.T) {
 	}
 }
 
-// The former target opens once all targets exist, whether the policy is corrected or the target is
-// created, and when the policy is removed.
+// The former target opens once all targets exist: because the policy is corrected, or because the
+// target is created. It also opens when the policy is removed.
 func TestAccessPolicy_FormerTargetOpensWithTheCorrection(t *testing.T) {
 	const route = "http/80 HTTPRoute/default/r"
 	w := newGateWorld(t)
@@ -76,7 +76,7 @@ func TestAccessPolicy_FormerTargetOpensWithTheCorrection(t *testing.T) {
 	w.apply(store.Gateways.Put(later))
 	gated("created", "")
 	w.apply(store.Gateways.Delete("default/later"))
-	gated("removed again", "") // the policy was in force at the new target
+	gated("removed again", "") // because the policy was in force at the new target
 	mistype()
 	w.apply(store.AccessPolicies.Delete("default/p"))
 	gated("policy removed", "")
@@ -102,7 +102,7 @@ func inOneStep(edit func(*gateWorld) []store.Op) func(*gateWorld) {
 	return func(w *gateWorld) { w.apply(edit(w)...) }
 }
 
-// renames are changes of targets, and the policies of routes after them.
+// renames has changes of targets, and the policies of the routes afterwards.
 var renames = map[string]struct {
 	target  string
 	change  func(*gateWorld)
@@ -217,8 +217,8 @@ var renames = map[string]struct {
 	}), "gw2", map[string]string{"http/80 HTTPRoute/default/r": "default/p"}},
 }
 
-// A renamed listener, rule, route, pool or Gateway would otherwise open what the policy gates: the
-// policy's target no longer exists then.
+// If a listener, rule, route, pool or Gateway is renamed, the policy's target no longer exists. The
+// renamed object must not open.
 func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
 	for name, c := range renames {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
 	}
 }
 
-// A policy that is written before its listener gates no other listener of the Gateway.
+// A policy that is created before its listener must not gate other listeners of the Gateway.
 func TestAccessPolicy_WrittenBeforeItsListenerGatesNoOther(t *testing.T) {
 	w := newGateWorld(t)
 	w.apply(store.AccessPolicies.Put(gate("p", "Gateway other later")))
@@ -260,8 +260,8 @@ func TestAccessPolicy_WrittenBeforeItsListenerGatesNoOther(t *testing.T) {
 	}
 }
 
-// listeners returns a Gateway of the world with other listeners: HTTP, on the port of the listener
-// that is replaced. The listener alt keeps port 82.
+// listeners returns the Gateway with other HTTP listeners on the port of the replaced listener. The
+// listener alt keeps port 82.
 func (w *gateWorld) listeners(gateway string, names ...string) *gatewayv1.Gateway {
 	old, _ := store.Gateways.Get(w.store.View(), "default/"+gateway)
 	g := old.DeepCopy()

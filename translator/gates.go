@@ -104,7 +104,8 @@ func (all *reach) texts() (texts []string) {
 	return texts
 }
 
-// A cluster of an import that gets no new requests may still have sessions.
+// reached includes a cluster of an import that gets no new requests, because sessions may still use
+// it.
 func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	if a.Forward == nil {
 		return all

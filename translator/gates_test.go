@@ -25,7 +25,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gate is a policy for targets such as "Gateway gw", "Gateway gw http" or "InferencePool first".
+// gate returns a policy for targets such as "Gateway gw", "Gateway gw http" or "InferencePool
+// first".
 func gate(name string, targets ...string) *v1alpha1.AccessPolicy {
 	p := &v1alpha1.AccessPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	p.Spec.APIKeys = &v1alpha1.AccessKeys{}
@@ -37,7 +38,8 @@ func gate(name string, targets ...string) *v1alpha1.AccessPolicy {
 	return p
 }
 
-// closed returns the policy that replaces an invalid one. A target without a name is every object.
+// closed returns the policy that replaces an invalid policy. A target without a name stands for all
+// objects of the kind.
 func closed(name string, targets ...string) *v1alpha1.AccessPolicy {
 	p := v1alpha1.ClosedAccessPolicy("default", name, nil, v1alpha1.ClosedInvalid)
 	if len(targets) > 0 {
@@ -46,7 +48,7 @@ func closed(name string, targets ...string) *v1alpha1.AccessPolicy {
 	return p
 }
 
-// hash is the end of a route's name.
+// hash matches the hash at the end of a route's name.
 var hash = regexp.MustCompile("/[0-9a-f]{16}$")
 
 type gateWorld struct {
@@ -57,8 +59,8 @@ type gateWorld struct {
 	gates      map[string][]string
 }
 
-// newGateWorld is spillWorld, whose pool first spills to zebra, with a second Gateway for its route
-// and a rule with a name.
+// newGateWorld is a spillWorld whose pool first spills to zebra. It has a second Gateway for the
+// pool's route, and a rule with a name.
 func newGateWorld(t *testing.T) *gateWorld {
 	t.Helper()
 	w := &gateWorld{t: t, store: store.New(), translator: translator.New(config()),
@@ -114,13 +116,14 @@ func (w *gateWorld) apply(ops ...store.Op) translator.Output {
 	return out
 }
 
-// effective returns the policies of each route of a Gateway's route configurations by route name
-// without its hash. It fails if the lock and the gate differ.
+// effective returns the policies of each route in a Gateway's route configurations. The keys are
+// route names without the hash. It fails if a route's lock and gate differ.
 func (w *gateWorld) effective(gateway string) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
 	for _, r := range w.translator.Resources("default/" + gateway) {
-		if r.Type != resource.RouteConfiguration || r.Name == model.HopListener { // hops have no gates
+		// hops have no gates
+		if r.Type != resource.RouteConfiguration || r.Name == model.HopListener {
 			continue
 		}
 		var rc routev3.RouteConfiguration
@@ -175,7 +178,6 @@ func (w *gateWorld) policies(levels ...map[string]*anypb.Any) string {
 	return asked
 }
 
-// accessPolicy draws a policy for TestTranslator_IncrementalEqualsFresh.
 func (c *chaos) accessPolicy() (store.Op, func(string) store.Op, string) {
 	p := &v1alpha1.AccessPolicy{ObjectMeta: c.numbered("access", 3)}
 	p.CreationTimestamp = metav1.Unix(int64(c.IntN(2)), 0)
@@ -274,7 +276,7 @@ func TestAccessPolicy_GatesEveryRouteBelowItsTargets(t *testing.T) {
 	}
 }
 
-// Attaching a policy changes routes alone: no listener drains.
+// Attaching a policy changes only routes, so no listener drains.
 func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 	w := newGateWorld(t)
 	out := w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw", "InferencePool zebra")))
@@ -297,7 +299,7 @@ func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 	}
 }
 
-// Keys are no input of translation: a changed one computes no row.
+// Translation does not read keys, so a changed key recomputes no row.
 func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 	w := newGateWorld(t)
 	w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw")))
@@ -314,7 +316,8 @@ func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 	}
 }
 
-// Only a policy for Gateways opens routes, its own alone; other policies stay above them.
+// Only a policy for Gateways opens routes, and only from itself. Other policies still apply to the
+// routes.
 func TestAccessPolicy_GatewayPolicyOpensRoutes(t *testing.T) {
 	except := func(p *v1alpha1.AccessPolicy, kind, namespace, name string) *v1alpha1.AccessPolicy {
 		p.Spec.Except = []v1alpha1.AccessException{{Kind: kind, Namespace: namespace, Name: name}}
@@ -382,12 +385,12 @@ func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 		}
 	}
 	if got := w.effective("gw")["http/80 HTTPRoute/default/r"]; got != "default/zold,default/broken" {
-		t.Error("the route has", got) // a broken policy stays a gate
+		t.Error("the route has", got) // an invalid policy still gates
 	}
 }
 
-// A policy whose jwt names a missing object stays a gate, and its report names the object and the
-// field, until the object exists.
+// If a policy's jwt names a missing object, the policy still gates. Until the object exists, the
+// policy's report names the object and the field.
 func TestAccessPolicy_ReportsMissingObjectsOfItsIssuer(t *testing.T) {
 	w := newGateWorld(t)
 	p := gate("staff", "Gateway gw")
@@ -423,7 +426,7 @@ func TestAccessPolicy_ReportsMissingObjectsOfItsIssuer(t *testing.T) {
 	}
 }
 
-// A gate cannot read connections, so it forbids their routes unless the policy allows them.
+// A gate cannot read TCP connections, so a gate forbids their routes unless its policy allows them.
 func TestAccessPolicy_ForbidsRoutesThatNoGateReads(t *testing.T) {
 	w := newGateWorld(t)
 	accepted := func() string {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A host that cannot be encoded must not leave its requests to the routes of a wider hostname.
+// If a host cannot be encoded, routes of a wider hostname must not get its requests.
 func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r"}
 	got := encodeHost(&model.VirtualHost{

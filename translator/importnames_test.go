@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// A member controls the number of an import's host names, and each used one is looked up
+// A member controls the number of an import's host names, and each name in use is looked up
 // repeatedly.
 func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 	service := func(prefix string, n int) []inferenceapi.ServiceImport {

@@ -15,12 +15,10 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// importOffer is a member's export of a pool with one endpoint.
 func importOffer(pool, cluster, endpoint string) store.Op {
 	return offerFailing("FailClose", pool, cluster, endpoint)
 }
 
-// offerFailing is importOffer with a failure mode.
 func offerFailing(mode, pool, cluster, endpoint string) store.Op {
 	o := &store.Offer{Import: pool, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: mode,
@@ -35,7 +33,6 @@ func offerFailing(mode, pool, cluster, endpoint string) store.Op {
 	return store.Offers.Put(o)
 }
 
-// importRoute is a route to an import.
 func importRoute(name, pool string) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
@@ -46,7 +43,8 @@ func importRoute(name, pool string) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// A cluster set may export ten thousand pools here: only routed ones cost a pool of the picker.
+// A cluster set may export ten thousand pools here, but only pools with routes need a pool of the
+// picker.
 func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	s := store.New()
 	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted()),
@@ -98,8 +96,7 @@ func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	}
 }
 
-// The health of a relayed picker is followed too, but probe requests are only for pickers that
-// Envoy calls.
+// A relayed picker's health is checked, too, but only pickers that Envoy calls get probe requests.
 func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	pickers := func(health *inferenceapi.EndpointImport, endpoints ...inferenceapi.ImportedEndpoint) (out string) {
@@ -155,8 +152,8 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	}
 }
 
-// An exporting cluster that fails open does so once all of the import's clusters have declined, by
-// the last hop.
+// An exporting cluster that fails open does so by the last hop, after all of the import's clusters
+// have declined.
 func TestImport_ExplainNamesWhatFollowsAClusterWithoutAPick(t *testing.T) {
 	s := store.New()
 	rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()),

@@ -24,7 +24,7 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	out := virtualHost{err: err}
 	out.model, out.at = isolate(vh, last)
 	var also error
-	if out.encoded, also = tryHost(out.model); also != nil { // no single route is the cause
+	if out.encoded, also = tryHost(out.model); also != nil { // the cause is not a single route
 		out.model = alone(vh, shut(model.Route{Match: anything, Owner: vh.Owners[0]}))
 		out.encoded, also = tryHost(out.model)
 	}
@@ -48,7 +48,8 @@ func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 			if len(before.Gates) == 0 {
 				before.Reaches = []string{model.AnythingElse}
 			}
-			before.Gates, before.ByModel = route.Gates, route.ByModel // a newer gate stays closed
+			// The former route gets the newer gates.
+			before.Gates, before.ByModel = route.Gates, route.ByModel
 			out.Routes = append(out.Routes, before)
 		} else if closed := shut(route); encodes(vh, closed) {
 			out.Routes = append(out.Routes, closed)

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A bug in Penstock keeps a change from proxies. Once the listener is no longer wanted, it must go.
+// A bug in Penstock keeps a change from proxies, but the listener must still be removed when it is
+// not wanted any more.
 func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 	s := store.New()
 	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// The same holds for a Service's picker, if all of its pools fail open.
+// A lost picker of a Service is unhealthy if all of its pools fail open.
 func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -75,8 +75,8 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	}
 }
 
-// A silent picker is unhealthy whatever its pools' failure modes are, and its cluster changes in
-// place, so that Envoy ends the unanswered calls.
+// A silent picker is unhealthy in every failure mode. Its cluster changes in place, so that Envoy
+// ends the unanswered calls.
 func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -136,7 +136,6 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	}
 }
 
-// pickerService is a Service of one picker.
 func pickerService() (service, slice store.Op) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "epp"}
 	named := meta
@@ -152,9 +151,9 @@ func pickerService() (service, slice store.Op) {
 		})
 }
 
-// Envoys bypass a picker that this process has lost, if its cluster fails open: only by its
-// endpoints, because a changed cluster would end calls in flight. This process keeps trying to
-// connect to it.
+// If a cluster of an import fails open, Envoys bypass its picker once this process has lost the
+// picker. Only the endpoints change, because a changed cluster would end calls in flight. This
+// process keeps trying to connect.
 func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 	id := model.ImportPickerCluster("default", "chat", "east")
 	for mode, want := range map[string]corev3.HealthStatus{

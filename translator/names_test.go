@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// named is a cluster with a Gateway and objects that reference imports.
+// named is a world with a Gateway, and with objects that reference imports.
 type named struct {
 	*testing.T
 	store   *store.Store
@@ -63,7 +63,6 @@ func (w *named) apply(ops ...store.Op) (changed []string) {
 	return changed
 }
 
-// leads returns the target of a host's route.
 func (w *named) leads(host string) string {
 	w.Helper()
 	e := w.tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: host}})
@@ -73,7 +72,6 @@ func (w *named) leads(host string) string {
 	return e.Backends[0].Cluster
 }
 
-// finding reports whether an object has a finding with all of some words.
 func (w *named) finding(kind, name string, words ...string) bool {
 	for ref, rep := range w.reports {
 		if ref.Kind != kind || ref.Name != name {
@@ -92,7 +90,7 @@ func (w *named) finding(kind, name string, words ...string) bool {
 	return false
 }
 
-// offerSince is a member's export with the time since when it exists here.
+// offerSince returns a member's export that has existed here since this time.
 func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	o := &store.Offer{Import: pool, Since: since, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
@@ -110,8 +108,8 @@ func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	return store.Offers.Put(o)
 }
 
-// failingOpen is a member's export whose picker fails open: all such members of an import share a
-// hop.
+// failingOpen returns a member's export whose picker fails open. All such members of an import
+// share one hop.
 func failingOpen(pool, cluster string) store.Op {
 	o := &store.Offer{Import: pool, Since: 5, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailOpen",
@@ -150,8 +148,8 @@ func tlsPolicy(name, target string) *gatewayv1.BackendTLSPolicy {
 	return p
 }
 
-// A member that exports a pool named chat-east takes no request, policy or spill from cluster east
-// of import chat, and its withdrawal changes nothing there.
+// A member that exports a pool named chat-east gets no request, policy or spill that names cluster
+// east of import chat. Its withdrawal changes nothing there, either.
 func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.T) {
 	w := newNamed(t)
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"}}
@@ -231,8 +229,8 @@ func madeByPenstock(imp *inferenceapi.InferencePoolImport) *inferenceapi.Inferen
 	return imp
 }
 
-// imported makes a hub import clusters of an import since some Unix times; -1: it does not import
-// that one.
+// imported makes a hub import the clusters of an import since these Unix times. -1 means that the
+// hub does not import the cluster.
 func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferenceapi.InferencePoolImport {
 	for i, at := range since {
 		c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue,
@@ -245,7 +243,7 @@ func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferencea
 	return imp
 }
 
-// Of two meanings of a name the older export wins, whether it is a pool or one cluster of an
+// If a name has two meanings, the older export wins, whether it is a pool or one cluster of an
 // import.
 func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 	for _, c := range []struct {
@@ -313,7 +311,7 @@ func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 	}
 }
 
-// Requests that may not go to a cluster do not go to a pool with its name instead.
+// If requests must not go to a cluster, they must not go to a pool of the same name instead.
 func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T) {
 	w := newNamed(t)
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "within"}}
@@ -329,7 +327,8 @@ func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T)
 	}
 }
 
-// An import without its own name is only reachable by the names of its clusters.
+// If an import's name means something else, the import is reachable only by the names of its
+// clusters.
 func TestImportName_WithoutItsNameAnImportHasTheNamesOfItsClusters(t *testing.T) {
 	w := newNamed(t)
 	w.apply(offerSince(1, "chat", "east", false), offerSince(2, "chat-east", "north", false),

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Two updates delivered as one lose nothing of the first.
 func TestThen_KeepsEveryFieldOfTheFirstUpdate(t *testing.T) {
-	caller := map[string]bool{"Wanted": true, "Unwanted": true} // which the caller has served
+	// The caller has already handled these fields.
+	caller := map[string]bool{"Wanted": true, "Unwanted": true}
 	for i := range reflect.TypeFor[translator.Output]().NumField() {
 		var first translator.Output
 		field := reflect.ValueOf(&first).Elem().Field(i)

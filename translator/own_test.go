@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A new key or authority must reach proxies only as a secret: a changed cluster would end the calls
+// A new key or authority must reach proxies only as a secret. A changed cluster would end the calls
 // that wait for a pick.
 func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	s := store.New()
@@ -70,7 +70,7 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 }
 
-// A proxy that leaks its key leaks no other Gateway's.
+// A proxy that leaks its key leaks no other Gateway's key.
 func TestPickerKey_EachGatewayGetsItsOwn(t *testing.T) {
 	s := store.New()
 	ops := []store.Op{

@@ -16,7 +16,7 @@ import (
 // Panic is a row whose computation panicked because of a bug. The row keeps its last value.
 type Panic struct {
 	Row   string // table and key
-	Value string // of the panic
+	Value string // value of the panic
 	Stack []byte
 }
 

@@ -56,7 +56,6 @@ func (f *fragile) update(ops ...store.Op) Output {
 	return f.Update(f.store.View(), rev.Changes)
 }
 
-// redirect is a route of a.example that redirects requests below a path.
 func redirect(name, path, to string) store.Op {
 	host := gatewayv1.PreciseHostname(to)
 	return store.HTTPRoutes.Put(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -73,7 +72,7 @@ func redirect(name, path, to string) store.Op {
 		}})
 }
 
-// served returns the result of requests for the paths of a.example: a host, or a status.
+// served returns the results of requests for the paths of a.example. Each is a host or a status.
 func (f *fragile) served() map[string]string {
 	f.Helper()
 	out := map[string]string{}
@@ -168,7 +167,7 @@ func TestPanic_GatewayThatLeavesTakesItsRouteAlong(t *testing.T) {
 	}
 }
 
-// The encoder of a host panics at a route without an action.
+// The encoder panics at a route without an action.
 func TestVirtualHost_PanicHarmsOneRouteAlone(t *testing.T) {
 	match := func(path string) model.Match { return model.Match{PathKind: model.PathPrefix, Path: path} }
 	answer := func(status uint32) *model.Action { return &model.Action{Direct: &model.Direct{Status: status}} }

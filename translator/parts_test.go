@@ -15,14 +15,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// port is one cleartext port with many hosts, a route each.
 type port struct {
 	t          *testing.T
 	store      *store.Store
 	translator *translator.Translator
 }
 
-// newPort returns it with its route configuration.
 func newPort(t *testing.T, hosts int) (*port, *resource.Resource) {
 	t.Helper()
 	s := store.New()
@@ -40,7 +38,6 @@ func newPort(t *testing.T, hosts int) (*port, *resource.Resource) {
 	return p, routes
 }
 
-// redirect is a host's route, which redirects with a status.
 func redirect(i, status int) store.Op {
 	to := gatewayv1.PreciseHostname("elsewhere.example")
 	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("r", i)}}
@@ -53,7 +50,6 @@ func redirect(i, status int) store.Op {
 	return store.HTTPRoutes.Put(r)
 }
 
-// update returns the resulting route configuration, and the recomputed rows.
 func (p *port) update(ops ...store.Op) (routes *resource.Resource, work string) {
 	p.t.Helper()
 	rev, err := p.store.Apply(ops...)
@@ -99,7 +95,7 @@ func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	}
 	fresh := 0
 	for i, part := range after.Parts {
-		if i == 0 || part == before.Parts[i] { // the first has what is not of hosts
+		if i == 0 || part == before.Parts[i] { // the first part has the fields outside of hosts
 			continue
 		}
 		fresh++

@@ -27,7 +27,7 @@ type peerTables struct {
 }
 
 type peerPool struct {
-	hosts    map[string]*envoy.Encoded // by Gateway
+	hosts    map[string]*envoy.Encoded // keyed by Gateway
 	err      error
 	gateways []string
 	clusters []model.ClusterID
@@ -87,7 +87,7 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 		return peerPool{}, false
 	}
 	out := peerPool{hosts: map[string]*envoy.Encoded{}}
-	var ungated *envoy.Encoded // the same at all Gateways
+	var ungated *envoy.Encoded // equal at all Gateways
 	for _, ref := range t.gatewaysNaming(r, p.Ref) {
 		gateway := ref.Key()
 		out.gateways = append(out.gateways, gateway)

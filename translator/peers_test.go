@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// exporting is a Gateway with a route to pool first, which spills to an import and to another pool,
-// and is exported.
+// exporting has an exported pool, first, with a route. The pool spills to an import and to another
+// pool.
 func exporting(t *testing.T, more ...store.Op) (*store.Store, *translator.Translator) {
 	t.Helper()
 	return exportingBy(t, config(), more...)
@@ -90,8 +90,8 @@ func resourceOf(t *testing.T, tr *translator.Translator, kind resource.Type, nam
 	return all[i]
 }
 
-// A member's request reaches the local pool, and is never sent on: neither to an import nor to
-// another pool. So no loop can be configured.
+// A member's request reaches only the local pool. It is not sent on, neither to an import nor to
+// another pool, so no configuration can cause a loop.
 func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	_, tr := exporting(t)
 	routes := resourceOf(t, tr, resource.RouteConfiguration, model.RoutesName(model.PeerChain(15443)))
@@ -107,8 +107,8 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	}
 }
 
-// Certificates, members and exports change without the listener, whose change would end all
-// members' requests.
+// Certificates, members and exports must not change the listener, because a changed listener would
+// end all members' requests.
 func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	s, tr := exporting(t)
 	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
@@ -136,8 +136,8 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 }
 
-// A fleet's Service has the peer listener's port as long as it exists. It lacks the port if its
-// proxies bind that port for themselves, and the finding names the change to make.
+// A fleet's Service has the peer listener's port while the listener exists. If the fleet's proxies
+// bind that port for themselves, the Service lacks it, and a finding names the change to make.
 func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	s, tr := exporting(t)
 	if got := tr.PeerPort("default/gw"); got != 15443 {
@@ -169,7 +169,7 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 }
 
 // Policies for the pool and for the Gateway restrict which members reach a peer listener. A policy
-// for a route, or without members, does not.
+// for a route does not, and neither does a policy without members.
 func TestAccessPolicy_MembersGatePeerListeners(t *testing.T) {
 	with := func(p *v1alpha1.AccessPolicy, members ...string) *v1alpha1.AccessPolicy {
 		p.Spec.Members = append([]string{}, members...)

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// pickerOf returns the cluster of an external picker, or its endpoints, in any configuration.
 func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id model.ClusterID) *resource.Resource {
 	t.Helper()
 	all := slices.DeleteFunc(tr.Resources("default/gw"), func(r *resource.Resource) bool {
@@ -30,8 +29,9 @@ func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id mo
 	return all[0]
 }
 
-// Envoy ends a picker's calls in flight, and with them the requests, when the picker's cluster
-// changes: so another configuration gets another cluster. Other changes leave it unchanged.
+// If a picker's cluster changes, Envoy ends the picker's calls in flight, and their requests. So a
+// picker in another configuration gets another cluster, and other changes do not change the
+// cluster.
 func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	apply := func(ops ...store.Op) (cluster *clusterv3.Cluster, changed bool) {

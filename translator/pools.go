@@ -38,10 +38,10 @@ type PickerPool struct {
 
 // Choice configures our picker's choice among an import's exporting clusters.
 type Choice struct {
-	Members []ChoiceMember // that take requests, sorted by name
+	Members []ChoiceMember // the members that take requests, sorted by name
 	Further []model.HopID  // hops to the spill targets, in order
 	Margin  time.Duration  // minimum advantage over the local cluster
-	// see model.Choice
+	// These fields are as in model.Choice.
 	Latency, Blind, Sessions, Responses bool
 }
 
@@ -49,7 +49,7 @@ type Choice struct {
 type ChoiceMember struct {
 	Name    string
 	Hop     model.HopID
-	Local   bool // this cluster
+	Local   bool // the member is this cluster
 	Servers int  // declared by the cluster; 0 if unknown
 	NoGRPC  bool // takes no gRPC
 }
@@ -135,7 +135,7 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		// A cluster with weight 0 is not down: a user has drained it.
+		// A drained cluster, with weight 0, is not down.
 		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out

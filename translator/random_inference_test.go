@@ -36,8 +36,6 @@ func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
 	return made(store.InferencePools, p)
 }
 
-// importName returns the name of an import. Some equal the name of a cluster of another one, or
-// make such a name ambiguous.
 func (c *chaos) importName() string {
 	if c.some(4) {
 		return pick(c, "imp0-c-0", "imp0-c-1", "imp0-c")
@@ -89,7 +87,7 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 	return m
 }
 
-// offer is a member's export to an import that may exist or not.
+// offer draws a member's export to an import that may or may not exist.
 func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
 	name, cluster := c.importName(), c.importedCluster(c.IntN(3))
 	if c.some(4) {

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// listener makes a listener of any protocol on one of a few ports.
 func (c *chaos) listener(i int) gatewayv1.Listener {
 	l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)),
 		Port: pick[gatewayv1.PortNumber](c, 80, 80, 443, 443, 5432, 53), Protocol: gatewayv1.HTTPProtocolType}
@@ -44,7 +43,7 @@ func (c *chaos) listener(i int) gatewayv1.Listener {
 	return l
 }
 
-// age gives some objects a creation time, as in a Kubernetes cluster.
+// age gives some objects a creation time, as Kubernetes does.
 func (c *chaos) age(meta *metav1.ObjectMeta) {
 	if c.some(2) {
 		meta.CreationTimestamp = metav1.Unix(int64(c.IntN(3)), 0)
@@ -91,7 +90,7 @@ func (c *chaos) hostnames() (out []gatewayv1.Hostname) {
 }
 
 func (c *chaos) grpcRoute() (store.Op, func(string) store.Op, string) {
-	r := &gatewayv1.GRPCRoute{ObjectMeta: c.numbered("route", 4)} // the names of HTTPRoutes too
+	r := &gatewayv1.GRPCRoute{ObjectMeta: c.numbered("route", 4)} // HTTPRoutes have the same names
 	c.age(&r.ObjectMeta)
 	r.Spec.CommonRouteSpec, r.Spec.Hostnames = c.parents(), c.hostnames()
 	for range c.IntN(3) {

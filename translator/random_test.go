@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// chaos makes random operations on a small universe of objects, which therefore often interact.
+// chaos draws operations on few objects, so that they often interact.
 type chaos struct {
 	*rand.Rand
-	words *rand.Rand   // decides on regular expressions and budgets
-	certs [2][2][]byte // certificate and key
+	words *rand.Rand   // draws regular expressions and budgets
+	certs [2][2][]byte // pairs of certificate and key
 }
 
 func pick[T any](c *chaos, list ...T) T { return list[c.IntN(len(list))] }
@@ -35,7 +35,6 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 	return c.meta(fmt.Sprint(kind, c.IntN(n)))
 }
 
-// op makes one operation; about a fourth of them delete.
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.udpRoute, c.udpRoute,
@@ -110,7 +109,7 @@ func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {
 	return made(store.EnvoyFleets, f)
 }
 
-// tenants returns a Gateway and routes of another namespace, some of which exceed its budget.
+// tenants returns a Gateway and routes of another namespace. Some of the routes exceed its budget.
 func (c *chaos) tenants() (ops []store.Op) {
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw0"}}
 	g.Spec.GatewayClassName = "penstock"
@@ -195,13 +194,14 @@ func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 				Name: pick[gatewayv1.HTTPHeaderName](c, "X-Team", "X-Gateway-Model-Name"), Value: "a",
 			})
 		}
-		if c.words.IntN(4) == 0 { // the larger one is above a budget where it stands often enough
+		if c.words.IntN(4) == 0 { // several of the larger expression exceed a budget
 			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
 				Name: "X-Word", Type: ptr(gatewayv1.HeaderMatchRegularExpression),
 				Value: []string{"a+", "(a[b-z]{900}){3}"}[c.words.IntN(2)],
 			})
 		}
-		for i := range 200 * max(0, c.words.IntN(4)-2) { // a few of these matches are above a budget of Envoy's time
+		// A few matches with so many headers exceed a budget of Envoy's time.
+		for i := range 200 * max(0, c.words.IntN(4)-2) {
 			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
 				Name: gatewayv1.HTTPHeaderName(fmt.Sprint("X-", i)), Value: "a",
 			})

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A Secret has no status: if Envoy rejects one, the listeners that present it close, and their
+// A Secret has no status. If Envoy rejects a Secret, the listeners that present it close, and their
 // owners get the report.
 func TestSecret_IsOwnedByThoseWhoseListenersNeedIt(t *testing.T) {
 	https := func(name, host, secret string) gatewayv1.Listener {

@@ -43,8 +43,8 @@ func spillWorld() []store.Op {
 	}
 }
 
-// Without a pick the cluster falls back to its spill endpoints, which must only be the first
-// target, in the user's order.
+// Without a pick, the cluster falls back to its spill endpoints. It must use only the first target,
+// in the user's order.
 func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	policy.Spec.TargetRef.Name = "first"
@@ -82,8 +82,8 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	}
 }
 
-// A changed listener drains its connections, and updates of listeners cost Envoy more than updates
-// of routes: so hops are virtual hosts of a listener that never changes.
+// A changed listener drains its connections, and a listener's update costs Envoy more than a
+// route's. So hops are virtual hosts of a listener that never changes.
 func TestHop_ComesAndGoesWithoutAListener(t *testing.T) {
 	s := store.New()
 	apply := func(ops ...store.Op) []string {

@@ -25,8 +25,9 @@ func podIn(i int, zone string) store.Op {
 	return store.Pods.Put(p)
 }
 
-// Endpoints come and go: with a subset for an external picker, whose list Envoy has, one route
-// configuration changes besides the endpoints; with our picker, which has the labels itself, none.
+// Endpoints change often. An external picker's subset is listed in one route configuration, which
+// changes with the endpoints. Our picker reads the labels itself, so no route configuration
+// changes.
 func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	const servers = 1000
 	pods := make([]store.Op, servers)
@@ -72,7 +73,7 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 				t.Fatal(out.Err)
 			}
 			for _, r := range tr.Resources("default/gw") {
-				// The list is in the routes for streams, for upgrades and for all else.
+				// The list is in the routes for streams, in those for upgrades, and in the others.
 				if size := len(r.Body()); r.Type == resource.RouteConfiguration &&
 					(size > 80*servers || external != (size > 60*servers)) {
 					t.Errorf("%s has %d bytes, want at most %d, and more than %d if and only if the picker is external",

@@ -38,7 +38,7 @@ func New(cfg Config) *Translator {
 // Delta holds the changes for a Gateway's Envoys.
 type Delta struct {
 	Gateway string               // "namespace/name"
-	Gone    bool                 // no resource is left
+	Gone    bool                 // the Gateway has no resource any more
 	Upserts []*resource.Resource // sorted by type and name
 	Removes []resource.Ref       // sorted
 }
@@ -298,7 +298,8 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 		if again(c.Key); !strings.HasSuffix(c.Key, "/") {
 			continue
 		}
-		for route := range t.tables.attachments.All(r) { // of the kind in the namespace
+		// Visits the routes of this kind in this namespace.
+		for route := range t.tables.attachments.All(r) {
 			if strings.HasPrefix(route, c.Key) {
 				again(route)
 			}
@@ -363,7 +364,7 @@ type Port struct {
 	Number    uint16
 	Addresses []string
 	UDP       bool
-	Scheme    string // of client URLs: http, https, tls, tcp or udp
+	Scheme    string // scheme of client URLs: http, https, tls, tcp or udp
 }
 
 // Ports lists a gateway's ports by number, TCP before UDP.

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// watched returns, for each route of a Gateway, the policies in the call that watches its requests.
+// watched returns, for each route of a Gateway, the policies that its call to watch requests names.
 func (w *gateWorld) watched(gateway string) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
@@ -51,8 +51,8 @@ func (w *gateWorld) watched(gateway string) map[string]string {
 	return out
 }
 
-// All routes below a policy with revoke: Immediately watch their requests, and name all of their
-// policies, as their gates do. The field changes routes alone: no listener drains.
+// All routes below a policy with revoke: Immediately watch their requests, and name all policies
+// that their gates name. The field changes only routes, so no listener drains.
 func TestAccessPolicy_RevokeWatchesTheRoutesBelow(t *testing.T) {
 	w := newGateWorld(t)
 	atOnce := gate("p", "InferencePool zebra")

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Envoy rejects an address with a zone, and with it all endpoints of a cluster. So such an address
-// gets a finding in its object, and the others take effect.
+// Envoy rejects an address with a zone, and all endpoints of its cluster with it. So the address
+// gets a finding in its object, and the other addresses take effect.
 func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 	const zoned = "fd00::1%eth0"
 	byHand := written("chat", "east")

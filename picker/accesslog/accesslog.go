@@ -53,7 +53,8 @@ type Entry struct {
 	// address.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the HTTP status for the error in a failed stream or gRPC call, or 0.
+	// Error is the HTTP status that an error inside a stream or gRPC call stands for; 0 without
+	// error.
 	Error int `json:",omitempty"`
 	// Cut means that the server's connection or stream ended before the end of the response.
 	Cut bool `json:",omitempty"`
@@ -69,7 +70,7 @@ type Sink interface {
 // Config configures a Server.
 type Config struct {
 	Sink Sink // required
-	// Gateway returns the Gateway whose key a call has, or "".
+	// Gateway returns the Gateway whose key authenticates a call, or "".
 	Gateway func(context.Context) string
 	// Attempts and Usage are called concurrently. Each may be nil.
 	Attempts func(Attempt)
@@ -181,8 +182,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// If a request had two concurrent attempts, named is the endpoint of the later attempt, and from is
-// the endpoint that sent headers first. For a hop, the address from is invalid.
+// answered returns the endpoint that sent headers first. Of two concurrent attempts, named is the
+// later one, and from the one that responded. For a hop, from is invalid.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -206,7 +207,7 @@ func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
 	if err != nil {
-		return headers, 0 // "-", or a response that precedes the request's end
+		return headers, 0 // the tag is "-", or the response began before the end of the request
 	}
 	return headers, common.GetTimeToLastUpstreamTxByte().AsDuration() + time.Duration(after)*time.Microsecond
 }

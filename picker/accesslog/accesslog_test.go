@@ -67,9 +67,10 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 	const end = datav3.AccessLogType_DownstreamEnd
 	entries := []*datav3.HTTPAccessLogEntry{
-		logged("", "10.0.0.1:80", 200, end), // no lease: it was not picked for
+		logged("", "10.0.0.1:80", 200, end), // no lease, so no picker picked for this request
 		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamPeriodic),
-		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamStart), // skipped
+		// This type of entry is skipped.
+		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamStart),
 		logged("me.1", "10.0.0.1:80", 404, end),
 		logged("me.2", "10.0.0.1:80", 503, end),
 		logged("me.3", "", 429, datav3.AccessLogType_NotSet),
@@ -103,7 +104,8 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
-// Of two concurrent attempts, the metadata has the later one, the address the one that responded.
+// With two concurrent attempts, the metadata names the endpoint of the later one, and the address
+// is of the one that responded.
 func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served, from string
@@ -134,7 +136,6 @@ func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// attemptEntry is the entry of a request to an exporting cluster.
 func attemptEntry(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
 	e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
 	e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime =
@@ -152,13 +153,12 @@ func attemptEntry(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3
 	return e
 }
 
-// logTo sends an entry to a log of Gateway ns/gw.
 func logTo(log string, entry *datav3.HTTPAccessLogEntry) (leases []Entry, attempts []Attempt) {
 	server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" },
 		Attempts: func(a Attempt) { attempts = append(attempts, a) }})
 	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
 		{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
-		// Later messages have no name.
+		// Only the first message of a stream names the log.
 		{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
 			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
 				LogEntry: []*datav3.HTTPAccessLogEntry{entry},
@@ -168,8 +168,8 @@ func logTo(log string, entry *datav3.HTTPAccessLogEntry) (leases []Entry, attemp
 	return leases, attempts
 }
 
-// Requests to exporting clusters are attempts, with or without a lease. Leases count only in the
-// logs of Gateways.
+// A request to an exporting cluster is an Attempt, with or without a lease. Leases count only in
+// the logs of Gateways.
 func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	want := Attempt{
 		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404,
@@ -180,8 +180,8 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease  string
 		change func(*datav3.HTTPAccessLogEntry)
-		want   func(*Attempt) // nil: no attempt
-		none   bool           // in the log of a Gateway
+		want   func(*Attempt) // nil if the entry is no attempt
+		none   bool           // the entry is in the log of a Gateway
 	}{
 		"one":       {want: func(*Attempt) {}},
 		"of a pick": {lease: "me.1", want: func(a *Attempt) { a.Leased = true }},
@@ -273,7 +273,7 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 		want   int
 		stream fields
 	}{
-		{0, fields{"code": 500}}, // an object with a code that is no error
+		{0, fields{"code": 500}}, // an object whose code is no error
 		{400, fields{"error": true, "code": 400}},
 		{503, fields{"error": true, "code": 503}},
 		{422, fields{"error": true, "code": "422"}},
@@ -287,7 +287,7 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 		{400, fields{"error": true, "code": "context_length_exceeded"}},
 		{400, fields{"error": true, "code": "x", "kind": "BadRequestError"}},
 		{400, fields{"error": true, "code": nil, "kind": "template_error"}},
-		{0, fields{"error": true}}, // it may be the client's
+		{0, fields{"error": true}}, // the client may have caused the error
 		{0, fields{"error": true, "code": nil, "kind": "odd"}},
 	} {
 		want, stream := tt.want, tt.stream

@@ -24,7 +24,7 @@ const (
 // shorter.
 const maxText = 1024
 
-const maxDetails = 160 // of Attempt.Details, in bytes
+const maxDetails = 160 // bytes of Attempt.Details
 
 // Attempt is a request that ended at an exporting cluster of an import, or at another target of a
 // hop.

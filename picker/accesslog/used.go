@@ -21,7 +21,7 @@ type Used struct {
 	Open   bool
 	ID     string
 	Caller string // "namespace/owner"; "" if no policy let the request in
-	Denied bool   // by a gate
+	Denied bool   // a gate denied the request
 	// Unavailable means that authorization had no answer, so the request got an error. Only Caller,
 	// Route, Status and Took are set.
 	Unavailable bool
@@ -36,7 +36,7 @@ type Used struct {
 	// prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
-	Status                     int // of the response; 0 without a response
+	Status                     int // status of the response; 0 without a response
 	// Cut means that the response is incomplete.
 	Cut            bool
 	Stream         bool  // the response is a stream of events

@@ -39,7 +39,8 @@ func gated(change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
 	return e
 }
 
-// Only requests that a gate decided are used, at their end; denials of a gate have no pool.
+// A request is Used at its end, and only if a gate decided it. A request that a gate denied has no
+// pool.
 func TestUsed_RequestsThatAGateDecided(t *testing.T) {
 	whole := Used{ID: "id", Caller: "ns/alice", Pool: "ns/pool", Cluster: "pool/ns/chat", Kind: request.ChatCompletions,
 		Model: "llama 3", PromptTokens: 150, PromptCached: 128, GPU: 23 * time.Millisecond, Status: 200, Stream: true,

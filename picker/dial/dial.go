@@ -17,7 +17,7 @@ import (
 // Address is the address of one picker.
 type Address struct {
 	netip.AddrPort
-	Cleartext bool // without TLS
+	Cleartext bool // the connection has no TLS
 }
 
 // TLS configures connections. The zero value accepts any certificate: many pickers have self-signed
@@ -55,7 +55,7 @@ func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, er
 
 // Config returns the TLS configuration of a client.
 func (t TLS) Config() (*tls.Config, error) {
-	// VerifyConnection verifies instead.
+	// VerifyConnection verifies the server instead of the standard library.
 	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
 	if t.Certificate != nil {
 		pair, err := tls.X509KeyPair(t.Certificate, t.Key)

@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// issued is a self-signed certificate with its key, in PEM.
 func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,8 +51,8 @@ func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// serve answers health checks over TLS, only of clients with a certificate of an issuer if one is
-// given.
+// serve answers health checks over TLS. If clients is set, each client must have a certificate that
+// it verifies.
 func serve(t *testing.T, chain, key, clients []byte) Address {
 	t.Helper()
 	pair, err := tls.X509KeyPair(chain, key)
@@ -95,7 +94,7 @@ func TestEndpointPicker_CertificateIsVerifiedAsThePolicyDemands(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		tls   TLS
-		words string // "": the call succeeds
+		words string // words in the error; "" if the call succeeds
 	}{
 		{"not verified", TLS{}, ""},
 		{"its CA and name", verify(Verify{Roots: chain, SANs: []string{"epp.east.example"}}), ""},
@@ -133,8 +132,7 @@ func TestEndpointPicker_ClientCertificateIsPresented(t *testing.T) {
 	}
 }
 
-// A credential is for a verified server: a call with one to another server, or in cleartext, sends
-// nothing.
+// A call with a credential sends nothing unless the server is verified by TLS.
 func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 	chain, key := issued(t, []string{"epp.example"})
 	other, _ := issued(t, []string{"epp.example"})

@@ -35,7 +35,7 @@ type Share struct {
 // Elsewhere sums the Shares of peers at an address.
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
-	Sent                        time.Duration // since the last call of SetElsewhere
+	Sent                        time.Duration // growth since the last call of SetElsewhere
 	Reading                     time.Duration // lower bound, from peers whose earlier Sent is unknown
 	Rate                        float64       // learned by a peer; 0 if unknown
 }
@@ -84,7 +84,7 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets the load of peers at an address. No endpoint needs to have the address.
+// SetElsewhere sets the load of peers at an address, which need not have an endpoint.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {

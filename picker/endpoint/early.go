@@ -13,10 +13,10 @@ import (
 // has read the prompt, as vLLM does.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
-// If a server reads prompts first, the times to first bytes grow in proportion to the prompts.
-// Times count as constant once they grow by less than the share constantBelow of this proportion,
-// and until they grow by more than the share constantAbove. At least earlyFrom samples are
-// required. If times of more than earlyWithin seconds look constant, a queue causes them.
+// If a server reads prompts first, the time to the first byte grows in proportion to the prompt.
+// Times become constant when they grow by less than constantBelow of this proportion. They stay
+// constant until they grow by more than constantAbove of it. Both need earlyFrom samples. Times
+// above earlyWithin seconds that look constant come from a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -77,7 +77,8 @@ func (lease *Lease) event(after time.Duration) {
 
 // lease.mu is held.
 func (lease *Lease) measure(after time.Duration) {
-	// The backlog is an estimate, so it must not be most of the tokens that the server read.
+	// Learn only if the backlog is at most as long as the prompt, because the backlog is an
+	// estimate.
 	if tokens := int64(lease.work.Tokens); lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A stream's first byte before its first token ends no backlog, and shows no rate or latency.
+// A first byte before the first token ends no backlog, and shows no rate or latency.
 func TestFirstToken_EarlyEventIsNone(t *testing.T) {
 	_, e, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -29,7 +29,8 @@ func TestFirstToken_EarlyEventIsNone(t *testing.T) {
 	}
 }
 
-// A server begins with events after a constant time; later, replaced by another one, with tokens.
+// At first the server sends an event after a constant time. Later another server replaces it, whose
+// first byte is a token.
 func TestFirstToken_ConstantTimeIsNoRateUntilItGrowsWithPrompts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	_, e, _ := twoEndpoints(nil)
@@ -48,7 +49,7 @@ func TestFirstToken_ConstantTimeIsNoRateUntilItGrowsWithPrompts(t *testing.T) {
 		}
 		return e.State()
 	}
-	// The engine's queue hides the time to read.
+	// The wait in the engine's queue hides the time to read a prompt.
 	queued := func(float64) float64 { return 1 + 12*random.Float64() }
 	constant := func(float64) float64 { return .2 + .05*random.Float64() }
 	grows := func(tokens float64) float64 { return .02 + tokens/8000*(.8+.4*random.Float64()) }

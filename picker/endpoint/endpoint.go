@@ -125,8 +125,8 @@ type State struct {
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"`   // at the last scrape, like Running and KV
-	Running float64 `json:"running"` // running requests at the last scrape
+	Queue   float64 `json:"queue"` // at the last scrape, like Running and KV
+	Running float64 `json:"running"`
 	KV      float64 `json:"kvCache"` // usage, 0 to 1
 	// Adapters is nil if the last scrape shows no adapters.
 	Adapters *Adapters `json:"adapters,omitempty"`

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// modelServer serves a metrics page with a settable queue, or fails.
 type modelServer struct {
 	*httptest.Server
 	queue   atomic.Int64
@@ -164,7 +163,7 @@ func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 	}
 }
 
-// pages serves a page of a size, or stalls after its header.
+// pages serves a page of a size. If stall is set, it stalls after the header.
 func pages(t *testing.T, size int, stall <-chan struct{}) netip.AddrPort {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -267,7 +266,7 @@ func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
 	}
 }
 
-// Waiting requests send nothing, and depend on the pages.
+// ReadSoon triggers scrapes while requests wait, because no pick does.
 func TestScrape_PagesAreReadSoonWhereRequestsWait(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Microsecond, Slow: time.Hour})
@@ -309,7 +308,7 @@ func TestScrape_PageIsReadOverTLS(t *testing.T) {
 	}
 }
 
-// A page on its own port is read over HTTP/1.1, whatever the endpoints' protocol.
+// A metrics page on a separate port is read over HTTP/1.1, even if the endpoint speaks h2c.
 func TestScrape_PageOfServerThatSpeaksH2CIsRead(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "vllm:num_requests_waiting 9")
@@ -361,7 +360,7 @@ func TestScrape_IdlePagesAreReadOverASecond(t *testing.T) {
 func TestScrape_ManyPagesStayFresh(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	before := r.freshFor.Load()
-	r.countScrapers(10_000) // of which each is read every 10 s
+	r.countScrapers(10_000) // at this number, each page is read only every 10 s
 	if got := time.Duration(r.freshFor.Load()); got < 30*time.Second {
 		t.Errorf("a sample is fresh for %v, want at least %v", got, 30*time.Second)
 	}
@@ -421,11 +420,12 @@ func TestScrape_RefreshShowsCurrentLoadOfIdlePool(t *testing.T) {
 }
 
 func TestScrape_RefreshEndsAtTimeout(t *testing.T) {
-	r := NewRegistry(Config{Jitter: func() float64 { return 0 }}) // not running, so no scrape ever ends
+	// Run is not called, so no scrape ends.
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
 	s.Refresh(time.Millisecond)
 	r.Release(s)
-	s.Refresh(time.Hour) // does not wait for servers that were removed
+	s.Refresh(time.Hour) // Refresh does not wait for removed servers
 }
 
 func (r *Registry) scrapers() (n int) {
@@ -487,12 +487,13 @@ func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 }
 
 func TestScrape_SlowServerStaysFreshAndStalledOnePauses(t *testing.T) {
-	r := NewRegistry(Config{Jitter: func() float64 { return 1 }}) // the longest pauses
+	// Jitter of 1 gives the longest pauses.
+	r := NewRegistry(Config{Jitter: func() float64 { return 1 }})
 	for _, tt := range []struct {
 		name     string
 		failures int64
 		took     time.Duration
-		fresh    bool // at the end of the next scrape, if that takes as long
+		fresh    bool // expected at the end of the next scrape, if that takes equally long
 	}{
 		{"quick", 0, time.Millisecond, true},
 		{"slow", 0, r.config.Timeout, true},

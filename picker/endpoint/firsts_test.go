@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A server with an unknown rate is compared with the pool's others: it is silent soon after these
-// answered such prompts, and not while it may be as slow.
+// A server with an unknown rate is compared with the pool's other servers. It is silent soon after
+// they would have answered such a prompt, but not while it may only be slow.
 func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	const ms = time.Millisecond
 	unknown := func(tokens int) Work {
@@ -23,8 +23,8 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		others, own []firsts
 		work        []Work
-		tokens      float64 // of the page, each second
-		want        float64 // 0: not within a minute
+		tokens      float64 // further tokens on the page each second
+		want        float64 // seconds until silent; 0: not within a minute
 	}{
 		"others that are quick": {others: []firsts{{5, 8000, 100 * ms}}, work: []Work{unknown(8000)}, want: 2},
 		"without a page": {
@@ -81,7 +81,7 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// First tokens of other servers count while requests wait, not only from before.
+// First tokens of other servers count even if they arrive while requests wait at this server.
 func TestSilent_FirstTokensOfOthersCountAtOnce(t *testing.T) {
 	m := newMotionRig()
 	pool := m.Snapshot(Metrics{}, nil, []Spec{

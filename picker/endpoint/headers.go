@@ -56,7 +56,7 @@ type headers struct {
 	mu          sync.Mutex
 	seen, first float64 // number of responses, and number with clearly early headers; both decay
 	kept        [lengths]lastHeaders
-	longer      [lengths]headersTook // for prompts of a class and of longer classes
+	longer      [lengths]headersTook // element i is for prompts of class i or longer
 }
 
 type lastHeaders struct {

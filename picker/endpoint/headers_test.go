@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// served makes a server answer n streams, with times of headers and first bytes.
+// served makes a server answer n streams with these times to headers and first byte.
 func served(leases *Leases, e *Endpoint, n, tokens int, early bool, headers, first time.Duration) {
 	for range n {
 		lease := leases.Open(e, Holder{}, Work{Stream: true, Early: early}, 0, epoch)
@@ -28,8 +28,8 @@ func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		seen  []responses
-		short time.Duration // the limit of a prompt of 100 tokens
-		long  time.Duration // of 30,000
+		short time.Duration // limit for a prompt of 100 tokens
+		long  time.Duration // limit for a prompt of 30,000 tokens
 	}{
 		"a new server":              {nil, 0, 0},
 		"too few responses to know": {[]responses{{19, 100, false, ms, 90 * ms}}, 0, 0},
@@ -81,7 +81,8 @@ func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
 	}
 }
 
-// If another server responds because this one sent nothing, no time of either counts.
+// If another server responds because the picked server sent nothing, the times count for neither
+// server.
 func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -101,8 +102,8 @@ func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	}
 }
 
-// Peers' limits of a server's headers count until this process has its own, and for a server added
-// later.
+// Peers' limits for a server apply until this process has its own limits, also if the server is
+// added later.
 func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	const ms = time.Millisecond
 	learned := func(n int, headers, first time.Duration) *HeaderLimits {
@@ -121,7 +122,7 @@ func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		peers      *HeaderLimits
-		own        int // responses with headers that take 500 ms
+		own        int // number of own responses, whose headers took 500 ms
 		want, long time.Duration
 	}{
 		"nothing is known":           {nil, 0, 0, 0},
@@ -146,13 +147,12 @@ func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	addr := netip.MustParseAddrPort("10.0.0.9:80")
 	r.SetHeadersElsewhere(addr, quick)
 	pool := r.Snapshot(Metrics{}, nil, []Spec{{Addr: addr}})
-	r.SetHeadersElsewhere(addr, nil) // the peer is gone
+	r.SetHeadersElsewhere(addr, nil) // the peer has ended
 	if got := pool.Endpoints[0].Load().HeadersLimit(100); got != time.Second {
 		t.Errorf("%v for a server that was added later, want %v", got, time.Second)
 	}
 }
 
-// The published limits of a removed server are retracted.
 func TestHeadersLimit_ServerThatLeavesIsRetracted(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.9:80")}})

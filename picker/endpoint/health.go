@@ -23,7 +23,7 @@ func (f *Failure) String() string {
 type health struct {
 	score  atomic.Int32
 	trials atomic.Int32
-	next   atomic.Int64 // since processStart; valid only while failing
+	next   atomic.Int64 // time since processStart; valid only while failing
 	trial  atomic.Bool
 	proven atomic.Bool
 	good   atomic.Int64

@@ -143,7 +143,7 @@ func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again 
 // mu is held.
 func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duration) {
 	y, weight := min(took.Seconds(), maxLatency), 1.0
-	if r == &l.rest { // because errors grow with the time
+	if r == &l.rest { // longer responses have larger errors
 		weight = 1 / ((0.1 + y) * (0.1 + y))
 	}
 	r.add(row, y, weight)

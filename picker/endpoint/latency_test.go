@@ -23,8 +23,8 @@ func predicted(e *Endpoint, f Features, now time.Time) (ttft, tpot float64) {
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// A server that reads at half the assumed speed, with a queue that costs time, is known after some
-// requests.
+// After some requests, the picker knows a server that reads at half the assumed speed and whose
+// queue costs time.
 func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -42,7 +42,7 @@ func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
 		lease := leases.Open(e, Holder{}, work, 0, now)
 		now = now.Add(time.Duration(ttft * 1e9))
 		lease.Begun(time.Duration(ttft * (0.9 + 0.2*random.Float64()) * 1e9))
-		lease.Begun(time.Hour) // a later report of the same
+		lease.Begun(time.Hour) // a second report of the same first byte
 		lease.Wrote(101*250, time.Duration(100*tpot*1e9))
 		lease.Release()
 	}
@@ -72,8 +72,8 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 	}
 }
 
-// vLLM sends an event of /v1/responses before it reads the prompt: the time to the first token is
-// in the time after it.
+// vLLM sends an event of /v1/responses before it reads the prompt, so the time after that event
+// includes the time to the first token.
 func TestSLO_EarlyEventsAreNoFirstToken(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))

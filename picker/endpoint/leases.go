@@ -53,12 +53,12 @@ type ledger struct{ open atomic.Int64 }
 
 type expired struct {
 	holder Holder
-	at     time.Duration // since processStart
+	at     time.Duration // time since processStart
 }
 
 type forget struct {
 	id uint64
-	at time.Duration // since processStart
+	at time.Duration // time since processStart
 }
 
 type shard struct {
@@ -70,7 +70,8 @@ type shard struct {
 // Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease for
 // use until Done. The memory of a released lease is reused after the last Done.
 type Lease struct {
-	uses    atomic.Int32 // by the table until Release, and by each user until Done
+	// References: one of the table until Release, and one of each user until Done.
+	uses    atomic.Int32
 	id      uint64
 	adopted string // the ID, if another process opened the lease
 	holder  Holder
@@ -85,7 +86,7 @@ type Lease struct {
 	load   *Load // nil after Release
 	prompt promptState
 	begun  bool          // the first token, or an event before the first token, was seen
-	first  time.Duration // time of that event, or 0
+	first  time.Duration // time of that token or event, or 0
 	ahead  int64
 	trial  bool
 	tag    Tag
@@ -94,7 +95,7 @@ type Lease struct {
 	front  *Load // address that passes requests on to the picked endpoint, or nil
 	sent   int64
 	shown  int64 // time of the last report, since processStart
-	bytes  int64 // of the response at that report
+	bytes  int64 // size of the response at the last report
 	plain  bool
 
 	headersLimit time.Duration
@@ -198,7 +199,7 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 		return nil
 	}
 	l.mu.Lock()
-	_, ok = l.expired[number] // it may have been resumed meanwhile
+	_, ok = l.expired[number] // another report may have resumed the lease meanwhile
 	delete(l.expired, number)
 	l.mu.Unlock()
 	if !ok {

@@ -17,11 +17,12 @@ var (
 	addrB = netip.MustParseAddrPort("10.0.0.2:80")
 )
 
-// twoEndpoints returns a pool's endpoints. The pool limits its requests in flight if slots is set.
+// twoEndpoints returns two endpoints of a pool. If slots is set, the pool limits its requests in
+// flight.
 func twoEndpoints(slots *Slots) (r *Registry, first, second *Endpoint) {
 	r = NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{Off: true}, slots, []Spec{{Addr: addrB}, {Addr: addrA}})
-	return r, &s.Endpoints[0], &s.Endpoints[1] // by address
+	return r, &s.Endpoints[0], &s.Endpoints[1] // sorted by address
 }
 
 func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
@@ -72,7 +73,7 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 	})
 }
 
-// A renewal after the end must not count the request again; one after the lease expired must.
+// Renewing an expired lease must count the request again. Renewing a released lease must not.
 func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
@@ -135,7 +136,7 @@ func TestLease_OfPickerThatIsGoneIsAdopted(t *testing.T) {
 	}
 }
 
-// The holder of a Gateway's key may request picks without end.
+// A client with a Gateway's key may request any number of picks.
 func TestLease_BoundedPerGateway(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
@@ -155,7 +156,6 @@ func TestLease_BoundedPerGateway(t *testing.T) {
 	}
 }
 
-// Many concurrent picks see the same free slot.
 func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	slots := &Slots{}
 	r, first, second := twoEndpoints(slots)
@@ -203,9 +203,9 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			t.Errorf("a full pool: got a server, or returned after %s; want none after 250ms", time.Since(began))
 		}
 		for _, end := range []func(){
-			// the report of a request
+			// this process's request ends
 			func() { leases.Find("me.1").Release() },
-			// a peer has the slot
+			// a request ends here, but a peer has taken its slot
 			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 1}, time.Now()); leases.Find("me.2").Release() },
 			// the peer's request ends
 			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 0}, time.Now()) },
@@ -218,7 +218,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			}
 		}
 		var waiting sync.WaitGroup
-		for range 3 { // each slot that becomes free is taken by one
+		for range 3 { // each freed slot goes to one of the waiting picks
 			waiting.Go(func() {
 				if !slots.Wait(t.Context(), time.Second, try) {
 					t.Error("a pick was not notified")
@@ -238,7 +238,8 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 	})
 }
 
-// Picks of a pool may wait for different servers. An end at one server must not be lost at another.
+// Picks of a pool may wait for different servers. The end of a request must reach the pick that
+// waits for its server.
 func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := &Slots{}
@@ -253,7 +254,7 @@ func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
 		began := time.Now()
 		var waiting sync.WaitGroup
 		waiting.Go(func() { slots.Wait(t.Context(), time.Second, opens(first)) })
-		synctest.Wait() // it waits longest
+		synctest.Wait() // this pick waits longest
 		time.AfterFunc(time.Millisecond, func() { leases.Find("me.2").Release() })
 		if !slots.Wait(t.Context(), time.Second, opens(second)) || time.Since(began) != time.Millisecond {
 			t.Errorf("a server that is free after 1 ms is taken after %s, want 1ms", time.Since(began))

@@ -20,7 +20,7 @@ type Load struct {
 	adapters         recentAdapters
 	latency          atomic.Pointer[latency]
 	headers          atomic.Pointer[headers]
-	headersElsewhere atomic.Pointer[HeaderLimits] // of peers; may be nil
+	headersElsewhere atomic.Pointer[HeaderLimits] // limits that peers learned; may be nil
 	reported         reported
 	motion           motion
 	prefixes         *prefix.Server

@@ -19,7 +19,7 @@ var errNoSeries = errors.New("the page has none of the series that are read: " +
 type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page has none
-	CacheTokens        int       // of the KV cache; 0 if unknown
+	CacheTokens        int       // size of the KV cache in tokens; 0 if unknown
 	// PrefillTokens and PrefillSeconds count the prompt tokens computed since the server's start,
 	// and the time for them; 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`

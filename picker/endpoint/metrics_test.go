@@ -122,7 +122,6 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 	}
 }
 
-// A broken server's value must not look like the best one.
 func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	const rest = "vllm:num_requests_running 2\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n"
 	for _, tt := range []struct{ name, page, problem string }{
@@ -213,7 +212,7 @@ llamacpp:tokens_predicted_total 7
 			t.Errorf("%s for the pool: %+v %v, want %+v", engine, got, err, want)
 		}
 	}
-	for _, name := range endpointpicker.Engines { // which translation takes for known
+	for _, name := range endpointpicker.Engines { // the engines that the translator accepts
 		labels := map[string]string{endpointpicker.EngineLabels[0]: name}
 		if _, known := dialects[Metrics{Engine: "?"}.forServer(labels).Engine]; !known {
 			t.Errorf("engine %s has no dialect", name)

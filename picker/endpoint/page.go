@@ -42,7 +42,7 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	if c.invalid != nil {
 		return c.invalid
 	}
-	if err := ctx.Err(); err != nil { // the connection is about to close
+	if err := ctx.Err(); err != nil { // the ended context is about to close the connection
 		c.Close()
 		return err
 	}

@@ -43,14 +43,14 @@ func TestScrape_ConnectionServesUntilItIsBroken(t *testing.T) {
 		path   string
 		before func()
 		fails  bool
-		conns  int64 // connections so far
+		conns  int64 // expected number of connections opened so far
 	}{
 		{"/", func() {}, false, 1},
 		{"/chunks?a=b%20c", func() {}, false, 1},
-		{"/", server.CloseClientConnections, false, 2}, // an idle connection that the server closes
+		{"/", server.CloseClientConnections, false, 2}, // the server closes the idle connection
 		{"/closes", func() {}, false, 2},
 		{"/", func() {}, false, 3},
-		{"/header", func() {}, true, 4}, // what fails on a connection that was used before is tried once more
+		{"/header", func() {}, true, 4}, // a failure on a reused connection is retried on a new one
 		{"/", func() {}, false, 5},
 		{"/hangs", func() {}, true, 5},
 		{"/", func() {}, false, 6},

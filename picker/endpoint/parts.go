@@ -42,8 +42,8 @@ func (lease *Lease) Behind(front *Load) {
 	lease.front = front
 }
 
-// Served returns the parameter at. But if at is an address in front of the picked endpoint, it
-// returns the picked endpoint's counters.
+// Served returns the picked endpoint's counters if at is an address in front of that endpoint, and
+// otherwise at.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -29,7 +29,6 @@ func TestLease_PartsEndWithItsFirstTokenAndItsEnd(t *testing.T) {
 	}
 }
 
-// A lease that has begun or has ended keeps no parts.
 func TestLease_LatePartsEndAtOnce(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)

@@ -68,10 +68,10 @@ type prefill struct {
 	unread    atomic.Int64 // this process's part of Q
 	confirmed atomic.Int64 // part of unread: a report showed that these prompts still wait
 	elsewhere struct{ unread, confirmed atomic.Int64 }
-	// readBy is when W is 0, since processStart. It is valid only while Q > 0.
+	// readBy is the time, since processStart, when W becomes 0. It is valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
-	hint   atomic.Uint64 // rate by fewer than enough samples
+	hint   atomic.Uint64 // the rate, from fewer samples than enough
 	hints  atomic.Int64
 	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
 	sent   atomic.Int64  // nanoseconds that the server needs for all prompts of this process
@@ -112,9 +112,9 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend moves readBy later by took, the server's time for further prompts. If now+reading is
-// later, it moves readBy there. Times are in nanoseconds. before is the number of unread tokens so
-// far. The result from is when the server begins to read the further prompts.
+// extend adds took, the server's time for further prompts, to readBy, which becomes at least
+// now+reading. Times are in nanoseconds. before is the number of unread tokens so far. The result
+// from is when the server begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -138,7 +138,7 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count < enough { // with enough samples, this process uses its own rate
+	if p.count < enough { // once it has enough samples, this process uses its own rate
 		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
 	}
 }

@@ -49,13 +49,15 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 		t.Errorf("at the endpoint that serves the request: %+v, want Unread 2000, Reading 2, Prompt 2000", s)
 	}
 	b.Release()
-	leases.Open(second, Holder{}, work, 0, epoch.Add(-time.Minute)) // a reset: nothing is unread
+	// Before that, everything sent has been read.
+	leases.Open(second, Holder{}, work, 0, epoch.Add(-time.Minute))
 	if s := at(second, -time.Minute); s.Reading != 2 {
 		t.Errorf("%v s to read one prompt, want 2", s.Reading)
 	}
 }
 
-// The mean stands for other clients' waiting requests and unknown prompts.
+// The mean prompt estimates other clients' waiting requests and unknown prompts, so one huge prompt
+// must not dominate it.
 func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -81,7 +83,7 @@ func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	}
 }
 
-// One request's reports come from several Envoy workers and peers.
+// Reports about one request come concurrently from Envoy's workers and from peers.
 func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -91,7 +93,7 @@ func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 			Tokens: 100 + i, Rate: 1000, Stream: true, Measure: true, Trial: i%50 == 0,
 		}, 0, epoch)
 		if lease == nil {
-			continue // one trial at a time
+			continue // another trial is in flight
 		}
 		for _, report := range []func(){lease.Waits, func() { lease.Begun(time.Second) },
 			func() { lease.MoveTo(second.Load(), epoch) }, func() { lease.MoveTo(first.Load(), epoch) },
@@ -188,7 +190,7 @@ func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name           string
-		before, during int // requests of ours
+		before, during int // this process's requests before and during the scrape
 		peers          int64
 		page           Reading
 		queue, running float64
@@ -211,7 +213,7 @@ func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
 	}
 }
 
-// A server reads all processes' prompts at one rate.
+// A server reads the prompts of all processes at one rate.
 func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	e := &r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0]
@@ -228,7 +230,7 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 		t.Errorf("1 s after prompts of 3 s in all: got %+v, want 3 in flight, 3000 unread, 500 confirmed, 2 s of "+
 			"reading", s)
 	}
-	// One of the peers' requests gets its first token; another one is sent.
+	// One request of a peer gets its first token, and another request is sent.
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))
 	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
 		t.Errorf("half a second more: %+v, want Unread 3500, Confirmed 0, Reading at least 2.49, Reading at most 2.51",
@@ -243,18 +245,18 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	if s := at(time.Second); s.InFlight != 0 || s.Unread != 0 || s.Reading != 0 {
 		t.Errorf("when all have ended: %+v, want InFlight 0, Unread 0, Reading 0", s)
 	}
-	// Nothing was unread meanwhile: a new prompt begins at once.
+	// The server has nothing to read, so a new prompt begins at once.
 	leases.Open(e, Holder{}, Work{Tokens: 1000, Rate: 1000}, 0, now)
 	if s := at(0); s.Reading < 0.99 || s.Reading > 1.01 {
 		t.Errorf("a prompt of a second: %+v, want Reading at least 0.99 and Reading at most 1.01", s)
 	}
 }
 
-// A starting process knows neither its peers' prompts nor the servers' speeds.
+// A starting process takes over its peers' unread prompts and learned rates.
 func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	now := time.Now()
-	// before it has the pool
+	// a peer's counts arrive before this process has the pool
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now)
 	s := r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0].State()
 	if s.InFlight != 2 || s.Unread != 8000 || s.Rate != 6000 || s.Reading < 0.5 || s.Reading > 1.01 {

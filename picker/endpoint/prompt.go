@@ -47,7 +47,7 @@ func (lease *Lease) Begun(after time.Duration) {
 		return
 	}
 	if lease.load != nil && lease.load.motion.stopped(lease.sent) {
-		after = 0 // the time shows no speed
+		after = 0 // the server was silent, so the time shows no speed
 	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {

@@ -143,7 +143,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// A new page is idle. r.mu is held.
+// A new source is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
@@ -227,7 +227,7 @@ func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
-		if src.refs > 0 { // otherwise its Snapshot was released
+		if src.refs > 0 { // without references, its Snapshot was released
 			r.scraperOf(src)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Processes learn by themselves, and share a server's trials: it gets as many as from one.
+// Each process learns by itself, but all together send only as many trials to a server as one
+// process would.
 func TestSLO_ProcessesShareTrialsOfSpeed(t *testing.T) {
 	registry := NewRegistry(Config{})
 	e := &registry.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}).

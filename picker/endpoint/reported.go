@@ -36,8 +36,8 @@ const (
 type RateSource string
 
 const (
-	Reported RateSource = "reported" // from the metrics page
-	Inferred RateSource = "inferred" // from first tokens
+	Reported RateSource = "reported" // rate from the metrics page
+	Inferred RateSource = "inferred" // rate from first tokens
 )
 
 // from and to are in nanoseconds since processStart.
@@ -146,7 +146,7 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 }
 
 type reported struct {
-	rate atomic.Uint64 // in tokens as counted here; bits of a float64; 0 if unknown
+	rate atomic.Uint64 // in this picker's tokens; bits of a float64; 0 if unknown
 	at   atomic.Int64  // when both rates last agreed, since processStart
 
 	mu     sync.Mutex

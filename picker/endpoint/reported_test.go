@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// serving is a server that reads 8,000 tokens a second as counted here, each half of one of its
-// own.
+// serving is a server that reads 8,000 of this picker's tokens a second. The server counts half as
+// many.
 type serving struct {
 	e      *Endpoint
 	leases *Leases
@@ -24,8 +24,8 @@ func newServing() *serving {
 
 func (s *serving) read() { s.e.BeginScrape().Succeed(s.page, s.now) }
 
-// prompts are read at once, each as fast as alone or slower; then they end, and the page is read.
-// took is the time to read all.
+// prompts sends n prompts that are read together in the time took. Then the requests end, and the
+// page is read.
 func (s *serving) prompts(n, tokens int, took time.Duration) {
 	var open []*Lease
 	for range n {
@@ -116,13 +116,13 @@ func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
 	}
 }
 
-// answer is a response with a hidden first token, beside others.
+// answer is a response whose first token is hidden, among other responses.
 type answer struct {
-	at, read, rest time.Duration // when it is sent, how long its prompt is read, and the rest of the answer
-	early          bool          // a stream that begins with an event at once; else no stream
+	at, read, rest time.Duration // time of sending, time to read the prompt, and time for the rest
+	early          bool          // a stream that begins with an early event; otherwise not a stream
 }
 
-// answers sends prompts of 2,000 tokens. The page counts each once its response has ended.
+// answers sends prompts of 2,000 tokens. The page counts a prompt at the end of its response.
 func (s *serving) answers(all ...answer) {
 	leases, begin := make([]*Lease, len(all)), s.now
 	for at, open := time.Duration(0), len(all); open > 0; at += 10 * time.Millisecond {
@@ -155,7 +155,7 @@ func (s *serving) answers(all ...answer) {
 	}
 }
 
-// The server's series have the time of prefill although no first token is seen.
+// The page counts the time of prefill even if no first token is visible.
 func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	const prefill, long, short = time.Second / 4, 2 * time.Second, 200 * time.Millisecond
 	one := answer{read: prefill, rest: long}
@@ -175,7 +175,7 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 		}, 8000, Reported},
 		"at all times one": {func(s *serving) {
 			var all []answer
-			for i := range 20 { // within reportedWindow
+			for i := range 20 { // all of them within reportedWindow
 				all = append(all, answer{at: time.Duration(i) * 450 * time.Millisecond, read: prefill, rest: short})
 			}
 			s.answers(append(all, answer{at: 8550 * time.Millisecond, read: 10 * time.Second})...)
@@ -234,8 +234,8 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	}
 }
 
-// Late first tokens, as behind another gateway that holds them back, show a slow server. Its own
-// series outrank them.
+// A gateway that holds first tokens back makes a server look slow. The rate from the server's page
+// takes precedence.
 func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s := newServing()
 	for range 10 {
@@ -257,7 +257,7 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	}
 }
 
-// First tokens are reported in any order.
+// Requests report their first tokens in any order.
 func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 	all := [][2]int64{{0, 10}, {5, 15}, {20, 30}, {22, 24}, {40, 41}, {30, 35}}
 	for turn := range all {

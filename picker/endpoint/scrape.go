@@ -79,8 +79,9 @@ func (src *source) scrapeSoon() {
 
 type sample struct {
 	Reading
-	at                         int64
-	sentBefore                 uint64 // picks before the scrape began; elsewhere is also from that moment
+	at int64
+	// Number of picks before the scrape; elsewhere is peers' count at that time.
+	sentBefore                 uint64
 	elsewhere                  int64
 	othersQueue, othersRunning float64
 }
@@ -88,8 +89,8 @@ type sample struct {
 // Scrape is an open reading of an endpoint's page.
 type Scrape struct {
 	src       *source
-	sent      uint64 // picks when the scrape began
-	ours      int64  // this process's requests in flight at that moment
+	sent      uint64 // number of picks when the scrape began
+	ours      int64  // requests of this process in flight when the scrape began
 	elsewhere int64
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// counted serves a page without a network, and counts its reads.
 type counted struct{ reads, broken atomic.Int64 }
 
 func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
@@ -28,7 +27,7 @@ func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// process is one of several whose registries read the same pages.
+// process is one of several processes that read the same pages.
 type process struct {
 	*counted
 	registry *Registry
@@ -37,7 +36,8 @@ type process struct {
 	gone     atomic.Bool
 }
 
-// processes run until the end of the test. A reading of one reaches the others after 30 ms.
+// processes starts processes that end with the test. A process's reading reaches the others after
+// 30 ms.
 func processes(t *testing.T, n int, specs []Spec) (all []*process) {
 	var running sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func processes(t *testing.T, n int, specs []Spec) (all []*process) {
 	return all
 }
 
-// bubble runs a test with its own clock.
+// bubble runs a test in a bubble with a clock of its own.
 func bubble(t *testing.T, run func(t *testing.T)) {
 	start := processStart
 	defer func() { processStart = start }()

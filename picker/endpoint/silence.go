@@ -81,12 +81,12 @@ type motion struct {
 // Progress is a report of a request.
 type Progress struct {
 	Status   int
-	Bytes    int64         // of the response body
-	Sent     time.Duration // until the server had the whole request; 0 before
-	First    time.Duration // from Sent until the first body byte; 0 if unknown
+	Bytes    int64         // bytes of the response body
+	Sent     time.Duration // time until the server had the whole request; 0 before
+	First    time.Duration // time from Sent until the first body byte; 0 if unknown
 	Streams  bool          // the headers arrived and allow a stream
 	Ended    bool
-	Canceled bool // by the client or by a timeout
+	Canceled bool // the client or a timeout ended the request
 }
 
 // Progress records a report of the request.
@@ -143,7 +143,8 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		late := !p.Ended || at-w.from >= int64(expected) // an early end shows nothing: the client may have given up
+		// A request that ends early shows nothing: its client may have given up.
+		late := !p.Ended || at-w.from >= int64(expected)
 		if w.limit > 0 && late {
 			load.waits(w, at)
 		}
@@ -299,7 +300,7 @@ func (l *Load) judge(now int64) {
 	together := m.from + m.limit
 	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
 	if page := l.counts(now); page != nil {
-		// The page shows whether requests that were in flight at the last report still wait.
+		// The page shows whether the requests of the last report still wait.
 		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
 		due := together
 		if m.overdue != 0 {
@@ -442,7 +443,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// A server outside all pools is not silent.
+// stays reports whether the server stays watched. A server outside all pools is not silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// motionRig is a server whose requests and page a test plays, in seconds from its start.
+// motionRig is a server whose requests and metrics page a test sets. Times are seconds from its
+// start.
 type motionRig struct {
 	*Registry
 	e      *Endpoint
@@ -26,7 +27,7 @@ func (m *motionRig) at(seconds float64) time.Time {
 	return m.begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// page is a reading of the metrics page after further tokens.
+// page reads the metrics page after further tokens.
 func (m *motionRig) page(at, tokens float64) {
 	m.tokens += tokens
 	m.e.BeginScrape().Succeed(Reading{Running: 1, Tokens: m.tokens, CountsTokens: true}, m.at(at))
@@ -44,7 +45,7 @@ func (m *motionRig) silent(at float64) bool {
 var (
 	stream = Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
 	plain  = Work{Generates: true, First: 100 * time.Millisecond}
-	// answered reports a response, waiting a request without one.
+	// answered reports headers; waiting reports a request without a response.
 	answered  = Progress{Status: 200, Sent: time.Millisecond}
 	streaming = Progress{Status: 200, Sent: time.Millisecond, Streams: true}
 	begun     = Progress{Status: 200, Sent: time.Millisecond, First: time.Millisecond, Bytes: 9}
@@ -52,8 +53,8 @@ var (
 	gaveUp    = Progress{Status: 200, Sent: time.Millisecond, Ended: true, Canceled: true}
 )
 
-// follow reports a request every 2 s, and reads the page every second after further tokens, until a
-// moment. It returns when the server becomes silent, or 0.
+// follow reports the requests every 2 s, and reads the page, with further tokens, every second,
+// until a time. It returns when the server becomes silent, or 0.
 func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Lease) float64 {
 	for i := 1; ; i++ {
 		at := float64(i) / 10
@@ -76,7 +77,6 @@ func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Le
 
 const noPage = -1
 
-// A server is silent only when requests wait far longer than predicted without any progress.
 func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 	with := func(w Work, change func(*Work)) Work {
 		change(&w)
@@ -84,20 +84,21 @@ func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		work   []Work
-		tokens float64 // of the page, each second
+		tokens float64 // further tokens on the page each second
 		report Progress
-		want   float64 // 0: never
+		want   float64 // seconds until silent; 0: never
 	}{
 		"headers only":                            {[]Work{stream}, 0, answered, 2},
 		"not even headers":                        {[]Work{stream}, 0, waiting, 2},
 		"an answer that is not streamed":          {[]Work{plain}, 0, waiting, 2},
 		"many of them":                            {[]Work{plain, stream, plain}, 0, waiting, 2},
 		"a body that is not read, without a page": {[]Work{plain}, noPage, streaming, 6},
-		"headers only, without a page":            {[]Work{stream}, noPage, answered, 6}, // the third report
-		"a long answer":                           {[]Work{plain}, 10, waiting, 0},
-		"a long queue":                            {[]Work{stream, stream, stream, plain}, 1, answered, 0},
-		"a long answer, without a page":           {[]Work{plain}, noPage, waiting, 0},
-		"a stream behind it, without a page":      {[]Work{plain, stream}, noPage, waiting, 0},
+		// at the third report
+		"headers only, without a page":       {[]Work{stream}, noPage, answered, 6},
+		"a long answer":                      {[]Work{plain}, 10, waiting, 0},
+		"a long queue":                       {[]Work{stream, stream, stream, plain}, 1, answered, 0},
+		"a long answer, without a page":      {[]Work{plain}, noPage, waiting, 0},
+		"a stream behind it, without a page": {[]Work{plain, stream}, noPage, waiting, 0},
 		"an answer whose end is predicted, without a page": {
 			[]Work{with(plain, func(w *Work) { w.Whole = 5 * time.Second })}, noPage, waiting, 22},
 		"a prompt that takes 3 s": {[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second })}, 0, answered, 12},
@@ -131,7 +132,6 @@ func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 	}
 }
 
-// Bytes of one stream show that the server of another waiting one works.
 func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
 	for _, page := range []bool{true, false} {
 		m := newMotionRig()
@@ -153,7 +153,6 @@ func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
 	}
 }
 
-// Without a prediction, other servers' first tokens decide.
 func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	m := newMotionRig()
 	unknown := Work{Generates: true, Stream: true}
@@ -169,8 +168,8 @@ func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// A server is silent also if no client waits long enough to show it, but not if clients leave
-// before a token can come.
+// The waits of several clients that give up show together that a server is silent. Clients that
+// leave before a token can come show nothing.
 func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	for _, tt := range []struct {
 		lasts, gap, want float64
@@ -203,8 +202,8 @@ func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	}
 }
 
-// A silent server serves again upon progress, or after a probe with a token. A lost request makes
-// it silent only once.
+// A silent server serves again after progress, or after a probe that got a token. A lost request
+// does not make it silent a second time.
 func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 	for name, move := range map[string]func(*motionRig, *Lease){
 		"counters": func(m *motionRig, _ *Lease) { m.page(5, 1) },
@@ -233,7 +232,6 @@ func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 	}
 }
 
-// A silent server that denies probes gets single requests at growing intervals.
 func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
 	m := newMotionRig()
 	m.e.Load().Suspect(m.at(0))
@@ -260,7 +258,6 @@ func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
 	}
 }
 
-// A server outside all pools is neither silent nor watched.
 func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
@@ -274,8 +271,8 @@ func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 	}
 }
 
-// A stopped server's late first token shows no speed: otherwise it would be the prediction of the
-// next requests, which would wait as long at the next stop.
+// The late first token of a server that was stopped must not become the prediction for the next
+// requests: they would then wait as long at the next stop.
 func TestSilent_TokensAfterItShowNoSpeed(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		m := newMotionRig()

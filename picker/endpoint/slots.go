@@ -13,7 +13,7 @@ const maxWaiting = 1024
 // server that looks full may have room.
 type Slots struct {
 	mu      sync.Mutex
-	waiting []chan struct{} // the longest wait first
+	waiting []chan struct{} // the pick that waits longest comes first
 }
 
 // Wait calls try whenever a slot may have become free, until try returns true, or timeout or ctx

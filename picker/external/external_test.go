@@ -119,7 +119,7 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 	ask := func(path string, size int) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(strings.Repeat("x", size)))
-		r.RemoteAddr = path + ":1" // another client for each path
+		r.RemoteAddr = path + ":1" // each path stands for another client
 		s.ServeHTTP(w, r)
 		return w
 	}
@@ -154,8 +154,6 @@ func from(address string, body io.Reader, size int64) *http.Request {
 	return r
 }
 
-// A client that announces large bodies and sends them slowly, or sends many, leaves room for
-// others.
 func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 	const body = 4 * bodyPart
 	s := NewServer(ServerConfig{Component: "router", Body: body, Bodies: 2 * body})
@@ -175,7 +173,7 @@ func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
-	for range 100 { // they have announced 200 times what there is
+	for range 100 { // together they announce 200 times the available room
 		slow, rest := io.Pipe()
 		all.Go(func() { s.ServeHTTP(httptest.NewRecorder(), from("192.0.2.1", slow, body)) })
 		defer func() { _ = rest.Close() }()

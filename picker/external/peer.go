@@ -25,7 +25,7 @@ const (
 
 // PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
-	Name    string        // for errors
+	Name    string        // the peer's name in errors
 	URL     string        // http://HOST:PORT or https://HOST:PORT
 	Timeout time.Duration // default 300 ms
 	Release string        // default Release()
@@ -68,7 +68,7 @@ type Call struct {
 	Method, Path string
 	Body         []byte
 	TraceParent  string // W3C trace context; "" for none
-	Limit        int64  // of the response, in bytes
+	Limit        int64  // maximum size of the response, in bytes
 }
 
 // Response is a Peer's response.

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// stalled are endless uploads of size bytes each, for which picks wait.
+// stalled starts endless uploads of size bytes each, for which picks wait.
 func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ...string) client) {
 	c := start(t, p)
 	for range uploads {
@@ -25,8 +25,7 @@ func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ..
 	return func(pairs ...string) client { return open(t, c, pairs...) }
 }
 
-// TestBodies_StalledUploadsTakeBoundedMemory: a body that does not fit is returned at once, and
-// picked for without.
+// A body that does not fit is sent back at once, and the pick does without it.
 func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	const limit = 1 << 20
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit),
@@ -56,7 +55,6 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestBodies_OtherClustersTakeNoRoomFromOurGateways: their bodies have their own bound.
 func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(1 << 20),
 		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
@@ -70,7 +68,7 @@ func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
 	}
 }
 
-// TestBodies_BodyThatAPickerNeedsIsRejected above the bound, in OpenAI's form.
+// A body that the picker needs, and that does not fit, gets an error in OpenAI's format.
 func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: true, Limit: 32 << 20}, held: NewBodies(1 << 20)}
 	k := stalled(t, p, 3, 280<<10)()
@@ -86,8 +84,8 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	}
 }
 
-// TestBodies_BodyThatWouldNotFitIsNotSent: the pick answers its headers, so that neither Envoy nor
-// gRPC has to hold it.
+// The pick answers the headers of a body that would not fit, so that neither Envoy nor gRPC holds
+// the body.
 func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20),
@@ -125,7 +123,6 @@ func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 	}
 }
 
-// TestBodies_TinyChunksCountForTheirBuffers: a chunk of one byte takes far more.
 func TestBodies_TinyChunksCountForTheirBuffers(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(64 << 10),
 		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
@@ -138,7 +135,6 @@ func TestBodies_TinyChunksCountForTheirBuffers(t *testing.T) {
 	wantPick(t, r, r.GetRequestHeaders().GetResponse())
 }
 
-// TestBodies_NothingIsHeldAfterward, however a request ends.
 func TestBodies_NothingIsHeldAfterward(t *testing.T) {
 	for name, end := range map[string]func(k client){
 		"with its body":        func(k client) { k.send(bodyOf("{}", true)); k.receive(); k.readBody(true) },
@@ -160,7 +156,6 @@ func TestBodies_NothingIsHeldAfterward(t *testing.T) {
 	}
 }
 
-// TestExtProc_FactsAreOfTheRequestsPath: the path's API determines the prompt.
 func TestExtProc_FactsAreOfTheRequestsPath(t *testing.T) {
 	blocks := -1
 	p := &fakePicker{policy: BodyPolicy{Wait: true}, answer: func(r *Request) Answer {

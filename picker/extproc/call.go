@@ -38,8 +38,8 @@ const (
 	// the address of a server of the pool.
 	MetadataKeyFailed = "x-penstock-failed"
 	// MetadataKeyWatch marks a call that watches an open request; the call picks nothing. Its value
-	// is the grant of the request's gates. MetadataKeyPools then lists what the route may reach,
-	// and MetadataKeyPolicies the policies above it, comma-separated.
+	// is the grant of the request's gates. MetadataKeyPools then lists the pools that the route may
+	// reach, and MetadataKeyPolicies the policies that apply to the route, comma-separated.
 	MetadataKeyWatch    = "x-penstock-watch"
 	MetadataKeyPolicies = "x-penstock-policies"
 )

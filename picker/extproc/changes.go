@@ -16,7 +16,7 @@ import (
 
 const (
 	maxChangedHeaders = 64
-	maxChangedBytes   = 32 << 10 // of names and values
+	maxChangedBytes   = 32 << 10 // sum of names and values, in bytes
 	// maxBodyGrowth is in bytes. A picker may add the token IDs of a long prompt.
 	maxBodyGrowth = 4 << 20
 )

@@ -12,7 +12,7 @@ type Kind uint8
 
 // The kinds are numbered as the fields of ProcessingRequest.
 const (
-	NoKind           Kind = 0 // no phase, as in a flow control update
+	NoKind           Kind = 0 // no phase, for example in a flow control update
 	RequestHeaders   Kind = 2
 	ResponseHeaders  Kind = 3
 	RequestBody      Kind = 4
@@ -154,7 +154,7 @@ func (m *Message) phase(c *cursor, kind Kind) error {
 	})
 }
 
-// body reads an HttpBody. It stops at c.left == rest.
+// body reads an HttpBody until rest bytes are left in c.
 func (m *Message) body(c *cursor, rest int) error {
 	for c.left > rest {
 		num, typ, err := c.tag()

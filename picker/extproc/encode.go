@@ -209,7 +209,8 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace makes the fields written since mark a Struct in dynamic_metadata. name is its key.
+// namespace wraps the fields written since mark in a Struct. The Struct's key in dynamic_metadata
+// is name.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)
@@ -231,8 +232,8 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// The oneof is the last field, so that a new body can follow. A response to trailers can carry only
-// metadata.
+// In the message the oneof is the last field, so that a new body can follow. A response to trailers
+// can carry only metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -273,7 +274,8 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	}
 	if a.HeadersLimit > 0 {
 		w.header("x-envoy-upstream-rq-per-try-timeout-ms", strconv.FormatInt(a.HeadersLimit.Milliseconds(), 10))
-		w.header("x-envoy-hedge-on-per-try-timeout", "true") // a timeout then ends no attempt, not even the last
+		// So that a timed-out attempt goes on, even the last one.
+		w.header("x-envoy-hedge-on-per-try-timeout", "true")
 	}
 	w.header(names.Destination, a.Endpoints...)
 	c.headers(w)

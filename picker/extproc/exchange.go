@@ -20,19 +20,20 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string   // "namespace/name" of the Gateway whose key the call has; "" if calls need no key
+	// "namespace/name" of the Gateway whose key authenticates the call; "" if calls need no key.
+	Gateway     string
 	Member      string   // other cluster that the connection proves; "" if none
-	Vouched     bool     // the ClusterSet believes what Member states about callers
+	Vouched     bool     // the ClusterSet believes Member's claims about callers
 	Pool        string   // "" if the gateway named none
 	Open        bool     // see MetadataKeyOpen
-	Imported    bool     // from a gateway of another cluster
+	Imported    bool     // the call is from another cluster's gateway
 	One         bool     // the gateway reads one address (ORIGINAL_DST)
-	Retries     int      // by the route's retry policy
+	Retries     int      // number in the route's retry policy
 	Fixed       bool     // see MetadataKeyTries
 	Exact       bool     // see MetadataKeyUsage
 	Spill       []string // targets, in order
 	Subset      string   // label selector; "" for all
-	Pools       []string // of the route's rule; may be nil
+	Pools       []string // pools of the route's rule; may be nil
 	Last        bool     // the request was already spilled
 	Bodyless    bool     // the request ended with its headers
 	TraceParent string   // "" without tracing
@@ -189,8 +190,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.choose(replyRequestHeaders)
 	}
 	if !x.waits(m) {
-		// Envoy buffers the body for the picker until the call ends. Without an access log, the
-		// call must last as long as the request.
+		// End the call if the access log reports the request's end, because Envoy buffers the body
+		// for the picker until the call ends.
 		x.done = x.request.Reported() && !x.policy.Whole &&
 			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)
@@ -304,7 +305,7 @@ func (x *exchange) requestBody(m *Message) error {
 	case !x.waiting && !streamed:
 		return x.send(passRequestBody)
 	case !x.waiting && x.requestEnd:
-		return nil // a repeated end of the body
+		return nil // the end of the body was already handled
 	case !x.waiting:
 		x.requestEnd = m.EndOfStream
 		return x.echo(replyRequestBody, m.TakeBody(nil), m.EndOfStream)

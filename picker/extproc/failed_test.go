@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// graveyard is Failures with one dead server.
+// graveyard is a Failures with one dead server.
 type graveyard struct {
 	dead netip.AddrPort
 }
@@ -42,7 +42,7 @@ func TestFailed_ResponseOfDeadServerIsMarked(t *testing.T) {
 	}
 }
 
-// A port for members, or other clusters' gateways, serves only picks.
+// A port for members, or for other clusters' gateways, serves only picks.
 func TestFailed_OthersMayNotAsk(t *testing.T) {
 	for name, config := range map[string]Config{
 		"a port of one pool": {Pool: "ns/pool"},

@@ -171,7 +171,7 @@ const (
 	maxEndpoints    = 16       // further endpoints are dropped
 	maxEndpointText = 64       // bytes; an IPv6 address with a port has at most 47
 	maxImmediate    = 64 << 10 // bytes
-	maxMessages     = 64       // before the pick
+	maxMessages     = 64       // number of messages before the pick
 )
 
 func endpoints(list string) []string {

@@ -16,21 +16,21 @@ func TestFrames_BuffersHaveTheLengthThatWasAskedFor(t *testing.T) {
 				t.Fatalf("got a buffer of %d bytes, want %d", len(*b), n)
 			}
 			copy(*b, bytes.Repeat([]byte{1}, n))
-			*b = (*b)[:n/2] // of a frame with padding
+			*b = (*b)[:n/2] // as if the frame has padding
 			f.Put(b)
 		}
 	}
-	f.Put(new(make([]byte, 3))) // of another pool
+	f.Put(new(make([]byte, 3))) // a buffer that another pool made
 	if b := f.Get(3); len(*b) != 3 || cap(*b) < 2<<10 {
 		t.Errorf("%d of %d bytes after a buffer of 3 was given, want 3 and at least %d", len(*b), cap(*b), 2<<10)
 	}
 }
 
-// New memory for each frame of a body would be garbage at the rate of all prompts.
+// Without reuse, frames would make as much garbage as the prompts have bytes.
 func TestFrames_AreUsedAgainWithoutClearing(t *testing.T) {
 	var f extproc.Frames
 	again := false
-	for range 1000 { // under the race detector a pool drops some
+	for range 1000 { // under the race detector a sync.Pool drops values
 		b := f.Get(10_000)
 		again = again || (*b)[5000] == 7
 		(*b)[5000] = 7

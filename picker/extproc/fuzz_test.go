@@ -23,7 +23,7 @@ func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
 	var bufs mem.BufferSlice
 	for part := range slices.Chunk(data, n) {
 		pool.out++
-		b := make([]byte, len(part), 4096) // above the threshold below which gRPC does not pool
+		b := make([]byte, len(part), 4096) // gRPC pools only buffers above a threshold
 		copy(b, part)
 		bufs = append(bufs, mem.NewBuffer(&b, pool))
 	}
@@ -36,22 +36,22 @@ func (p *countingPool) Get(n int) *[]byte { b := make([]byte, n); return &b }
 
 func (p *countingPool) Put(b *[]byte) {
 	p.out--
-	clear((*b)[:cap(*b)]) // so that a use after free shows
+	clear((*b)[:cap(*b)]) // makes a use after free visible
 }
 
-// lookedUp are headers with a place in Message.named, and one without.
+// lookedUp has all headers with a place in Message.named, and one header without.
 var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type", "content-length", "x-request-id",
 	"traceparent", "x-session-id", "x-session-token",
 	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms",
 	"x-slo-tpot-ms", "x-other"}
 
-// view has the fields of a message on which both decoders are compared.
+// view has the fields by which both decoders are compared.
 type view struct {
 	Kind                      Kind
 	End, Observe              bool
 	Body                      string
 	RequestMode, ResponseMode Mode
-	Headers                   map[string]string // of those in lookedUp
+	Headers                   map[string]string // values of lookedUp's headers
 	Subset                    []string
 	SubsetSet                 bool
 	Served                    string
@@ -165,7 +165,7 @@ func seeds(t testing.TB) [][]byte {
 		}
 		out = append(out, b)
 	}
-	// Members of the oneof twice, and one after another.
+	// The same member of the oneof twice, and two members in succession.
 	return append(out, slices.Concat(out[0], out[1]), slices.Concat(out[3], out[4]), slices.Concat(out[3], out[3]))
 }
 
@@ -273,7 +273,7 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// expect adds the headers of c to want, and compares its removals and the body.
+// expect adds the headers of c to want. It compares c's removals and body with got.
 func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.CommonResponse) {
 	t.Helper()
 	var removed []string
@@ -317,8 +317,8 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// FuzzRemoteChanges_AreBounded: a message changes a bounded number of headers, and none that are
-// the gateway's; the pick has all of them.
+// A remote picker's message changes a bounded number of headers, and none of the gateway's own
+// headers.
 func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"X-Gone", "host"}}
 	for _, name := range []string{"X-A", "x-b", keyDestination, ":path", "x-envoy-a"} {
@@ -374,7 +374,7 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	})
 }
 
-// FuzzRemoteList_IsBounded: the first entries of a remote picker's list count, unchanged or cut.
+// Only the first entries of a remote picker's list count, cut if too long.
 func FuzzRemoteList_IsBounded(f *testing.F) {
 	for _, s := range []string{"", ",", "10.0.0.1:80", "10.0.0.1:80, [::1]:80", strings.Repeat("10.0.0.1:80,", 17),
 		strings.Repeat("1", 65) + ",2", strings.Repeat(",", 100)} {

@@ -12,7 +12,7 @@ const (
 )
 
 // outlier ejects a picker that did not answer in time, as Envoy's outlier detection does. After the
-// ejection, one trial request is sent. Failures that are found at once do not eject a picker.
+// ejection, one trial request is sent. A picker that fails at once is not ejected.
 type outlier struct {
 	mu       sync.Mutex
 	failures int
@@ -60,7 +60,8 @@ func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
 	case answered:
 		o.failures, o.err = 0, nil
 	case late:
-		if o.failures > 0 && !trial { // of several late requests in flight, one counts
+		// Several requests in flight may be late; only the first counts.
+		if o.failures > 0 && !trial {
 			return
 		}
 		o.until = now.Add(min(firstEjection<<min(o.failures, 10), maxEjection))

@@ -117,7 +117,7 @@ type RemoteAnswer struct {
 
 const maxFollowed = 1 << 14
 
-// Crowded reports whether so many calls are open that none may outlast its gateway's call.
+// Crowded reports whether too many calls are open: each must then end with its gateway's call.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
 // Open returns the number of open calls.
@@ -160,7 +160,7 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 }
 
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	// The call may outlast the gateway's call, which may end with the pick.
+	// The gateway's call may end with the pick, and this call goes on.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
@@ -218,7 +218,8 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the call, if conn is ready by now
+	// If conn is connected by now, the call succeeds and must end.
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if _, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx); err != nil {
 		return err

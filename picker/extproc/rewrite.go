@@ -224,7 +224,7 @@ func (x *exchange) changed(phase protowire.Number) *change {
 		if phase == replyRequestBody {
 			c.body, x.request.Body = x.request.Body, nil
 		} else {
-			c.replaced = false // the new body follows the headers
+			c.replaced = false // a later reply carries the new body
 		}
 		if x.request.Headers.Header("content-length") == nil {
 			c.length = 0
@@ -297,7 +297,7 @@ func (x *exchange) rewriteChunk(m *Message) error {
 	switch x.requestMode {
 	case ModeFullDuplexStreamed:
 		if x.requestEnd {
-			return nil // a repeated end of the body
+			return nil // the end of the body was already handled
 		}
 		x.requestEnd = m.EndOfStream
 		return x.echoRewritten(m.TakeBody(nil), m.EndOfStream)

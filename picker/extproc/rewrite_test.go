@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// rewriting is the policy of a pool that maps "public" to "v1".
+// rewriting is the policy of a pool that replaces model "public" by "v1".
 var rewriting = BodyPolicy{Wait: true, Rewrite: true}
 
 const (
@@ -19,7 +19,6 @@ const (
 	rewritten = `{"model":"v1","seed":9007199254740993,"prompt":"<b>"}`
 )
 
-// headersWith adds headers to headersOf.
 func headersWith(r *extprocv3.ProcessingRequest, pairs ...string) *extprocv3.ProcessingRequest {
 	m := r.GetRequestHeaders().Headers
 	for i := 0; i < len(pairs); i += 2 {
@@ -28,7 +27,6 @@ func headersWith(r *extprocv3.ProcessingRequest, pairs ...string) *extprocv3.Pro
 	return r
 }
 
-// set returns a header that a response sets.
 func set(c *extprocv3.CommonResponse, name string) string {
 	for _, h := range c.GetHeaderMutation().GetSetHeaders() {
 		if h.Header.Key == name {
@@ -80,7 +78,7 @@ func TestRewrite_DuplexBodyIsReplacedBehindItsHeaders(t *testing.T) {
 	}
 }
 
-// The pick precedes the body.
+// In STREAMED, the pick precedes the body.
 func TestRewrite_StreamedBodyIsReplacedChunkByChunk(t *testing.T) {
 	p := &fakePicker{policy: rewriting}
 	k := open(t, start(t, p))
@@ -131,7 +129,7 @@ func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
 	}
 }
 
-// A body that cannot be held would reach a server with an unknown model.
+// A server would get an unknown model in a body that the picker could not hold.
 func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	p := &fakePicker{policy: rewriting, held: NewBodies(1)}
 	k := open(t, start(t, p))
@@ -143,8 +141,8 @@ func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	}
 }
 
-// A hop to the pool itself, after a pick was lost that replaced the model: the edge's picker set
-// the header.
+// After a lost pick that replaced the model, a hop to the pool itself gets the request. Its
+// headerModel has the client's model.
 func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	for header, want := range map[string]string{"public": rewritten,
 		"client's": strings.Replace(asked, "public", "client's", 1)} {
@@ -160,7 +158,7 @@ func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	}
 }
 
-// A client could choose the model that a server sees.
+// With its own header a client could choose the model that a server sees.
 func TestModelHeader_OfAClientIsStripped(t *testing.T) {
 	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel,
 		`[]`: headerModel, `{"model":"m"}`: ""} {
@@ -181,7 +179,8 @@ const (
 	ownedWorkers = `{"model":"v1","nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`
 )
 
-// A client's workers are removed with the model's replacement, and the pick's token IDs added.
+// The change that replaces the model also removes the client's workers and adds the pick's token
+// IDs.
 func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.OwnWorkers = true
@@ -223,7 +222,8 @@ const (
 	routedToken = `{"token_ids":[1,2],"model":"v1","seed":9007199254740993}`
 )
 
-// The picker gets the client's body with the server's model, and the server the pick's edits of it.
+// The pick gets the client's body with the replaced model. The server gets this body with the
+// pick's token IDs.
 func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.Process = true
@@ -268,7 +268,7 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	}
 }
 
-// The pick precedes the body: no token IDs are added, and the picker's member is removed.
+// In STREAMED the pick precedes the body: no token IDs are added, and "route" is removed.
 func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 	for name, rewrite := range map[string]bool{routedGone: true,
 		strings.Replace(routedGone, "v1", "public", 1): false} {
@@ -291,8 +291,8 @@ func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 	}
 }
 
-// Too many bodies are held: the pick does without the body, which passes without the picker's
-// member.
+// While too many bodies are held, the pick does without the body, and "route" is removed from it in
+// transit.
 func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	want := strings.Replace(routedGone, "v1", "public", 1)
 	held := NewBodies(1)
@@ -321,13 +321,13 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	}
 	k := open(t, c)
 	k.send(headersOf(modeDuplex, false))
-	k.send(bodyOf(`{"a":1,"route":`, false)) // of a body that is cut off
+	k.send(bodyOf(`{"a":1,"route":`, false)) // the beginning of a body that ends here
 	k.receive()
 	k.send(trailers)
 	if got := k.readBody(false); got != `{"a":1,"route":` {
 		t.Errorf(`with trailers: %s, want "{\"a\":1,\"route\":"`, got)
 	}
-	// A gateway that sends no pool sends the body whatever the answer to its headers.
+	// A gateway that names no pool sends the body regardless of the answer to the headers.
 	for _, length := range []string{"", "70"} {
 		k := open(t, c)
 		headers := headersWith(headersOf(modeBuffered, false), "x-other", "a")
@@ -345,7 +345,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 			t.Errorf("answered %v, want content-length removed", first)
 		}
 	}
-	// An Envoy that Penstock configures would send no body after the pick.
+	// An Envoy that Penstock configures sends no body after the pick.
 	k = open(t, start(t, p), MetadataKeyPool, "ns/pool")
 	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "70"))
 	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 503 ||

@@ -74,7 +74,7 @@ type Config struct {
 	Bodies *Bodies // for this cluster's Gateways; default: NewBodies(0)
 	// ImportBodies are for calls from other clusters; default: NewBodies(0).
 	ImportBodies *Bodies
-	Calls        *Calls // for other clusters; default: NewCalls(0)
+	Calls        *Calls // for calls from other clusters; default: NewCalls(0)
 	// Gateway returns the Gateway whose key a call has, or "".
 	Gateway func(context.Context) string
 	// Member returns the other cluster that a call's connection proves; may be nil.

@@ -103,7 +103,7 @@ func TestUpload_BodyOfUnknownLengthIsWatched(t *testing.T) {
 	}
 }
 
-// Envoy passes on, and does not hold, bytes beyond its limit.
+// Bytes beyond its limit Envoy passes on, and does not hold.
 func TestUpload_CountsNoMoreThanEnvoyHolds(t *testing.T) {
 	r := &room{left: maxHeld}
 	k := openUpload(t, r, headerChunked, "chunked")

@@ -11,13 +11,13 @@ import (
 
 // Watched describes a request that the gates of its route have let in.
 type Watched struct {
-	Gateway  string   // whose key the call has, or ""
-	Grant    string   // what the gates found
-	Policies []string // above the route
-	Pools    []string // that the route may reach
+	Gateway  string   // Gateway whose key authenticates the call, or ""
+	Grant    string   // the grant that the request's gates issued
+	Policies []string // policies that apply to the route
+	Pools    []string // pools that the route may reach
 }
 
-// Watches ends requests once their keys no longer count.
+// Watches ends requests once their keys no longer grant access.
 type Watches interface {
 	// Watch begins to watch a request, until the caller calls done. It may call end: at most once,
 	// perhaps before it returns, and not after done has returned. An error denies the request.

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// watching passes on each watched request, and how to end it.
+// watching sends each watched request to seen, and the function that ends it to end.
 type watching struct {
 	err    error
-	denies *Answer // at once
+	denies *Answer // if not nil, denies each request at once
 	seen   chan Watched
 	end    chan func(*Answer)
 	done   chan struct{}
@@ -76,7 +76,6 @@ func TestWatch_CallStaysOpenUntilTheRequestIsDenied(t *testing.T) {
 	}
 }
 
-// A request that is denied before the first answer does not pass.
 func TestWatch_RequestThatIsDeniedAtOnceDoesNotPass(t *testing.T) {
 	w := &watching{denies: &Answer{Status: 403, Reason: "not_permitted"}}
 	k := openWatched(t, w, "/", watchedKeys...)
@@ -95,7 +94,7 @@ func TestWatch_TrailersOfAResponsePass(t *testing.T) {
 	}
 }
 
-// Without a grant, or in a process that cannot watch, the call fails: Envoy then denies the
+// Without a grant, or in a process that cannot watch, the call fails, so that Envoy denies the
 // request.
 func TestWatch_RequestThatCannotBeWatchedFails(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -27,8 +27,8 @@ import (
 type fakePicker struct {
 	policy BodyPolicy
 	answer func(*Request) Answer
-	set    Header  // in responses
-	held   *Bodies // what all streams hold; nil: the default
+	set    Header  // header that responses set
+	held   *Bodies // bodies that all streams hold; nil means the default
 
 	mu       sync.Mutex
 	asked    []Request
@@ -292,7 +292,7 @@ func TestExtProc_FullDuplexReturnsWholeBodyInChunks(t *testing.T) {
 		if got := k.readBody(true); got != first+second {
 			t.Errorf("wait %v: %d bytes of %d were sent back, want all unchanged", wait, len(got), len(first+second))
 		}
-		k.send(bodyOf("", true)) // a second end
+		k.send(bodyOf("", true)) // the body's end a second time
 		k.expectEnd()
 	}
 }

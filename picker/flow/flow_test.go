@@ -22,7 +22,6 @@ func (s *server) measure(time.Time) flow.Room {
 
 func full() *server { return &server{endpoints: 1} }
 
-// requests are named in the order of admission.
 type requests struct {
 	t     *testing.T
 	queue *flow.Queue
@@ -42,7 +41,7 @@ func (q *requests) enter(name string, r flow.Request) flow.Outcome {
 	return o
 }
 
-// admitted admits one request after the other, and returns their names.
+// admitted admits the requests one by one, and returns their names in order.
 func (q *requests) admitted(s *server) (names []string) {
 	for len(q.all) > 0 {
 		time.Sleep(10 * time.Millisecond)
@@ -189,7 +188,7 @@ func TestFlowControl_FairnessIDsAreBounded(t *testing.T) {
 		for _, b := range q.queue.Bands() {
 			flows += b.Flows
 		}
-		if flows < 1000 || flows > 1002 { // a shared one in each band
+		if flows < 1000 || flows > 1002 { // 1,000, and a shared flow in each band
 			t.Errorf("%d flows, want 1,000 and one shared in each band", flows)
 		}
 		for r := range q.all {
@@ -236,7 +235,7 @@ func TestFlowControl_WaitEnds(t *testing.T) {
 				if q.Admit(time.Now()) != 0 {
 					t.Error("it keeps its place")
 				}
-				time.Sleep(10 * time.Millisecond) // the goroutine that calls Admit ends
+				time.Sleep(10 * time.Millisecond) // until the goroutine that calls Admit has ended
 			})
 		})
 	}
@@ -262,8 +261,8 @@ func TestFlowControl_WaitingRequestGoesWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// The choice of an endpoint may take seconds, as with an external service: its request takes room
-// meanwhile.
+// While the endpoint of an admitted request is chosen, which may take seconds, the request takes
+// room.
 func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{room: 2, sheddable: 1, endpoints: 1}
@@ -283,18 +282,18 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 		enter(0, flow.Admitted)
 		chat := enter(0, flow.Queued)
 		s.room = 1
-		q.Placed() // at the server
+		q.Placed() // the first request is at a server
 		time.Sleep(10 * time.Millisecond)
 		if q.Admit(time.Now()) != 2 {
 			t.Error("a request is admitted for which there is no room")
 		}
-		q.Placed() // not sent
+		q.Placed() // the second request is not sent
 		time.Sleep(10 * time.Millisecond)
 		if q.Admit(time.Now()) != 1 || q.Outcome(chat) != flow.Admitted || q.Unplaced() != 1 {
 			t.Errorf("the request that waits is %v, %d are not placed; want admitted, and 1",
 				q.Outcome(chat), q.Unplaced())
 		}
-		q.Remove(chat) // admitted meanwhile
+		q.Remove(chat) // this request was admitted meanwhile
 		q.Remove(batch)
 		if q.Unplaced() != 0 {
 			t.Errorf("%d requests take room for good, want 0", q.Unplaced())
@@ -302,13 +301,14 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	})
 }
 
-// shared is a pool measured by two processes; each sees the other's placed requests after a delay.
+// shared is a pool with two processes. Each process sees the other's placed requests after a delay.
 type shared struct {
 	admitted [2][]time.Time
-	mu       sync.Mutex // choices that end at the same instant are placed by goroutines of their own
-	placed   [2][]time.Time
-	queues   [2]*flow.Queue
-	served   int
+	// Guards placed, because choices that end at the same instant run in several goroutines.
+	mu     sync.Mutex
+	placed [2][]time.Time
+	queues [2]*flow.Queue
+	served int
 }
 
 const reportsTake = 50 * time.Millisecond
@@ -328,7 +328,7 @@ func (s *shared) measure(process int) func(time.Time) flow.Room {
 	}
 }
 
-// admit records an admitted request, whose choice takes a time.
+// admit records an admitted request. Choosing its endpoint takes a time.
 func (s *shared) admit(process int, choice time.Duration) {
 	s.admitted[process] = append(s.admitted[process], time.Now())
 	place := func() {
@@ -391,15 +391,14 @@ func admitTogether(t *testing.T, choice time.Duration) {
 	if most > 22 {
 		t.Errorf("two processes had %d requests at servers that take 20; want at most 10 %% more", most)
 	}
-	if choice > reportsTake { // so long that fewer are at the servers than these take
+	if choice > reportsTake { // the choices take so long that the servers are not full
 		return
 	}
-	if first == 0 || first > 8800*time.Millisecond+2*choice { // 380 / 50 s, and 15 %
+	if first == 0 || first > 8800*time.Millisecond+2*choice { // (400 - 20) / 50 s plus 15 %
 		t.Errorf("400 requests were admitted after %v, want about 7.6 s", first)
 	}
 }
 
-// Requests of a priority with its own time wait that long, others the pool's.
 func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := flow.Limits{TTL: time.Minute, TTLs: []flow.BandTTL{
@@ -418,7 +417,7 @@ func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
 				t.Errorf("priority %d: %v after %v, want %v", priority, o, time.Since(start), want)
 			}
 		}
-		time.Sleep(10 * time.Millisecond) // the queue stops trying
+		time.Sleep(10 * time.Millisecond) // until the queue stops trying
 	})
 }
 

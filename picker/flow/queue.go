@@ -40,7 +40,7 @@ const (
 
 // Limits configures a Queue. Zero values mean the defaults.
 type Limits struct {
-	Requests int // in each band
+	Requests int // maximum in each band
 	Bytes    int64
 	TTL      time.Duration // maximum wait
 	TTLs     []BandTTL     // replace TTL for some priorities
@@ -117,8 +117,8 @@ const (
 	Queued      Outcome = iota
 	Admitted            // its endpoint may be chosen now
 	Rejected            // its band is full
-	Expired             // it waited as long as its TTL
-	NoEndpoints         // it waited for EmptyTTL, and the pool has no endpoint
+	Expired             // the request waited for its whole TTL
+	NoEndpoints         // the request waited for EmptyTTL without an endpoint in the pool
 	Canceled
 )
 
@@ -130,7 +130,7 @@ func (o Outcome) String() string { return outcomes[o] }
 // Queue holds the waiting requests of one pool.
 type Queue struct {
 	waiting   atomic.Int64
-	room      atomic.Int64 // until the next measurement
+	room      atomic.Int64 // remaining room until the next measurement
 	sheddable atomic.Int64 // sheddable part of room
 	measured  atomic.Int64
 	admitted  atomic.Int64
@@ -148,7 +148,7 @@ type Queue struct {
 	emptyAt time.Time
 	granted mix
 	usual   mix   // admissions of the last seconds
-	counted int64 // placed requests in the field lately
+	counted int64 // value of placed when lately was last updated
 	lately  [2]struct {
 		window int64 // number of the time window, of length lag
 		placed int
@@ -185,7 +185,7 @@ func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
 	}
-	q.admitted.Add(1) // before take, so that no measurement misses the request
+	q.admitted.Add(1) // before take, because a measurement in between must count the request
 	if !q.take(priority) {
 		q.admitted.Add(-1)
 		return false
@@ -254,7 +254,7 @@ func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load())
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.state == Admitted { // after Enter had queued the request
+	if r.state == Admitted { // a concurrent Admit has admitted the queued request
 		q.Placed()
 		return
 	}
@@ -360,7 +360,7 @@ func (q *Queue) admit(now time.Time) {
 	for len(q.bands) > 0 {
 		b := q.bands[0]
 		if !q.take(b.priority) {
-			return // a lower band has no room either
+			return // lower bands have no room, either
 		}
 		r := b.next()
 		q.delay = now.Sub(r.arrived)

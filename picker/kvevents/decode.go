@@ -165,7 +165,8 @@ func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)
 	}
-	if id := number(e.loraID); e.loraID != nil && id > 0 { // no request names an ID, so the blocks match no request
+	// Requests name adapters, not IDs, so these blocks match no request.
+	if id := number(e.loraID); e.loraID != nil && id > 0 {
 		return prefix.NameHash(append([]byte("\x00lora_id "), e.loraID...))
 	}
 	return 0

@@ -14,11 +14,11 @@ import (
 type engine struct {
 	size  int
 	asMap bool
-	bytes bool // hashes are bytes
+	bytes bool // the engine's hashes are bytes, not numbers
 	seed  uint64
 }
 
-// hash is the engine's own, unrelated to Penstock's keys.
+// hash returns the engine's own hash, which is unrelated to Penstock's keys.
 func (e *engine) hash(tokens []uint32) any {
 	h := e.seed
 	for _, id := range tokens {
@@ -31,7 +31,7 @@ func (e *engine) hash(tokens []uint32) any {
 }
 
 type options struct {
-	parent int // blocks that precede; they are part of the tokens
+	parent int // number of preceding blocks, which tokens includes
 	lora   string
 	medium string
 	extra  []any
@@ -102,7 +102,6 @@ func ids(n int, seed uint32) []uint32 {
 	return out
 }
 
-// world is an index with one server, and the stream of its events.
 type world struct {
 	t      testing.TB
 	index  *prefix.Index
@@ -152,7 +151,6 @@ func (w *world) want(what string, got, want int) {
 	}
 }
 
-// Events work in any form, with any block size and kind of hash.
 func TestKVEvents_ShowWhatAServerHasCached(t *testing.T) {
 	for _, size := range []int{1, 16, 48, 64, 100, 256, 512} {
 		for _, e := range []engine{{size: size}, {size: size, asMap: true, seed: 7}, {size: size, bytes: true}} {
@@ -223,7 +221,8 @@ func TestKVEvents_OffloadedBlockStaysCached(t *testing.T) {
 	tokens := ids(128, 1)
 	w.publish(e.stored(tokens, options{medium: "GPU"}))
 	hashes := []any{e.hash(tokens[:64]), e.hash(tokens)}
-	w.publish([]any{"BlockStored", hashes, nil, []uint32{}, 64, nil, "CPU"}) // copies come without tokens
+	// An event about a copy has no tokens.
+	w.publish([]any{"BlockStored", hashes, nil, []uint32{}, 64, nil, "CPU"})
 	w.publish(e.removed(tokens, 0, 2, "GPU"))
 	w.want("in the CPU's memory", w.cached(tokens, "base", 0), 128)
 	w.publish(e.removed(tokens, 0, 2, "CPU"))
@@ -236,7 +235,7 @@ func TestKVEvents_SecondCacheGroupDoesNotCount(t *testing.T) {
 	tokens := ids(128, 1)
 	w.publish(e.stored(tokens, options{}))
 	other := e.removed(tokens, 0, 2, "GPU").(map[string]any)
-	other["group_idx"] = 1 // a sliding window, whose blocks leave earlier
+	other["group_idx"] = 1 // group 1 is a sliding window, whose blocks are evicted earlier
 	w.publish(other)
 	w.want("group 0", w.cached(tokens, "base", 0), 128)
 }
@@ -260,7 +259,7 @@ func TestKVEvents_GapDropsWhatWasReported(t *testing.T) {
 	cached := cachedAt(w.index, w.server, tokens, "", 0)
 	w.want("from before the gap", cached, 0)
 	w.want("from behind the gap", w.cached(ids(256, 2), "", 0), 256)
-	w.publish(e.stored(tokens, options{parent: 2})) // its parent was in the gap
+	w.publish(e.stored(tokens, options{parent: 2})) // the parent was in the lost messages
 	w.want("behind an unknown parent", w.cached(tokens, "", 0), 0)
 	w.publish(e.cleared())
 	if w.server.Knowledge() != prefix.Reported {

@@ -19,7 +19,7 @@ import (
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
-	Server    netip.AddrPort // as in picks
+	Server    netip.AddrPort // address of the server in picks
 	Publisher netip.AddrPort // PUB socket
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// loadStat is SGLang's message, as msgspec encodes it.
 func loadStat(t testing.TB, fields ...any) []byte {
 	t.Helper()
 	raw, err := msgpack.Marshal(append([]any{"LoadStat"}, fields...))
@@ -71,7 +70,7 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 
 func TestLoadStat_OtherFormsAreNone(t *testing.T) {
 	whole := loadStat(t, 1, 2, 3, 4, nil)
-	for i := range whole[:len(whole)-1] { // the last field does not matter
+	for i := range whole[:len(whole)-1] { // the last field may be absent
 		if l, ok := decodeLoad(whole[:i]); ok {
 			t.Errorf("the first %d of %d bytes are %+v, want no load", i, len(whole), l)
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// router is a replay endpoint with answer's messages, without the identity in front.
+// router starts a replay endpoint that sends the messages of answer. The func answer does not see
+// the frame with the client's identity.
 func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 	t.Helper()
 	socket := zmq4.NewRouter(context.Background())
@@ -43,12 +44,12 @@ func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 	return netip.MustParseAddrPort(socket.Addr().String())
 }
 
-// framing is how an engine sends a message of a replay.
+// framing returns the frames of one message of a replay.
 type framing func(seq uint64, batch []byte) [][]byte
 
 func withoutTopic(seq uint64, b []byte) [][]byte { return [][]byte{nil, number64(seq), b} }
 
-// withTopic is vLLM's since 0.32. The end of a replay has an empty topic.
+// withTopic frames messages as vLLM has since 0.32. The end of a replay has an empty topic.
 func withTopic(seq uint64, b []byte) [][]byte {
 	if seq == endOfReplay {
 		return [][]byte{nil, nil, number64(seq), b}
@@ -56,7 +57,8 @@ func withTopic(seq uint64, b []byte) [][]byte {
 	return [][]byte{nil, []byte("kv-events"), number64(seq), b}
 }
 
-// replays answers with the batches from a number on, and the end. It records the numbers in asked.
+// replays returns an answer that has the batches from a number on, and the end. It appends each
+// requested number to asked.
 func replays(frame framing, asked *[]uint64, batches ...[]byte) func(from uint64) [][][]byte {
 	return func(from uint64) (out [][][]byte) {
 		*asked = append(*asked, from)
@@ -67,7 +69,6 @@ func replays(frame framing, asked *[]uint64, batches ...[]byte) func(from uint64
 	}
 }
 
-// reported polls until a server is Reported. Messages of a replay may still be unread then.
 func reported(t *testing.T, sub *Subscription, server netip.AddrPort) {
 	t.Helper()
 	poll.NoError(t, "the server is reported", poll.Limit, func() error {
@@ -95,7 +96,7 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 			})
 			s := subscriber(t, Config{})
 			sub := s.Subscribe([]Source{{Server: model1, Publisher: at, Replay: replay}})
-			// Without a message, the replay at the beginning shows the cache.
+			// Before any message arrives, the first replay shows the cache.
 			eventually(t, s, model1, lost, 256, nil)
 			reported(t, sub, model1)
 			seq := uint64(2)
@@ -110,7 +111,8 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 	}
 }
 
-// A gap right after the first replay is filled, too: these messages are not requested later.
+// A gap right after the first replay must be filled at once, because no later replay requests these
+// messages.
 func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 	socket, at := zmq(t)
 	e := engine{size: 16}
@@ -122,7 +124,7 @@ func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		out := replays(withTopic, &asked, batches...)(from)
-		if len(batches) == 1 { // published without a subscriber
+		if len(batches) == 1 { // published while nothing was subscribed
 			batches = append(batches, batch(t, e.stored(lost, options{})), batch(t, e.stored(live, options{})))
 		}
 		return out
@@ -136,7 +138,6 @@ func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 	reported(t, sub, model1)
 }
 
-// A publisher's ROUTER socket drops messages of a long replay.
 func TestKVEvents_ReplayWithDroppedMessagesIsAskedForAgain(t *testing.T) {
 	for name, dropped := range map[string]func(i, n int) bool{
 		"in the middle": func(i, n int) bool { return i >= 3 && i < 6 },
@@ -151,7 +152,7 @@ func TestKVEvents_ReplayWithDroppedMessagesIsAskedForAgain(t *testing.T) {
 			for i := range 10 {
 				batches = append(batches, batch(t, e.stored(tokens[:16*(i+1)], options{parent: i})))
 			}
-			var asked []uint64 // of the router alone, until all is read
+			var asked []uint64 // used by the router's goroutine only, until everything is read
 			replay := router(t, func(from uint64) (out [][][]byte) {
 				all := replays(withTopic, &asked, batches...)(from)
 				for i, message := range all {
@@ -169,7 +170,8 @@ func TestKVEvents_ReplayWithDroppedMessagesIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// recorded reads messages: one a line, its frames in hexadecimal, - for an empty one.
+// recorded reads messages from a file. Each line is a message; frames are in hexadecimal, and "-"
+// is an empty frame.
 func recorded(t *testing.T, file string) (messages [][][]byte) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -190,9 +192,9 @@ func recorded(t *testing.T, file string) (messages [][][]byte) {
 	return messages
 }
 
-// The replay is from vLLM 0.32 with blocks of 32 tokens, after prompts of the tokens 100 to 169: of
-// the base model, of an adapter, with the salt s1, and of the base model again, which generated
-// tokens beyond the prompt's last block.
+// vLLM 0.32 recorded this replay with blocks of 32 tokens. Its prompts had the tokens 100 to 169:
+// of the base model, of an adapter, with the salt s1, and of the base model again. The last answer
+// filled a block beyond the prompt.
 func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 	_, at := zmq(t)
 	messages := recorded(t, "testdata/vllm-0.32-replay.txt")
@@ -214,7 +216,8 @@ func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 		if tt.salt != "" {
 			salt = prefix.NameHash([]byte(tt.salt))
 		}
-		// The first message of a replay makes the server Reported. Others may still be unread.
+		// The first message of a replay makes the server Reported, while others may still be
+		// unread.
 		poll.NoError(t, "the replay is read", poll.Limit, func() error {
 			if got := cachedAt(s.config.Prefixes, handle, prompt, tt.model, salt); got != tt.want {
 				return fmt.Errorf("%+v: %d tokens count as cached, want %d", tt, got, tt.want)

@@ -16,8 +16,8 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server    netip.AddrPort // as in picks
-	Pod       string         // a topic may have it instead of an address
+	Server    netip.AddrPort // address of the server in picks
+	Pod       string         // the pod's name, which a topic may have instead of an address
 	Publisher netip.AddrPort
 	// Replay is the server's ROUTER socket for lost messages, or zero.
 	Replay netip.AddrPort
@@ -31,7 +31,7 @@ type source struct {
 	ended bool // the prefix.Server was released; guarded by the field reading
 	gone  chan struct{}
 
-	restart    atomic.Bool            // another source of the server ended; this dropped both sources' reports
+	restart    atomic.Bool            // another source of the server ended, which dropped the reports of both
 	problem    atomic.Pointer[string] // why no events arrive; nil while a connection is open
 	failures   atomic.Uint64
 	unreplayed atomic.Pointer[string]
@@ -167,7 +167,7 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	if src.ended {
 		return errReleased
 	}
-	if src.pace.wait(0, 0, time.Now()) > 0 { // reconnects instead of waiting
+	if src.pace.wait(0, 0, time.Now()) > 0 { // reconnecting later replaces waiting here
 		return errPace
 	}
 	if src.restart.Swap(false) {

@@ -17,7 +17,7 @@ type stream struct {
 	// was last cleared.
 	complete bool
 	next     uint64
-	replayed uint64 // messages below the end of a replay may arrive again
+	replayed uint64 // end of the last replay; earlier messages may arrive again
 }
 
 // The first frame is a topic, or empty in older engines' replays.
@@ -42,7 +42,7 @@ func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 
 func (s *stream) message(seq uint64, batch []byte) error {
 	if s.started && seq < s.next && seq < s.replayed {
-		return nil // already read
+		return nil // the replay has already delivered this message
 	}
 	if s.started && seq != s.next {
 		s.forget()

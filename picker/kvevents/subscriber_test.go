@@ -28,7 +28,6 @@ func subscriber(t *testing.T, c Config) *Subscriber {
 	return s
 }
 
-// zmq is a listening PUB socket of github.com/go-zeromq/zmq4.
 func zmq(t *testing.T) (zmq4.Socket, netip.AddrPort) {
 	t.Helper()
 	socket := zmq4.NewPub(context.Background())
@@ -47,8 +46,8 @@ func send(t *testing.T, socket zmq4.Socket, topic string, seq uint64, batch []by
 	}
 }
 
-// eventually waits until a server reports that many tokens of a prompt. Between attempts it calls
-// again, if given.
+// eventually waits until a server reports this many tokens of a prompt. It calls again, if not nil,
+// between attempts.
 func eventually(t *testing.T, s *Subscriber, server netip.AddrPort, tokens []uint32, want int, again func()) {
 	t.Helper()
 	handle := s.config.Prefixes.Server(server)
@@ -74,7 +73,7 @@ func TestKVEvents_AreReadFromAPublisherThatListens(t *testing.T) {
 	e, tokens, seq := engine{size: 16}, ids(256, 1), uint64(0)
 	first := batch(t, e.stored(tokens, options{}))
 	eventually(t, s, model1, tokens, 256, func() { send(t, socket, "kv-events", seq, first); seq++ })
-	problem, known := sub.Problem(model1) // the first messages may precede the connection
+	problem, known := sub.Problem(model1) // Partly if the first messages preceded the connection
 	if known == prefix.Guessed || (problem != "") != (known == prefix.Partly) ||
 		strings.Contains(problem, "no connection") {
 		t.Errorf("problem %q, %v; want a problem only if Partly known, and not the connection", problem, known)
@@ -138,7 +137,7 @@ func TestKVEvents_BrokenPublisherHarmsItselfAlone(t *testing.T) {
 			}
 			return nil
 		})
-		eventually(t, s, model2, tokens, 256, publish(bad, b)) // it recovers
+		eventually(t, s, model2, tokens, 256, publish(bad, b)) // the server recovers
 	}
 }
 

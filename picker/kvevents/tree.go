@@ -19,7 +19,7 @@ type tree struct {
 }
 
 type block struct {
-	seed  uint64 // of the block's prompt
+	seed  uint64 // seed of the block's prompt
 	end   prefix.Place
 	media media
 	held  bool // prefix.Server has the key of the block's end

@@ -21,7 +21,7 @@ import (
 
 var at = netip.MustParseAddrPort("10.0.0.1:8000")
 
-// replies answers probes without a network; err is the error of connecting.
+// replies answers probes without a network. err is the error of connecting.
 type replies struct {
 	probes, running, most atomic.Int32
 	reply                 func() (status int, err error)
@@ -53,7 +53,7 @@ func (r *replies) checker() *Checker {
 func TestLiveness_DeadServerIsFound(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, c := range map[string]struct {
-		after  time.Duration // until then, 200
+		after  time.Duration // before this time, probes get 200
 		status int
 		err    error
 		dead   bool
@@ -186,7 +186,7 @@ func TestLiveness_OfProcesses(t *testing.T) {
 	}
 }
 
-// A server that speaks only h2c resets calls in HTTP/1.1, dead or not.
+// A server that speaks only h2c resets HTTP/1.1 calls, even if it is not dead.
 func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
 	var health atomic.Int64
 	health.Store(http.StatusOK)
@@ -215,7 +215,7 @@ func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
 	}
 }
 
-// A dying engine prints its stack before it answers.
+// A dying engine prints its stack before it answers, so the answer is late.
 func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// One unanswered probe may come from a busy machine, so several in a row show a dead server. A
+// A busy machine may cause an unanswered probe, so only several in a row show a dead server. A
 // closed port shows it at once.
 func TestSight_UnansweredProbesAreCounted(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -51,8 +51,8 @@ func TestSight_UnansweredProbesAreCounted(t *testing.T) {
 	}
 }
 
-// Probes show that a server is down while no request succeeds there; unanswered ones only if the
-// server was reached before.
+// A failed probe shows that a server is down, unless a request has succeeded since. An unanswered
+// probe shows it only if the server answered before.
 func TestSight_ServerIsDownByItsProbes(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	noRoute := &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}

@@ -5,8 +5,6 @@ import (
 	"testing"
 )
 
-// FuzzModels_ListsOfServersAreBounded: the client receives a list of whole, distinct names,
-// whatever the servers list.
 func FuzzModels_ListsOfServersAreBounded(f *testing.F) {
 	for _, s := range []string{
 		`{"data":[{"id":"a","created":1e300,"owned_by":"b\n","parent":"a"},{"id":"a"},{"id":"\u0000"}]}`,

@@ -33,7 +33,7 @@ const (
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool // at most one server: there is no choice
+	alone  atomic.Bool // there is at most one server, so no choice
 	next   atomic.Int64
 
 	mu       sync.Mutex

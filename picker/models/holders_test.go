@@ -18,7 +18,7 @@ type lister struct {
 	addr  netip.AddrPort
 	list  atomic.Pointer[string]
 	asked atomic.Int32
-	hangs atomic.Pointer[chan struct{}] // until it closes
+	hangs atomic.Pointer[chan struct{}] // if set, lists are not answered until it closes
 }
 
 func (l *lister) set(list string) { l.list.Store(&list) }
@@ -55,7 +55,7 @@ func holders(all ...*lister) *Holders {
 	return h
 }
 
-// kept returns the servers left for a model, as letters a, b and so on.
+// kept returns the servers that may have a model, as letters: a, b and so on.
 func kept(h *Holders, model string, all ...*lister) (text string) {
 	l := h.Known(model)
 	for i, s := range all {
@@ -90,7 +90,7 @@ func TestHolders_RequestForANewNameWaitsForTheLists(t *testing.T) {
 		t.Errorf(`got %q, want "b"`, got)
 	}
 	asked := a.asked.Load()
-	for range 100 { // a name waits once
+	for range 100 { // only the first request for a name waits
 		h.Lacking(t.Context(), "llama.cpp serves it", time.Now())
 	}
 	if more := a.asked.Load() - asked; more > 2 {
@@ -106,7 +106,7 @@ func TestHolders_404CountsUntilTheListChanges(t *testing.T) {
 	if got := kept(h, "sql", a, b, c); got != "ac" {
 		t.Errorf(`a server without a list, after a 404: got %q, want "ac"`, got)
 	}
-	a.set("base") // unloaded
+	a.set("base") // the adapter is unloaded
 	h.NotFound("sql", a.addr, time.Now())
 	if got := kept(h, "sql", a, b, c); got != "c" {
 		t.Errorf(`a server whose last list has the model, after a 404: got %q, want "c"`, got)
@@ -118,7 +118,8 @@ func TestHolders_404CountsUntilTheListChanges(t *testing.T) {
 	})
 }
 
-// A 404 of a path that no server has, such as embeddings, concerns no model.
+// A server may send 404 because it lacks the path, for example of embeddings. Such a 404 shows
+// nothing about the model.
 func TestHolders_404OfAServerThatListsTheModelEnds(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)
@@ -158,8 +159,8 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	}
 }
 
-// A 404 at a server that lists the model may have another cause: the server then precedes a suspect
-// one. The mark ends when its list is read, whatever another server does.
+// If a server lists the model, its 404 may have another cause, so the server still precedes a
+// suspect server. The mark ends when its list is read, even while another server hangs.
 func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)
@@ -168,7 +169,7 @@ func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
 	b.hangs.Store(&hangs)
 	defer close(hangs)
 	h.mu.Lock()
-	h.began = time.Time{} // the lists are read at once
+	h.began = time.Time{} // makes the next reading begin at once
 	h.mu.Unlock()
 	h.NotFound("base", a.addr, time.Now())
 	if l := h.Known("base"); l != nil && l.Strict {

@@ -18,7 +18,7 @@ type Lacking struct {
 	Strict             bool // all lacking servers answer 404
 	has                map[netip.AddrPort]bool
 	lacks              map[netip.AddrPort]bool
-	unknown            map[netip.AddrPort]bool // without a list; shared
+	unknown            map[netip.AddrPort]bool // servers without a list; the map is shared
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }
@@ -95,7 +95,7 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// The set called has contains the servers that list the model. h.mu is held.
+// has is the set of servers that list the model. h.mu is held.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {

@@ -18,7 +18,7 @@ type Model struct {
 // Limits of names, in bytes, and of the number of models.
 const (
 	maxName   = 256
-	maxAnswer = 256  // of a server; a gateway may list maxList
+	maxAnswer = 256  // maximum for a server; a gateway may list maxList
 	maxPool   = 4096 // models of a pool that are kept
 	maxList   = 1000
 	maxBytes  = 1 << 20
@@ -67,7 +67,8 @@ func Encode(list []Model) string {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })
 	list = slices.CompactFunc(list, func(a, b Model) bool { return a.ID == b.ID })
-	list = append([]Model{}, list[:min(len(list), maxList)]...) // an empty list is []
+	// Encodes an empty list as [], not null.
+	list = append([]Model{}, list[:min(len(list), maxList)]...)
 	text, err := json.Marshal(struct {
 		Object string  `json:"object"`
 		Data   []Model `json:"data"`

@@ -85,8 +85,8 @@ func (p *Pool) servers() []Server {
 // Server is a model server of a Pool.
 type Server struct {
 	Addr      netip.AddrPort
-	Adapters  []string // on its metrics page
-	Cleartext bool     // whatever Pool.Protocol is
+	Adapters  []string // adapters on the server's metrics page
+	Cleartext bool     // called without TLS, whatever Pool.Protocol is
 }
 
 type pool struct {
@@ -215,7 +215,7 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 	defer cancel()
 	by := p.Protocol
 	if config := by.TLS; config != nil && config.ServerName == "" && p.Host != "" {
-		by.TLS = config.Clone() // because a gateway chooses its certificate by host
+		by.TLS = config.Clone() // the gateway selects its certificate by host
 		by.TLS.ServerName, _, _ = strings.Cut(p.Host, ":")
 	}
 	servers := known.due(p)
@@ -308,7 +308,7 @@ func (known *pool) merge(p *Pool) (list []Model) {
 		}
 	}
 	if len(list) == 0 {
-		return nil // Names alone would be models that no server has
+		return nil // without a list, Names would be models that no server has
 	}
 	for _, name := range p.Names {
 		if !has[name] && named(name) && len(list) < maxPool {
@@ -348,7 +348,8 @@ func (l *Lister) ask(ctx context.Context, by upstream.Protocol, server netip.Add
 	}
 	transport := l.transport
 	if by.TLS != nil || by.HTTP2 {
-		transport = by.Transport(0) // lists are queried only twice a minute
+		// Keeps no idle connection: lists are queried only twice a minute.
+		transport = by.Transport(0)
 	}
 	response, err := transport.RoundTrip(call)
 	if err != nil {

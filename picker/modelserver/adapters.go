@@ -12,7 +12,7 @@ const maxAdapters = 1024
 
 type adapterName struct {
 	Name string `json:"lora_name"`
-	Path string `json:"lora_path"` // not read
+	Path string `json:"lora_path"` // ignored
 }
 
 // Callers of loras must not change the slice.

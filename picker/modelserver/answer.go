@@ -30,10 +30,10 @@ type reply struct {
 }
 
 type stream struct {
-	queued func() []event // before the queue; may be nil
-	first  func() []event // before the first piece; may be nil
+	queued func() []event // called before the queue; may be nil
+	first  func() []event // called before the first piece; may be nil
 	piece  func(i int, text string) event
-	last   func() []event // after the last piece
+	last   func() []event // called after the last piece
 }
 
 type event struct {

@@ -21,8 +21,8 @@ func decodeJSON[T any](t *testing.T, text string) T {
 	return v
 }
 
-// namedEvents reads a stream whose events have names: the names, each once if repeated in a row,
-// and the data of each event.
+// namedEvents reads a stream of named events. It returns the names, without immediate repetitions,
+// and each event's data.
 func namedEvents(t *testing.T, body string) (names, data []string) {
 	t.Helper()
 	for block := range strings.SplitSeq(strings.TrimSpace(body), "\n\n") {
@@ -41,7 +41,6 @@ func namedEvents(t *testing.T, body string) (names, data []string) {
 	return slices.Compact(names), data
 }
 
-// response, responseEvent, anthropicMessage and anthropicEvent have the members that tests read.
 type response struct {
 	Object, Status string
 	Incomplete     *struct{ Reason string } `json:"incomplete_details"`
@@ -319,7 +318,7 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 			t.Errorf("%s: %d %s, want 200", c.path, status, got)
 		}
 	}
-	// An input of an embedding and a document count as one request each.
+	// Each input of an embedding request, and each reranked document, counts as one request.
 	waitForMetrics(t, url,
 		map[string]float64{"vllm:request_success_total": 7, "vllm:prompt_tokens_total": 2 + 2 + 3 + 4,
 			"vllm:generation_tokens_total": 8, "vllm:num_requests_running": 0})
@@ -333,8 +332,9 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2})
 }
 
-// TestAPIs_HaveTheMembersOfLLMDInferenceSim compares with an independent server, which has no
-// rerank: all members of its answers and events are in ours, and the events come in the same order.
+// TestAPIs_HaveTheMembersOfLLMDInferenceSim compares with llm-d-inference-sim, which has no rerank.
+// Our answers and events have all members of its answers and events, and the events have the same
+// order.
 func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{})
 	theirs := startInferenceSim(t, "--force-dummy-tokenizer")
@@ -354,7 +354,8 @@ func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 		t.Run(c.path+" streamed", func(t *testing.T) {
 			wantNames, wantData := namedEvents(t, want)
 			names, data := namedEvents(t, got)
-			optional := func(name string) bool { return name == "ping" || name == "[DONE]" } // vLLM sends [DONE] alone
+			// only vLLM sends [DONE]
+			optional := func(name string) bool { return name == "ping" || name == "[DONE]" }
 			if diff := cmp.Diff(slices.DeleteFunc(wantNames, optional),
 				slices.DeleteFunc(names, optional)); diff != "" {
 				t.Errorf("events differ (-theirs +ours):\n%s", diff)

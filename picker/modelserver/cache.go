@@ -36,7 +36,7 @@ type cache struct {
 
 	mu     sync.Mutex
 	blocks map[uint64]*list.Element
-	order  *list.List // of hashes, the most recently used in front
+	order  *list.List // elements are hashes, the most recently used in front
 }
 
 func newCache(blocks int, e *kvEvents) *cache {

@@ -11,9 +11,9 @@ type answer struct {
 
 type choice struct {
 	Index   int          `json:"index"`
-	Message *chatMessage `json:"message,omitempty"` // in a chat that is not streamed
-	Delta   *chatMessage `json:"delta,omitempty"`   // only in a streamed chat
-	Text    *string      `json:"text,omitempty"`    // in a completion
+	Message *chatMessage `json:"message,omitempty"` // set in a chat that is not streamed
+	Delta   *chatMessage `json:"delta,omitempty"`   // set only in a streamed chat
+	Text    *string      `json:"text,omitempty"`    // set in a completion
 	Finish  *string      `json:"finish_reason"`
 }
 

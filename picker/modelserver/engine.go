@@ -14,7 +14,7 @@ const blockSize = 16
 
 type sequence struct {
 	lora    string        // "" for the base model
-	blocks  int           // for the prompt and the longest answer
+	blocks  int           // number reserved for the prompt and the longest answer
 	running chan struct{} // closed at the start
 	read    bool
 

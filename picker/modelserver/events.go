@@ -88,7 +88,7 @@ func (e *kvEvents) publish(event []byte) {
 	batch := append(packArray(nil, 3), 0xcb)
 	batch = binary.BigEndian.AppendUint64(batch, math.Float64bits(float64(time.Now().UnixNano())/1e9))
 	batch = append(packArray(batch, 1), event...)
-	batch = packNumber(batch, 0) // the rank
+	batch = packNumber(batch, 0) // data-parallel rank
 	e.publisher.Send([]byte(e.topic), binary.BigEndian.AppendUint64(nil, e.next), batch)
 	e.next++
 	if e.sent = append(e.sent, batch); len(e.sent) > replayed {

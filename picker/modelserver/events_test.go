@@ -131,7 +131,7 @@ func TestKVEvents_OfSimShowItsPrefixCache(t *testing.T) {
 		postJSON(t, url+"/v1/chat/completions/render", body, &ids)
 		return answer.Usage.Details.Cached, ids.TokenIDs
 	}
-	// The first prompt is read before anyone subscribes: the replay has it.
+	// The first prompt is read before the subscription, so only the replay has it.
 	_, first := chat("base", words(512, "a"))
 	s := subscribe(t, kvevents.Config{}, kvevents.Source{Publisher: events, Replay: replay})
 	s.eventually(t, "the replayed prompt", first, "base", 512)
@@ -142,7 +142,7 @@ func TestKVEvents_OfSimShowItsPrefixCache(t *testing.T) {
 	s.eventually(t, "the adapter's prompt", adapted, "sql", 256)
 	s.eventually(t, "the adapter's prompt at the base model", adapted, "base", 0)
 	chat("base", words(768, "c"))
-	_, large := chat("base", words(768, "d")) // it takes the place of the second half of the first one
+	_, large := chat("base", words(768, "d")) // evicts the second half of the first prompt
 	s.eventually(t, "the large prompt", large, "base", 768)
 	s.eventually(t, "the prompt that is evicted in part", first, "base", 256)
 	postJSON(t, url+"/reset_prefix_cache", nil, nil)

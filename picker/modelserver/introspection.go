@@ -25,8 +25,8 @@ type received struct {
 	Host    string      `json:"host"`
 	Proto   string      `json:"proto"`
 	Headers http.Header `json:"headers"`
-	Bytes   int         `json:"bytes"`  // of the body
-	SHA256  string      `json:"sha256"` // of the body, in hexadecimal
+	Bytes   int         `json:"bytes"`  // size of the body
+	SHA256  string      `json:"sha256"` // hash of the body, in hexadecimal
 	Body    string      `json:"body"`   // cut to shownBody
 }
 

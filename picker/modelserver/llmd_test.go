@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that works with this simulator must work with others, and with vLLM. llm-d-inference-sim
-// is the independent reference: the series that a picker reads have the same names and labels.
+// A picker that works with this simulator must work with vLLM, too. llm-d-inference-sim is an
+// independent reference: the series that a picker reads must have the same names and labels.
 func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{LoRAs: []string{"sql"}})
 	theirs := startInferenceSim(t)
@@ -44,8 +44,8 @@ func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	}
 }
 
-// TestKVEvents_OfLLMDInferenceSimAreRead compares with an independent publisher, in both forms of
-// events. It dials its subscriber.
+// TestKVEvents_OfLLMDInferenceSimAreRead compares with llm-d-inference-sim, which dials the
+// subscriber, in both of its forms of events.
 func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 	for _, format := range []string{"--use-vllm-map-event-format=true", "--use-vllm-map-event-format=false"} {
 		t.Run(format, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 			var first, second []rendered
 			tries := 0
 			poll.NoError(t, "the prompt is reported", poll.Limit, func() error {
-				// A new prompt each time: events before the subscription are lost, and a cached
-				// prompt is not published again.
+				// Each try has a new prompt, because events before the subscription are lost, and a
+				// cached prompt is not published again.
 				tries++
 				body["prompt"], first = words(256, strings.Repeat("a", tries)), nil
 				postJSON(t, url+"/v1/completions/render", body, &first)

@@ -64,7 +64,8 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 			var vector any = embed(words, dimension)
 			if f.EncodingFormat == "base64" {
 				var raw bytes.Buffer
-				_ = binary.Write(&raw, binary.LittleEndian, vector) // a buffer accepts all data
+				// Writing to a buffer cannot fail.
+				_ = binary.Write(&raw, binary.LittleEndian, vector)
 				vector = base64.StdEncoding.EncodeToString(raw.Bytes())
 			}
 			data[i] = embedding{"embedding", i, vector}

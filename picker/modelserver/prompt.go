@@ -34,10 +34,10 @@ type fields struct {
 
 	System json.RawMessage `json:"system"` // a string or a list of parts
 
-	Dimensions     *int   `json:"dimensions"` // of embeddings
+	Dimensions     *int   `json:"dimensions"` // of an embeddings request
 	EncodingFormat string `json:"encoding_format"`
 
-	Query     string            `json:"query"` // of rerank
+	Query     string            `json:"query"` // of a rerank request
 	Documents []json.RawMessage `json:"documents"`
 	TopN      int               `json:"top_n"`
 }
@@ -214,7 +214,8 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	case absent(raw):
 		return "", nil, badRequest("%s is missing", field)
 	case json.Unmarshal(raw, &text) == nil:
-	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0: // before texts: the list may be long
+	// Before the list of texts, because the IDs may be many.
+	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0:
 		text = strings.Trim(fmt.Sprint(numbers), "[]")
 	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
 		text = texts[0]

@@ -29,7 +29,7 @@ type Config struct {
 	// The server tokenizes one prompt at a time, before the headers of the answer, at TokenizerRate
 	// tokens a second. 0 means no time.
 	TokenizerRate    float64
-	TimeToFirstToken time.Duration // after the time in the queue
+	TimeToFirstToken time.Duration // time between the queue and the first token
 	// PrefillRate is in prompt tokens a second; 0 means no time.
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
@@ -56,7 +56,7 @@ type Config struct {
 	Status   int     // 0 means 503
 
 	Listen []string      // host:port; port 0 means any free port
-	Grace  time.Duration // for requests in flight after the end of Run's context; 0 means 30 s
+	Grace  time.Duration // time for requests in flight after Run's context ends; 0 means 30 s
 
 	Log *slog.Logger // nil means slog.Default()
 }

@@ -62,7 +62,6 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// hold sends a completion in the background, and returns a function that cancels it.
 func hold(t *testing.T, url, model string) (release func()) {
 	t.Helper()
 	return holdRequest(t, url+"/v1/completions", `{"prompt":"a","model":"`+model+`"}`)
@@ -87,7 +86,7 @@ func holdRequest(t *testing.T, url, body string) (release func()) {
 	return release
 }
 
-// gauges parses /metrics: name -> value, and name -> labels, of the first series of each name.
+// gauges parses /metrics. It returns the value and the labels of the first series of each name.
 func gauges(t *testing.T, url string) (map[string]float64, map[string]map[string]string) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -281,7 +280,7 @@ func TestQueue_RequestsBeyondSlotsWaitAndAreCounted(t *testing.T) {
 	waitForMetrics(t, url,
 		map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2,
 			"vllm:kv_cache_usage_perc": 0.2})
-	first() // a client that goes away makes room for the next
+	first() // a client that leaves makes room for the next request
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 }
 
@@ -290,11 +289,12 @@ func TestPrefill_PromptsAreReadOneAfterTheOther(t *testing.T) {
 	holdRequest(t, url+"/v1/completions", `{"prompt":"a"}`)
 	waitForMetrics(t, url, map[string]float64{"vllm:prompt_tokens_total": 1, "vllm:num_requests_running": 1})
 	long := `{"prompt":"` + strings.Repeat("b ", 30_000) + `"}`
-	reading := holdRequest(t, url+"/v1/completions", long) // the first one is read, and answers
+	// The first prompt is read, and its answer runs.
+	reading := holdRequest(t, url+"/v1/completions", long)
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
 	holdRequest(t, url+"/v1/completions", `{"prompt":"c"}`)
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
-	reading() // its client goes away
+	reading() // this client leaves
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
 }
 
@@ -310,7 +310,8 @@ func TestStreaming_HeadersDoNotWaitForTheQueue(t *testing.T) {
 	if resp.StatusCode != 200 || resp.Header.Get("x-served-by") != "sim" {
 		t.Errorf("got %s %v, want 200 served by sim", resp.Status, resp.Header)
 	}
-	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_waiting": 0}) // it leaves the queue with its client
+	// A request whose client has left leaves the queue.
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_waiting": 0})
 }
 
 func TestKVCache_FullCacheMakesRequestsWait(t *testing.T) {
@@ -420,7 +421,7 @@ func TestDrain_RequestsInFlightEnd(t *testing.T) {
 	result := make(chan error, 1)
 	go func() { result <- s.Run(ctx) }()
 
-	// Over cleartext HTTP/2, which Run must serve too.
+	// Run must also serve cleartext HTTP/2.
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// begun starts a request of a prompt and an answer. It returns a function that waits for a number
-// of tokens and returns their time.
+// begun starts a request with a prompt and an answer. The returned func waits until the answer has
+// a number of tokens, and returns the time.
 func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -37,7 +37,7 @@ func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Du
 	}
 }
 
-// A prompt that is being read delays the answers beside it, and is itself read in chunks.
+// Reading a prompt delays the other answers. The prompt is read in chunks.
 func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, StepTimePerSequence: time.Millisecond,
@@ -53,8 +53,7 @@ func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 			t.Errorf("ten more after %s, want %s", at, 231*time.Millisecond)
 		}
 		long := begun(t, s, 2500, 2)
-		// Two steps of 1,000 tokens and one of 500 take 102 + 102 + 52 ms, after the step that
-		// runs.
+		// After the current step, two steps of 1,000 tokens and one of 500 take 102 + 102 + 52 ms.
 		if at := short(15); at != (231+21+102+102+52)*time.Millisecond {
 			t.Errorf("four more, beside a long prompt, after %s, want %s",
 				at, (231+21+102+102+52)*time.Millisecond)
@@ -75,12 +74,12 @@ func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 		}
 		if took := time.Duration(s.prefillTime.Load()); took != (21+102+102+52)*time.Millisecond {
 			t.Errorf("reading prompts took %s, want %s",
-				took, (21+102+102+52)*time.Millisecond) // the long one waited for 21 ms
+				took, (21+102+102+52)*time.Millisecond) // the long prompt waited 21 ms for the step
 		}
 	})
 }
 
-// A prompt waits for the next step once a step has its tokens, and counts as waiting.
+// If a step's tokens are used up, further prompts wait for the next step, and count as waiting.
 func TestSteps_PromptsWaitForAStepWithRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, PrefillRate: 10_000,

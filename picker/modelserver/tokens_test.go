@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// stored is a token store by key.
 type stored map[string][]uint32
 
 func (s stored) Get(_ context.Context, key, _ string) ([]uint32, error) {
@@ -74,7 +73,7 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 	}
 }
 
-// The headers of a stream wait for the tokenizer, which reads one prompt after the other.
+// A stream's headers wait for the tokenizer, which reads one prompt at a time.
 func TestTokenizerRate_DelaysHeadersOfOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Model: "base", TokenizerRate: 10, PrefillRate: 1})

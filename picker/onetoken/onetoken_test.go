@@ -15,7 +15,8 @@ import (
 
 const token = `{"choices":[{"text":"1"}],"usage":{"completion_tokens":1}}`
 
-// one and both are the answers of servers with completions only, and with chat, too.
+// one has the answer of a server with completions only; both has the answers of a server that also
+// has chat completions.
 func one(completions string) map[string]string {
 	return map[string]string{"/v1/completions": completions}
 }
@@ -24,16 +25,16 @@ func both(completions, chat string) map[string]string {
 	return map[string]string{"/v1/completions": completions, "/v1/chat/completions": chat}
 }
 
-// A probe gets a token if possible, requests a model of the server, and distinguishes servers that
-// deny probes from ones without a token.
+// A probe requests one of the server's models. It distinguishes a server that denies probes from a
+// server that sends no token.
 func TestSilent_ProbeFindsAToken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model  string
-		list   string            // of models
-		paths  map[string]string // status and body of each API; "" hangs
-		want   string            // the error; "": there is a token
+		list   string            // answer of /v1/models
+		paths  map[string]string // by path: status and body; "" hangs
+		want   string            // the error; "" if there is a token
 		denied bool
-		asked  string // the model
+		asked  string // the requested model
 	}{
 		"completions":               {model: "m", paths: one("200 " + token), asked: "m"},
 		"chat alone":                {model: "m", paths: both("404 {}", "200 "+token), asked: "m"},

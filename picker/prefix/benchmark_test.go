@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fleet returns an Index with n servers that share the first blocks of a chain, each to its own
-// depth, like a conversation that went from server to server.
+// fleet returns an Index with n servers that share the first blocks of a chain. depth returns how
+// many, as for a conversation that moved between servers.
 func fleet(n int, c Chain, depth func(i int) int) (*Index, []*Server) {
 	x := New(Config{})
 	servers := make([]*Server, n)
@@ -70,7 +70,6 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// grow0 is a chain without a common prefix.
 func (w *world) grow0(blocks int) Chain {
 	w.chains = []Chain{nil}
 	return w.grow(0, 0, blocks)
@@ -100,7 +99,6 @@ func fullFleet(n int) *Index {
 	return x
 }
 
-// BenchmarkMemory measures an index of 1,000 servers and 4 Mi blocks without common prefixes.
 func BenchmarkMemory(b *testing.B) {
 	var before, after runtime.MemStats
 	for b.Loop() {

@@ -66,12 +66,12 @@ func TestPrefix_ChainIsTheSameHoweverThePromptIsCut(t *testing.T) {
 	}
 }
 
-// TestPrefix_ChainsShareTheirBeginning and nothing else: not what follows a difference, nor what
-// has another seed.
+// Chains share exactly their common beginning: no block after a difference, and no block under
+// another seed.
 func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	a := text(20_000)
 	b := bytes.Clone(a)
-	b[10_000]++ // in block 39
+	b[10_000]++ // byte 10,000 is in block 39
 	ca, cb, other := chainOf(1, a), chainOf(1, b), chainOf(2, a)
 	for i := range ca {
 		if (ca[i] == cb[i]) != (i < 39) || ca[i] == other[i] {
@@ -99,7 +99,6 @@ func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	}
 }
 
-// TestPrefix_InstructionsPrecedeThePrompt wherever a body has them.
 func TestPrefix_InstructionsPrecedeThePrompt(t *testing.T) {
 	a := text(9000)
 	join := func(front, rest []byte) Chain {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Clients choose prompts, and so their blocks' hashes. Hashes with equal low bits must not form one
-// run, whatever the secret.
+// Clients choose prompts, and so the hashes of blocks. Hashes with equal low bits must not form one
+// run, whatever the secret is.
 func TestPrefix_ChosenHashesDoNotCollide(t *testing.T) {
 	before := secret
 	defer func() { secret = before }()
@@ -19,7 +19,7 @@ func TestPrefix_ChosenHashesDoNotCollide(t *testing.T) {
 func collide(t *testing.T) {
 	t.Helper()
 	const blocks = 4096
-	for _, shift := range []uint{0, 20, 40} { // where the hashes differ
+	for _, shift := range []uint{0, 20, 40} { // the hashes differ only from this bit on
 		x := New(Config{Blocks: 2 * blocks})
 		s := x.Server(key(1))
 		for i := range uint64(blocks) {
@@ -32,7 +32,7 @@ func collide(t *testing.T) {
 					longestRun(len(table.slots), func(i int) bool { return table.slots[i].key.Load() != 0 }))
 			}
 		}
-		// Random places make short runs in a table that is half full; one run would have thousands
+		// Random places make short runs in a table that is half full. One run would have thousands
 		// of slots.
 		if n := longestRun(len(s.slots), func(i int) bool { return s.slots[i] != 0 }); n > 150 || longest > 100 {
 			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard; want at "+
@@ -46,7 +46,7 @@ func collide(t *testing.T) {
 
 func longestRun(n int, used func(i int) bool) (longest int) {
 	run := 0
-	for i := range 2 * n { // runs go on at the beginning
+	for i := range 2 * n { // a run may continue at the beginning of the table
 		if run++; !used(i % n) {
 			run = 0
 		}

@@ -41,8 +41,8 @@ func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	}
 }
 
-// A peer may send a denial without its pick: then a block loses its predecessor. The next pick
-// restores it.
+// If a peer publishes a denial without its pick, a block loses its predecessor. The next pick adds
+// it again.
 func TestForget_WithoutAddIsRepaired(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(key(1))

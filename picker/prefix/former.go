@@ -21,7 +21,8 @@ const (
 	formerIDs = 1 << 20
 )
 
-// held is the number of blocks of all servers. A larger table starts empty.
+// held is the number of blocks of all servers. If it outgrows the table, a larger, empty table
+// replaces the table.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return

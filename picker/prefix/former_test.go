@@ -2,7 +2,6 @@ package prefix
 
 import "testing"
 
-// tiny returns an Index of servers with room for that many blocks of 64 tokens.
 func tiny(servers, blocks int) (*Index, []*Server) {
 	x := New(Config{})
 	all := make([]*Server, servers)
@@ -37,7 +36,7 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	if got := home(0); got != [2]int{-1, 0} {
 		t.Errorf("while a server has the prompt: %v, want %v", got, [2]int{-1, 0})
 	}
-	x.Add(servers[2], document(3, 6)) // the last four blocks of the prompt make room
+	x.Add(servers[2], document(3, 6)) // evicts the last four blocks of the prompt
 	if got := home(End(3)); got != [2]int{2, End(7)} {
 		t.Errorf("of the end: got %v, want server 2 until %d", got, End(7))
 	}
@@ -59,7 +58,6 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	}
 }
 
-// The server has not read a denied prompt.
 func TestFormer_IsNoServerThatDeniedThePrompt(t *testing.T) {
 	x, servers := tiny(1, 10)
 	c := document(1, 8)
@@ -87,7 +85,7 @@ func TestFormer_TakesNoMoreThanItsBound(t *testing.T) {
 	if n := len(*f.table.Load()); n != maxFormer {
 		t.Errorf("%d entries, want at most %d", n, maxFormer)
 	}
-	f.add(2, formerIDs, 1) // not recorded
+	f.add(2, formerIDs, 1) // this ID is too large for an entry
 	if _, ok := f.home(2); ok {
 		t.Error("an ID that does not fit is recorded")
 	}

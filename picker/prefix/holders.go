@@ -25,7 +25,7 @@ type table struct {
 
 	entries int
 	used    int         // arrays[used:] are unused
-	free    [32]freeSet // by the logarithm of the size
+	free    [32]freeSet // one for each binary logarithm of the size
 }
 
 // freeSet is the offset of a free array plus 1, or 0. The free array contains the next freeSet.
@@ -51,7 +51,7 @@ func arrayAt(set uint64) (log uint, offset int) { return uint(set>>32) & 31, int
 
 const (
 	minSlots = 16
-	maxReads = 8 // after this many reads, a reader assumes that the table lacks the block
+	maxReads = 8 // then a reader assumes that the table lacks the block
 )
 
 // Clients write prompts and so determine keys. If they could compute the places of keys, they could
@@ -96,7 +96,7 @@ func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found boo
 		return intersectGroup(group(set), first, in, out)
 	}
 	log, offset := arrayAt(set)
-	if offset+1<<log > len(t.arrays) { // the slot was read while it changed
+	if offset+1<<log > len(t.arrays) { // a concurrent change made the slot inconsistent
 		return false
 	}
 	for i := range t.arrays[offset : offset+1<<log] {
@@ -109,7 +109,7 @@ func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found boo
 
 func intersectGroup(g group, first uint32, in, out []uint32) bool {
 	i := g.number() - first
-	if i >= uint32(len(in)) { // true, too, if number is below first
+	if i >= uint32(len(in)) { // also true if number is below first, because i is unsigned
 		return false
 	}
 	members := in[i] & g.members()
@@ -312,7 +312,7 @@ func (t *table) delete(at int) {
 			break
 		}
 		if from := int(home(key)) & mask; (next-from)&mask < (next-at)&mask {
-			continue // the entry's place is after the free slot
+			continue // the entry's home is after the free slot
 		}
 		t.slots[at].set.Store(t.slots[next].set.Load())
 		t.slots[at].key.Store(key)

@@ -63,7 +63,7 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 		x.notify()
 	}
 	x.count.Store(int64(len(x.servers)))
-	if x.held.Load() > int64(x.share()) { // otherwise no server can exceed its new share
+	if x.held.Load() > int64(x.share()) { // if less is held, no server can exceed its new share
 		for _, other := range x.ids {
 			if other != nil {
 				other.compact()
@@ -153,7 +153,8 @@ func (x *Index) Add(s *Server, c Chain) {
 	}
 }
 
-// Forget reverts an Add for a prompt that the server has not read. Evictions stay.
+// Forget reverts an Add for a prompt that the server has not read. Blocks that the Add evicted do
+// not return.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

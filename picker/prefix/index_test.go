@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// model is one server as a map and a list.
+// model is a server as a map and a list, as the reference.
 type model struct {
 	blocks   map[uint64]*list.Element
-	order    *list.List // of modelBlock; the front was used last
+	order    *list.List // list of *modelBlock, the last used first
 	tokens   int
 	capacity int
 }
@@ -35,7 +35,7 @@ func (m *model) evict(share int) {
 	}
 }
 
-// add skips blocks that do not fit: they would be evicted at once, after all others.
+// add skips blocks that do not fit, because they would be evicted at once.
 func (m *model) add(c Chain, share int) {
 	for len(c) > 0 && (End(len(c)-1) > m.capacity || len(c) > share) {
 		c = c[:len(c)-1]
@@ -199,8 +199,6 @@ func FuzzIndex_EqualsModel(f *testing.F) {
 	})
 }
 
-// TestPrefix_EachServerHasAnEqualShare: the bound of all blocks holds also when more servers join
-// than expected.
 func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 	w := newWorld(t, 4096)
 	w.join()
@@ -219,7 +217,8 @@ func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 	w.check(w.chains[len(w.chains)-1])
 }
 
-// TestPrefix_ReadsDuringWrites is for the race detector; readers never see more than was added.
+// TestPrefix_ReadsDuringWrites is for the race detector. Readers must never see more than was
+// added.
 func TestPrefix_ReadsDuringWrites(t *testing.T) {
 	w := newWorld(t, 1<<14)
 	for range 40 {

@@ -33,7 +33,7 @@ type match struct {
 	memory  []uint32
 	// search needs a set for the given servers, and two for each halving of the chain.
 	sets   [2 + 2*10][]uint32
-	depths []int32 // in tokens, by ID from 32 x first on
+	depths []int32 // depth in tokens of each server, by ID from 32 x first on
 }
 
 func (m *match) begin(h *holders, c Chain, servers []*Server) {

@@ -44,7 +44,7 @@ type reported struct {
 
 type hold struct {
 	reports int32
-	until   int64 // since the Unix epoch; 0 if not in picks
+	until   int64 // time since the Unix epoch; 0 if not in picks
 }
 
 type picked struct {

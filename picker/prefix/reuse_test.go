@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A server has room for 60 % of equally popular documents. One token that is read costs 0.92
-// others, by Che's approximation: ln(1/(1-0.6)).
+// A server has room for 60 % of equally popular documents. By Che's approximation, one token that
+// is read costs ln(1/(1-0.6)) = 0.92 other tokens.
 func TestEvicts_AreTokensThatAreReadAgain(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(netip.MustParseAddrPort("10.0.0.1:8000"))

@@ -26,7 +26,7 @@ func restored(t *testing.T, from *Index, limit int, servers ...netip.AddrPort) (
 	t.Helper()
 	x, size := New(Config{}), 0
 	for i, key := range servers {
-		if i%2 == 0 { // the others come after their snapshot
+		if i%2 == 0 { // the odd servers are added after their snapshots
 			x.Server(key)
 		}
 	}
@@ -65,7 +65,7 @@ func TestSnapshot_AnotherProcessMatchesTheSame(t *testing.T) {
 			}
 		}
 	}
-	// A part of it has the last used blocks, each with all preceding ones.
+	// A part of a snapshot has the last used blocks, each with all preceding blocks.
 	y, part := restored(t, x, size/3, servers...)
 	if part > size/3 || part < size/4 {
 		t.Errorf("%d bytes of %d, want at most %d, and at least a quarter of all", part, size, size/3)

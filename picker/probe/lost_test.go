@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that ends is lost at once, and for a while: then Envoy's own health check decides alone.
+// A picker that has ended is lost at once, but only for a while. Then Envoy's own health check
+// decides.
 func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	p, n := runFor(t, 2*time.Second)
 	epp := start(t, "127.0.0.1:0", fullDuplex)
@@ -33,7 +34,7 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	poll.Until(t, "it is lost once more", func() bool {
 		return n.count("epp", func(a Answer) bool { return a == lost }) > 1
 	})
-	l, err := net.Listen("tcp", epp.addr.String()) // it starts, and is not ready
+	l, err := net.Listen("tcp", epp.addr.String()) // a new process has the port, but is not ready
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return // closed below
+				return // the listener was closed
 			}
 			_ = c.Close()
 		}
@@ -54,8 +55,8 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	poll.Until(t, "it is back once more", func() bool { return n.answer("epp") == up })
 }
 
-// While an address is left, Envoy calls it, and decides alone about a silent one: the link may be
-// cut here and not there.
+// While one address is left, Envoy calls it. Envoy itself decides about a silent address, because
+// the link may be cut only from here.
 func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
 	one, two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")},
 		dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}

@@ -194,7 +194,7 @@ type target struct {
 	down     map[dial.Address]string
 	lost     map[dial.Address]bool // keys of down that are lost
 	health   map[dial.Address]state
-	signs    map[dial.Address]sign // of connected addresses
+	signs    map[dial.Address]sign // signs of connected addresses
 	reported Answer
 }
 

@@ -38,7 +38,6 @@ type picker struct {
 	received int
 }
 
-// start serves until the test ends, with server options and health services.
 func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error,
 	with ...any) *picker {
 	t.Helper()
@@ -101,8 +100,6 @@ func acknowledges(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// fullDuplex follows the protocol: after the end of the body, it answers the headers, then the
-// body.
 func fullDuplex(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := s.Recv()
@@ -233,7 +230,7 @@ func TestExternalPicker_DialectIsDetected(t *testing.T) {
 	}
 }
 
-// Most installations' pickers have self-signed certificates.
+// Most installed pickers have self-signed certificates.
 func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -263,7 +260,7 @@ func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
 		epp.mu.Unlock()
 		poll.Until(t, name+": reported", func() bool { return n.last("epp") == Acknowledges })
 		probes := epp.probes()
-		p.Set("epp", at(epp.addr)) // no change
+		p.Set("epp", at(epp.addr)) // a repeated Set changes nothing
 		p.Set("other", at(start(t, "127.0.0.1:0", fullDuplex).addr))
 		poll.Until(t, name+": the other one", func() bool { return n.last("other") == FullDuplex })
 		if now := epp.probes(); now != probes {
@@ -283,8 +280,8 @@ func TestExternalPicker_ProbedAgainAfterRestart(t *testing.T) {
 	poll.Until(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
 }
 
-// During a rollout, one name has pickers of both dialects. Without any picker the last result
-// remains.
+// During a rollout, one name has pickers of both dialects. If all pickers are removed, the last
+// result remains.
 func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	p, n := run(t)
 	old, newer := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", fullDuplex)
@@ -310,7 +307,7 @@ func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	poll.Until(t, "a follower's health", func() bool {
 		return n.answer("epp") == (Answer{Dialect: Unknown, Health: true})
 	})
-	// Its health service lacks ServiceName.
+	// This health service does not know ServiceName.
 	p.Set("unrelated", at(start(t, "127.0.0.1:0", fullDuplex, health.NewServer()).addr))
 	poll.Until(t, "the unrelated health service", func() bool {
 		return n.answer("unrelated") == (Answer{Dialect: FullDuplex})
@@ -319,7 +316,7 @@ func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	poll.Until(t, "one of two without health", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// A picker is down while no address accepts connections. Its earlier answer remains.
+// A picker is down while no address accepts connections. Its known dialect remains.
 func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	p, n := run(t)
 	one, two := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", acknowledges)
@@ -340,8 +337,8 @@ func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	poll.Until(t, "nothing is known of it", func() bool { return n.answer("never") == (Answer{}) })
 }
 
-// A picker is down, too, while all its health ports report that. An unanswered port changes
-// nothing.
+// A picker is also down while all its health ports report that it does not serve. A port that does
+// not answer changes nothing.
 func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p, n := run(t)
 	checks := health.NewServer()
@@ -351,7 +348,7 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
-	// The status of the process: it has no service of the name.
+	// "" is the status of the whole process, which has no service ServiceName.
 	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	poll.Until(t, "the process is down", func() bool { return n.answer("epp") == want })
 	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
@@ -362,7 +359,7 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	poll.Until(t, "the port is gone", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// An earlier ready would briefly switch a reconnecting Envoy to another mode.
+// If penstock became ready earlier, a reconnecting Envoy would briefly get another mode.
 func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	p, n := run(t)
 	if err := p.WaitAnswered(t.Context()); err != nil {
@@ -393,7 +390,7 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	}
 }
 
-// guarded serves health over TLS, at loopback, only to calls with a token.
+// guarded serves health on loopback over TLS. Only calls with the token may read it.
 func guarded(t *testing.T, token string) (checks *health.Server, port uint16, ca []byte) {
 	t.Helper()
 	https := httptest.NewTLSServer(nil)
@@ -419,8 +416,9 @@ func guarded(t *testing.T, token string) (checks *health.Server, port uint16, ca
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
 }
 
-// A port that demands a credential reports whether the picker serves. If it rejects the credential,
-// or cannot be verified, the picker counts as up, and the reason has no text of the server.
+// A health port that requires a credential reports whether the picker serves. If the port rejects
+// the credential, or fails verification, the picker counts as up. The reason then quotes no text of
+// the server.
 func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	p, n := run(t)
 	checks, port, ca := guarded(t, "s3cret")
@@ -447,7 +445,6 @@ func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// A picker that our picker relays to gets no probe, only health checks.
 func TestExternalPicker_OfWhichTheHealthAloneIsAskedIsSentNoProbe(t *testing.T) {
 	p, n := run(t)
 	checks := health.NewServer()

@@ -42,7 +42,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		case <-ctx.Done():
 		}
 	}
-	defer send(serves) // after the loss of the connection, its state is unknown
+	defer send(serves) // on loss of the connection, the picker's state is unknown
 	connected, lost := context.WithCancel(ctx)
 	defer lost()
 	go func() { // a new check would reconnect, and hide the loss of the connection

@@ -17,11 +17,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// valve is a connection that can be held up: its data is read after reopening, as by a stopped
-// process.
+// valve forwards a connection, and can hold data back, as if the receiver were a stopped process.
 type valve struct {
 	addr netip.AddrPort
-	open chan chan struct{} // has the channel whose close opens it
+	open chan chan struct{} // holds a channel; closing that channel opens the valve
 }
 
 func newValve(t *testing.T, to netip.AddrPort) *valve {
@@ -54,7 +53,6 @@ func newValve(t *testing.T, to netip.AddrPort) *valve {
 	return v
 }
 
-// copy forwards data while the valve is open.
 func (v *valve) copy(to io.Writer, from io.Reader) {
 	part := make([]byte, 1<<16)
 	for {
@@ -71,7 +69,7 @@ func (v *valve) copy(to io.Writer, from io.Reader) {
 	}
 }
 
-// hold holds up data until the returned function is called.
+// hold holds data back until the returned func is called.
 func (v *valve) hold() (release func()) {
 	<-v.open
 	open := make(chan struct{})
@@ -79,8 +77,8 @@ func (v *valve) hold() (release func()) {
 	return func() { close(open) }
 }
 
-// A picker that accepts requests and answers nothing is frozen for a while: then Envoy's own health
-// check decides alone. A health service makes no difference.
+// A picker that accepts requests but answers nothing is frozen for a while. Then Envoy's own health
+// check decides. This holds with and without a health service.
 func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	for name, with := range map[string][]any{"with a health service": {servingHealth()}, "without one": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +105,8 @@ func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A picker with a standby is frozen; one of two serving ones is not, because Envoy calls the other.
+// A picker is frozen if no serving address answers. If another address serves, Envoy calls that
+// one, so the picker is not frozen.
 func TestExternalPicker_FrozenOnceNoOtherServes(t *testing.T) {
 	one := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")}
 	two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}

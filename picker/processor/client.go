@@ -275,7 +275,7 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// The transport may read the body after the call's end, and then closes it.
+// sent is the body of a call. The transport may read it after the call's end, and then closes it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -369,7 +369,8 @@ func read(text []byte) (*Answer, error) {
 		return nil,
 			fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
 	}
-	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null causes no decoding error
+	// Decoding null would return no error.
+	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) {
 		return nil, errors.New("the answer is null, and no JSON object")
 	}
 	a := &Answer{Worker: raw.Worker, TokenKey: raw.Key}

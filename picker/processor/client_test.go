@@ -25,7 +25,7 @@ func body(text string) mem.BufferSlice {
 	return mem.BufferSlice{mem.SliceBuffer(text[:half]), mem.SliceBuffer(text[half:])}
 }
 
-// closed has no listener: the next address is used.
+// closed is an address without a listener, so that the next address is used.
 const closed = "127.0.0.1:1"
 
 func at(addresses ...string) (out []dial.Address) {
@@ -35,7 +35,6 @@ func at(addresses ...string) (out []dial.Address) {
 	return out
 }
 
-// service answers with a text, and keeps its requests.
 func service(t *testing.T, answer func(w http.ResponseWriter, sent string)) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +49,7 @@ func service(t *testing.T, answer func(w http.ResponseWriter, sent string)) *Cli
 	t.Cleanup(s.Close)
 	c, err := New(Config{
 		Host: "processor", Addresses: at(closed, s.Listener.Addr().String()),
-		Timeout: time.Minute, // a slow machine takes longer than the default for a huge answer
+		Timeout: time.Minute, // a slow machine needs more than the default for a huge answer
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +225,6 @@ func TestProcess_BreakerTriesAgain(t *testing.T) {
 	})
 }
 
-// A client's invalid requests must not open the breaker for others.
 func TestProcess_RejectedRequestsLeaveTheBreakerClosed(t *testing.T) {
 	status := http.StatusUnprocessableEntity
 	c := service(t, func(w http.ResponseWriter, _ string) { http.Error(w, "no", status) })

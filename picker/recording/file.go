@@ -29,14 +29,14 @@ type Line struct {
 	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
-	Cached  int    `json:"cached_tokens"` // as assumed at the pick
+	Cached  int    `json:"cached_tokens"` // tokens that the pick assumed to be cached
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
 	// Took is ms from the arrival to the end. If Penstock does not configure the gateway, it is ms
 	// from the pick to the end.
 	Took  float64 `json:"took"`
-	Bytes int64   `json:"output_bytes"` // of the response's body
+	Bytes int64   `json:"output_bytes"` // size of the response's body
 }
 
 const (

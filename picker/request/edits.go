@@ -33,7 +33,7 @@ type topMember struct {
 	key     int
 	end     int
 	next    int  // offset after the following comma; the value of end if no comma follows
-	passed  bool // a part was passed on, so the member stays
+	passed  bool // a part of the member was already sent, so the member stays
 }
 
 type topMembers struct {
@@ -133,7 +133,7 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	switch {
 	case t.routes(n) < m.ordinal:
 		return m.comma, true
-	case m.key == 0: // the comma is removed with the previous member
+	case m.key == 0: // the previous member took the comma before this one
 		return m.comma + 1, true
 	}
 	return m.key, true

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// edited is a body without route, with an edit's additions.
+// edited returns a body without "route", and with an edit's additions.
 func edited(body, cuts []byte, e Edit) (got string, s *Scanner, ok bool) {
 	s = New(ChatCompletions)
 	s.FindMembers()
@@ -24,7 +24,7 @@ func edited(body, cuts []byte, e Edit) (got string, s *Scanner, ok bool) {
 
 func TestTokenIDs_RouteIsRemovedAndTokensReplaceTheClients(t *testing.T) {
 	const ids = `"token_ids":[1,2]`
-	for body, want := range map[string][2]string{ // without and with token IDs
+	for body, want := range map[string][2]string{ // results without and with token IDs
 		`{"model":"m"}`:                               {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
 		`{"route":true,"model":"m"}`:                  {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
 		`{ "route" : true , "model":"m"}`:             {`{  "model":"m"}`, `{` + ids + `,  "model":"m"}`},
@@ -139,7 +139,7 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 	})
 }
 
-// inChunks is a body without route, chunk by chunk.
+// inChunks returns a body without "route", written chunk by chunk.
 func inChunks(body, cuts []byte, target func(string) *Target) (out string, ok bool) {
 	w := NewRewriter(target, true)
 	defer w.Release()
@@ -179,7 +179,6 @@ func TestRoute_ChunkByChunkItIsRemovedToo(t *testing.T) {
 	}
 }
 
-// Chunks give the same result as a whole body.
 func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
 	for _, s := range []string{`{"route":true,"model":"a","b":2}`, `{"model":"a","route":1,"r\u006fute":[{}]}`,
 		`{"route":1,"route":2}`, `{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2,"token_ids":[]}`} {
@@ -190,7 +189,8 @@ func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
 			return
 		}
 		if !json.Valid(body) {
-			inChunks(body, cuts, func(string) *Target { return NewTarget("other") }) // it does not panic
+			// must not panic
+			inChunks(body, cuts, func(string) *Target { return NewTarget("other") })
 			return
 		}
 		s := New(OtherKind)

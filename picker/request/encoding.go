@@ -20,7 +20,7 @@ func (l *lead) write(chunk []byte) {
 func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
 
 func (l *lead) notUTF8() bool {
-	b := l.bytes // zero after a short body's end; a body of one byte is no object
+	b := l.bytes // zero beyond a short body; a body of one byte is no object
 	switch {
 	case l.n < 2:
 		return false

@@ -41,7 +41,7 @@ func TestScanner_BodiesInOtherEncodingsAreFound(t *testing.T) {
 			s.Release()
 		}
 	}
-	// A video, a gzipped and a multipart body, and JSON.
+	// These bodies include a video, a gzipped body, a multipart body and JSON.
 	for _, body := range []string{"", "{", "{}", " {}", `["a"]`, "\x00\x00\x00 ftypisom", "\x00\x00\x00\x18ftyp",
 		"\x1f\x8b\x08\x00", "--x\r\n", "\xff\xd8\xff\xe0", mark + "{}", "\x00", "\x00\x01"} {
 		s := New(OtherKind)

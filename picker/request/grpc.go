@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	fieldTokenized = 2 // of GenerateRequest and EmbedRequest
-	fieldText      = 3 // of GenerateRequest, like the next two
+	fieldTokenized = 2 // field of GenerateRequest and EmbedRequest
+	fieldText      = 3 // field of GenerateRequest, like the next two
 	fieldSampling  = 4
 	fieldStream    = 5
-	fieldIDs       = 2 // of TokenizedInput
-	fieldMaxTokens = 8 // of SamplingParams
+	fieldIDs       = 2 // field of TokenizedInput
+	fieldMaxTokens = 8 // field of SamplingParams
 )
 
 func (s *Scanner) readMessage() {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// generate is a GenerateRequest in gRPC's framing.
 func generate(ids []uint32, text string, limit uint64) []byte {
 	p := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "request-1")
 	if ids != nil {
@@ -71,7 +70,6 @@ func element(i int, id uint32) string {
 	return string(append(text, digits...))
 }
 
-// FuzzGRPC_FactsDoNotDependOnChunks, whatever the bytes are.
 func FuzzGRPC_FactsDoNotDependOnChunks(f *testing.F) {
 	f.Add(generate([]uint32{1, 2, 3}, "", 1), uint8(0))
 	f.Add(generate(nil, "hello", 1), uint8(2))

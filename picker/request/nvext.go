@@ -17,11 +17,11 @@ func nvextUse(key []byte) use {
 
 type nvext struct {
 	removed spans
-	tokens  bool // token_data is in the field removed
+	tokens  bool // the field removed contains a token_data
 	seen    bool
 	members int  // offset of the first member of the last nvext object; 0 for none
 	body    int  // offset of the first member of the body; 0 if the body is not an object
-	enters  *int // set to the offset after the next byte, or nil
+	enters  *int // if not nil, receives the offset after the next byte
 }
 
 func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bare is a body without its client's workers and token IDs; with ids, with these.
+// bare returns a body without the client's workers and token IDs. If ids is set, it adds them.
 func bare(body, cuts []byte, ids string) (string, bool) {
 	s := New(ChatCompletions)
 	defer s.Release()
@@ -55,9 +55,10 @@ func TestNvext_TokensAreAdded(t *testing.T) {
 		`{"a":"{","nvext": { } }`: `{"a":"{","nvext": {"token_data":[1,2] } }`,
 		`{"nvext":{"dp_rank":12,"annotations":[]}}`: `{"nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`,
 		`{"nvext":{"dp_rank":12},"nvext":{}}`:       `{"nvext":{"dp_rank":null},"nvext":{"token_data":[1,2]}}`,
-		`{"nvext":{"token_data":[5]}}`:              `{"nvext":{"token_data":null}}`, // the frontend tokenizes
-		`{"nvext":null}`:                            `{"nvext":null}`,
-		`["a"]`:                                     `["a"]`,
+		// Dynamo's frontend tokenizes the prompt
+		`{"nvext":{"token_data":[5]}}`: `{"nvext":{"token_data":null}}`,
+		`{"nvext":null}`:               `{"nvext":null}`,
+		`["a"]`:                        `["a"]`,
 	} {
 		for _, cuts := range [][]byte{nil, {1}, {3, 7}} {
 			if got, _ := bare([]byte(body), cuts, "[1,2]"); got != want {

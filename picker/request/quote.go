@@ -10,7 +10,7 @@ import (
 // escaped reports whether p ends inside an escape. p[i] must not be escaped. Prompts have many
 // escaped quotes, so closing goes on searching after each escaped quote.
 func closing(p []byte, i int) (end int, escaped bool) {
-	for from := i; ; from = end + 1 { // from is where the count of backslashes starts
+	for from := i; ; from = end + 1 { // backslashes count from the index from
 		end = nextQuote(p, from)
 		odd := backslashes(p[from:end])%2 == 1
 		if end == len(p) || !odd {

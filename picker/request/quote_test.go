@@ -21,7 +21,7 @@ func slowClosing(p []byte, i int) (int, bool) {
 	return len(p), escaped
 }
 
-// FuzzScanner_FindsTheEndOfStrings: escapes anywhere, and runs of backslashes, change nothing.
+// Escapes and runs of backslashes, wherever they are, do not change where a string ends.
 func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
 	for _, s := range []string{"", `"`, `\"`, `\\"`, strings.Repeat("a", 31) + `\"` + strings.Repeat("b", 70) + `"`,
 		strings.Repeat(`\`, 65) + `"`, strings.Repeat(`\"`, 100), strings.Repeat(`a\`, 64),
@@ -31,7 +31,7 @@ func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, p []byte, from, more uint8) {
-		// A fuzzer's texts are short, and nextQuote reads only longer ones by words.
+		// Repeat the text, because nextQuote reads only longer texts by words.
 		p = bytes.Repeat(p, 1+int(more)%16)
 		i := min(int(from), len(p))
 		end, escaped := closing(p, i)

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// reference reads facts with encoding/json, the slow and simple way.
 type reference struct {
 	facts       Facts
 	model       []byte
@@ -155,7 +154,7 @@ func digits(text string) (uint64, bool) {
 	return n, true
 }
 
-// saturated stops at the digit that passes 2^40, as the Scanner does.
+// saturated stops at the digit that exceeds 2^40, as Scanner does.
 func saturated(text string) (n uint64) {
 	for _, c := range text {
 		if n < 1<<40 {

@@ -174,7 +174,7 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	}
 	if from, some := w.scanner.unfinished(end); some {
 		switch {
-		case from < w.at: // the first part of the member was passed on
+		case from < w.at: // the first part of the member was already sent
 		case w.scanner.size-from > maxValue:
 			w.scanner.top.pass()
 		default:

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// pieces cuts a body into buffers, with lengths by cuts in turn.
+// pieces cuts a body into buffers; the bytes of cuts are their lengths, in turn.
 func pieces(body []byte, cuts []byte) (out mem.BufferSlice) {
 	for i := 0; len(body) > 0; i++ {
 		n := len(body)
@@ -51,10 +51,11 @@ func TestRewrite_AllOtherBytesSurvive(t *testing.T) {
 		`{"mod\u0065l":"a"}`:                     `{"mod\u0065l":"v<1>\""}`,
 		`{"model":{"x":["]"]},"model":"a"}`:      `{"model":"v<1>\"","model":"v<1>\""}`,
 		`{"model":12 ,"model":null,"model":"a"}`: `{"model":"v<1>\"" ,"model":"v<1>\"","model":"v<1>\""}`,
-		`{"model":"a","model":5}`:                `{"model":"a","model":5}`, // the last counts, and a server rejects it
-		`{"model":""}`:                           `{"model":""}`,
-		`["model","a"]`:                          `["model","a"]`,
-		`{"x":{"model":"a"}}`:                    `{"x":{"model":"a"}}`,
+		// The last "model" counts, and the server rejects it.
+		`{"model":"a","model":5}`: `{"model":"a","model":5}`,
+		`{"model":""}`:            `{"model":""}`,
+		`["model","a"]`:           `["model","a"]`,
+		`{"x":{"model":"a"}}`:     `{"x":{"model":"a"}}`,
 	} {
 		for _, cuts := range [][]byte{nil, {1}, {3}, {7, 2}} {
 			if got, ok := replaced(ChatCompletions, []byte(body), cuts, to); got != want || !ok {
@@ -76,8 +77,7 @@ func TestRewrite_BodyWithTooManyModelsIsInvalid(t *testing.T) {
 	}
 }
 
-// Otherwise clients that use the target's name, and clients that use the model's, would not share
-// caches.
+// Clients that use the target's name, and clients that use the client's model, must share caches.
 func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	prompt := `,"prompt":"` + strings.Repeat("word ", 2000) + `"}`
 	chain := func(model string, to *Target) []uint64 {
@@ -92,7 +92,6 @@ func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	}
 }
 
-// streamed replaces models in a body chunk by chunk.
 func streamed(body, cuts []byte, target func(string) *Target) (string, bool) {
 	w := NewRewriter(target, false)
 	defer w.Release()

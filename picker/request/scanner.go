@@ -37,7 +37,7 @@ const (
 	aColon
 	aValue
 	aComma
-	nothing // after the body, or if it is not an object
+	nothing // nothing follows: the body has ended, or is not an object
 )
 
 type sink uint8
@@ -52,7 +52,7 @@ const (
 type frame struct {
 	place place
 	array bool
-	to    *prefix.Builder // for the prompt's text
+	to    *prefix.Builder // builder for text of the prompt
 }
 
 // Scanner reads a body chunk by chunk.
@@ -69,7 +69,7 @@ type Scanner struct {
 	inString bool
 	escaped  bool // the last chunk ended in an odd run of backslashes
 	sink     sink
-	limit    int // of capture, in bytes
+	limit    int // maximum size of capture, in bytes
 	capture  []byte
 	tooLong  bool
 	skipped  int // open brackets in a value that is not read member by member
@@ -80,13 +80,13 @@ type Scanner struct {
 	digits   bool
 
 	model       []byte
-	due         bool // the last byte caused an event that settle handles
+	due         bool // settle must handle the last byte's event
 	named       spans
 	nvext       nvext
 	bare        bool
 	top         topMembers
 	removed     []Member
-	route       byte // first byte of the value; 0 for none
+	route       byte // first byte of "route"'s value; 0 for none
 	target      *Target
 	usage       []Splice
 	stream      bool
@@ -440,7 +440,7 @@ func (s *Scanner) begin(text bool) {
 	case asWritten, asFront:
 		s.sink = written
 	}
-	if s.sink == written && s.depth == 1 { // a member of the body
+	if s.sink == written && s.depth == 1 { // a top-level member of the body
 		s.frame().to = &s.rest
 		if s.use == asFront || s.use == forFront || s.use == forPrevious {
 			s.frame().to = &s.front

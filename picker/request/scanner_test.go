@@ -120,7 +120,7 @@ var prompts = []struct{ path, body string }{
 
 func TestPrompt_EqualsEncodingJSONWhereverAChunkEnds(t *testing.T) {
 	for _, tt := range prompts {
-		// Long texts between the parts, so that every part is in a chain.
+		// Long texts between the parts make every part reach the chain.
 		for _, body := range []string{
 			tt.body,
 			strings.NewReplacer(`"a"`, `"`+strings.Repeat(`a\n`, 600)+`"`, `"role"`,
@@ -129,7 +129,8 @@ func TestPrompt_EqualsEncodingJSONWhereverAChunkEnds(t *testing.T) {
 			var r reference
 			want := r.read(KindOf([]byte(tt.path)), []byte(body))
 			whole := scan(KindOf([]byte(tt.path)), []byte(body), len(body))
-			want.Exact, want.Prompt = whole.Exact, whole.Prompt // the reference has no tokens
+			// The reference does not compute token IDs.
+			want.Exact, want.Prompt = whole.Exact, whole.Prompt
 			for chunk := 1; chunk <= len(body)+1; chunk += 1 + len(body)/300 {
 				if got := scan(KindOf([]byte(tt.path)), []byte(body), chunk); !cmp.Equal(got, want,
 					cmpopts.EquateEmpty()) {
@@ -245,7 +246,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, chunk, kind uint8) {
 		k := Kind(kind) % GRPCGenerate
 		got := scan(k, body, int(chunk)+1)
-		// A pooled scanner may have room for items that a new one lacks.
+		// A pooled scanner may have an empty list of items where a new one has nil.
 		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole, cmpopts.EquateEmpty()) {
 			t.Fatalf("chunks of %d: got %+v, want %+v as of the whole", int(chunk)+1, got, whole)
 		}
@@ -254,7 +255,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 		}
 		var r reference
 		want := r.read(k, body)
-		want.Exact, want.Prompt = got.Exact, got.Prompt // the reference has no tokens
+		want.Exact, want.Prompt = got.Exact, got.Prompt // the reference does not compute token IDs
 		if !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
 			t.Fatalf("body %q: %s", body, cmp.Diff(want, got))
 		}

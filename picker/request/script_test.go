@@ -10,21 +10,21 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// script is the Lua that finds the model in Envoy, for routes. Here it runs in another Lua;
-// translator/envoy's tests run it in Envoy.
+// script runs the Lua script with which Envoy finds the model. The Lua here is not Envoy's; tests
+// of translator/envoy run the script in Envoy.
 type script struct {
 	state *lua.LState
 	body  string
 
 	strict   bool
-	content  string // type
-	model    string // the header that it sets
-	status   string // of its own response; "" if the request goes on
+	content  string // content type
+	model    string // header that the script sets
+	status   string // status of the script's own response; "" if the request goes on
 	rerouted bool
 }
 
-// findWithinText lets string.find begin beyond the end of a text, as Envoy's Lua does. This Lua
-// panics there.
+// findWithinText lets string.find begin after the end of a text, as Envoy's Lua does. Otherwise the
+// Lua here panics.
 const findWithinText = `do
   local find = string.find
   string.find = function(s, p, init, plain) return find(s, p, math.min(init or 1, #s + 1), plain) end
@@ -54,7 +54,6 @@ func (s *script) run(t *testing.T, body string) {
 	}
 }
 
-// handle is the object that Envoy passes to a script, as far as used.
 func (s *script) handle() *lua.LTable {
 	headers := s.object(map[string]lua.LGFunction{
 		"get": func(l *lua.LState) int {
@@ -98,9 +97,8 @@ func returns(v lua.LValue) lua.LGFunction {
 // maxHeader is the longest model that the script puts into a header.
 const maxHeader = 1024
 
-// FuzzModel_RouteAndPickerAgree: the script chooses the route, and Scanner finds the picker's
-// model. For a JSON object with one model both agree; other bodies get no header that Scanner does
-// not see.
+// The script chooses the route, and Scanner the picker's model. They agree on a JSON object with
+// one model. For any other body, the script sets no model that Scanner does not find.
 func FuzzModel_RouteAndPickerAgree(f *testing.F) {
 	for _, tt := range bodies {
 		f.Add([]byte(tt.body))
@@ -169,7 +167,7 @@ func modelsIn(t *testing.T, body []byte) (n int) {
 	return n
 }
 
-// Where a gate decides by the model, a body that some server may read otherwise is declined.
+// If a gate decides by the model, a body that some server may read differently is rejected.
 func TestModel_StrictScanDeclinesWhatServersMayReadOtherwise(t *testing.T) {
 	s := newScript(t)
 	for _, c := range []struct{ body, plain, strict string }{

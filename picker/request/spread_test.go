@@ -73,11 +73,10 @@ func spreadText(content any) (text string) {
 	return text
 }
 
-// spreadReference is SpreadKey by encoding/json, for a valid body.
 func spreadReference(users int, body []byte) string {
 	var whole any
 	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber() // one beyond a float64 is valid JSON
+	d.UseNumber() // JSON allows numbers beyond a float64
 	if d.Decode(&whole) != nil {
 		panic("not JSON")
 	}

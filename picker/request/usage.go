@@ -23,7 +23,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	var last *topMember
 	for i := range s.top.list {
 		if m := &s.top.list[i]; m.name == MemberStreamOptions {
-			last = m // as in servers' parsers
+			last = m // the last member counts, as in servers' parsers
 		}
 	}
 	if last == nil {
@@ -44,7 +44,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	start += colon + 1
 	var options map[string]json.RawMessage
 	if json.Unmarshal(member[start:], &options) != nil {
-		return // the server's answer is 400
+		return // the server will answer 400
 	}
 	if string(options["include_usage"]) == "true" {
 		return

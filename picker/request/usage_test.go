@@ -7,12 +7,12 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Streams of OpenAI's APIs get stream_options.include_usage, whatever else they have; other bodies
-// stay as they are.
+// Only streams of OpenAI's APIs get stream_options.include_usage, whatever other members they have.
+// Other bodies do not change.
 func TestIncludeUsage_OnlyStreamsOfOpenAI(t *testing.T) {
 	for _, tt := range []struct {
 		kind       Kind
-		body, want string // "": unchanged
+		body, want string // want is "" if the body stays
 	}{
 		{ChatCompletions, `{"stream":true,"messages":[]}`,
 			`{"stream_options":{"include_usage":true},"stream":true,"messages":[]}`},
@@ -55,7 +55,6 @@ func TestIncludeUsage_OnlyStreamsOfOpenAI(t *testing.T) {
 	}
 }
 
-// Whatever a client writes, a changed body stays JSON, and its other members stay.
 func FuzzIncludeUsage_ChangedBodyStaysJSON(f *testing.F) {
 	f.Add(`{"stream":true,"messages":[]}`)
 	f.Add(`{"stream_options" : {"a":[1]} ,"stream":true}`)

@@ -9,10 +9,9 @@ import (
 func BenchmarkSchedule100(b *testing.B)  { benchmarkSchedule(b, 100, 10_000, "") }
 func BenchmarkSchedule1000(b *testing.B) { benchmarkSchedule(b, 1000, 80_000, "") }
 
-// BenchmarkScheduleAdapter1000 finds the homes of an adapter, too.
+// BenchmarkScheduleAdapter1000 includes finding the homes of an adapter.
 func BenchmarkScheduleAdapter1000(b *testing.B) { benchmarkSchedule(b, 1000, 80_000, "adapter") }
 
-// benchmarkSchedule measures a pick among n endpoints with requests in flight.
 func benchmarkSchedule(b *testing.B, n int, limit float64, adapter string) {
 	servers := make([]server, n)
 	for i := range servers {

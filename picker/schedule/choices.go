@@ -33,7 +33,7 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 
 // powerOfTwo is power-of-two-picker: n times, it takes the better of two random candidates.
 func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
-	free := 0 // the first free candidates are not suspect
+	free := 0 // c[:free] are not suspect
 	for i := range c {
 		if c[i].Cost = -c[i].Score; !c[i].last {
 			c[free], c[i] = c[i], c[free]

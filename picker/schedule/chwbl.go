@@ -11,7 +11,7 @@ import (
 
 // Hashing configures the strategy "chwbl". Zero values mean the defaults.
 type Hashing struct {
-	VirtualNodes int     // of each endpoint; default 100
+	VirtualNodes int     // virtual nodes of each endpoint; default 100
 	LoadFactor   float64 // maximum of an endpoint's requests in flight relative to the mean; default 1.25
 }
 
@@ -146,7 +146,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 	chosen = append(chosen, rest[:n-len(chosen)]...)
 	for k, i := range chosen {
 		c[k], c[i] = c[i], c[k]
-		for m := k + 1; m < n; m++ { // the candidate at k moved to i
+		for m := k + 1; m < n; m++ { // the swap has moved the candidate at k to i
 			if chosen[m] == k {
 				chosen[m] = i
 			}

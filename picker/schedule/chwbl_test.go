@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// neutree is Neutree's algorithm: the replicas by place on the ring, the load of each, and its
-// rule.
+// neutree is Neutree's algorithm as a reference: the replicas in ring order, each replica's load,
+// and the rule.
 func neutree(key uint64, ids []string, load map[string]int, factor float64) string {
 	type node struct {
 		at uint64
@@ -88,7 +88,7 @@ func TestCHWBL_EqualsNeutree(t *testing.T) {
 }
 
 func TestCHWBL_BoundMovesRequestsOn(t *testing.T) {
-	// In flight 3 and 0: the mean with this request is 2, and the bound 2.5.
+	// The requests in flight are 3 and 0. With this request the mean is 2, and the bound is 2.5.
 	list := endpoints(t, server{stale: true, inFlight: 3}, server{stale: true})
 	s := strategy(t, Options{Name: "chwbl"})
 	for key := range uint64(64) {
@@ -102,7 +102,7 @@ func TestCHWBL_BoundMovesRequestsOn(t *testing.T) {
 		verdicts[0].State.InFlight != 3 {
 		t.Errorf("got %+v, want the first out for its load of 3, and places 1 and 2", verdicts)
 	}
-	// Without a key the fewest in flight decide.
+	// Without a key, the endpoint with the fewest requests in flight is first.
 	if got := ranked(s, list, 2); got[0] != 1 || got[1] != 0 {
 		t.Errorf("without a key: got %v, want 1 before 0", got)
 	}

@@ -4,7 +4,8 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 
 // Excess is a limit that excluded endpoints. It is the reason of a 429.
 type Excess struct {
-	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or a limit of the strategy or the request
+	// Name of a field of PoolPolicy's spec, or of a limit of the strategy or the request.
+	Limit string  `json:"limit"`
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
 	// Value is at least Max. If several endpoints exceed the limit, Value is the smallest of their

@@ -6,7 +6,7 @@ var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.Stat
 
 const full = "full"
 
-// Of a stale endpoint, notFull reads only the requests in flight.
+// For a stale endpoint, notFull reads only the requests in flight.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }

@@ -18,7 +18,8 @@ func document(n int) prefix.Chain {
 	return c
 }
 
-// fill sends a server questions about five documents, until its cache is known to be too small.
+// fill sends a server questions about five documents until the picker knows that the server's cache
+// is too small.
 func fill(prefixes *prefix.Index, server *prefix.Server, first int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for uses := 0; uses < 200 || server.Evicts() == 0; uses++ {
@@ -26,7 +27,8 @@ func fill(prefixes *prefix.Index, server *prefix.Server, first int) {
 	}
 }
 
-// fullCaches returns servers with room for three documents, full of documents that are used again.
+// fullCaches returns servers whose caches have room for three documents and are full of documents
+// in use.
 func fullCaches(t *testing.T, n int) (*prefix.Index, []endpoint.Endpoint) {
 	t.Helper()
 	prefixes := prefix.New(prefix.Config{})
@@ -44,13 +46,13 @@ func fullCaches(t *testing.T, n int) (*prefix.Index, []endpoint.Endpoint) {
 	return prefixes, list
 }
 
-// An evicted prompt returns to its server, unless others are done sooner: elsewhere it would evict
-// another prompt, which then moves, too.
+// An evicted prompt returns to its former server unless another server is done sooner. Elsewhere it
+// would evict another prompt, which would then move, too.
 func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 	prefixes, list := fullCaches(t, 4)
 	s := strategy(t, Options{Name: "load", Prefixes: prefixes})
 	r := Request{Tokens: 1280, Stream: true, Chain: document(1)}
-	s.Rank(&r, epoch, list, nil, 1, &Scratch{}) // sees that the caches are full
+	s.Rank(&r, epoch, list, nil, 1, &Scratch{}) // this pick learns that the caches are full
 	const home = 2
 	counts := func() (at [4]int) {
 		for range 40 {
@@ -73,7 +75,7 @@ func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 		}
 	}
 	leases := endpoint.NewLeases("test", time.Hour)
-	for range 200 { // it has so much to do that the others are done sooner
+	for range 200 { // so many requests that another server is done sooner
 		leases.Open(&list[home], endpoint.Holder{}, endpoint.Work{Tokens: 500, Rate: defaultRate}, 0, epoch)
 	}
 	if at := counts(); at[home] != 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Of two idle servers, one reads prompts eight times as fast: the first samples decide. A server
-// without any is assumed to be as fast as the mean, so that it gets one.
+// Of two idle servers, one reads prompts eight times as fast. Its first samples must suffice to
+// prefer it. A server without samples counts as fast as the mean, so that it gets requests.
 func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	leases, s := endpoint.NewLeases("me", time.Hour), strategy(t, Options{})
@@ -31,7 +31,7 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 		lease.Done()
 	}
 	share := func() (n int) {
-		pick() // for the means
+		pick() // updates the means
 		for range 40 {
 			if pick() == fast {
 				n++
@@ -58,7 +58,7 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 // vLLM sends an event of the Responses API before it reads the prompt.
 func TestLoad_FirstByteOfAResponsesStreamOfVLLMIsNoFirstToken(t *testing.T) {
 	s, list := strategy(t, Options{}), endpoints(t, server{})
-	for r, want := range map[*Request][2]bool{ // early, measured
+	for r, want := range map[*Request][2]bool{ // want: early, measured
 		{Tokens: 4000, Stream: true}:                  {false, true},
 		{Tokens: 4000, Stream: true, Responses: true}: {true, false},
 		{Tokens: 4000, Responses: true}:               {false, false},

@@ -30,7 +30,7 @@ func (a *asked) add(adapter uint64) {
 func (a *asked) homes(c []Candidate) int {
 	slots := 0
 	for i := range c {
-		if c[i].slots == 0 { // unknown
+		if c[i].slots == 0 { // the server's number of slots is unknown
 			slots += assumedSlots
 		}
 		slots += c[i].slots

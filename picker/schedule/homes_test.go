@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// picked returns each adapter's servers, if a new picker sends one request for each of n adapters
-// at a time, for some rounds.
+// picked sends one request for each of n adapters at a time, in several rounds, with a new picker.
+// It returns each adapter's servers.
 func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[string][]byte {
 	t.Helper()
 	s, leases, all := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[string][]byte{}
-	for i := range 2 * adapters { // each counts from the second time on that it is asked for
+	for i := range 2 * adapters { // an adapter counts from its second request on
 		s.Describe(&Request{Model: fmt.Sprint("adapter-", i%adapters)}, epoch, list, nil)
 	}
 	for range rounds {
@@ -32,7 +32,7 @@ func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[st
 	return all
 }
 
-// Two pickers that see neither pages nor each other load an adapter at the same server, so that
+// Two pickers without pages and without contact load an adapter at the same server, so that the
 // slots suffice.
 func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	blind := slices.Repeat([]server{{stale: true}}, 8)
@@ -50,7 +50,8 @@ func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	}
 }
 
-// A home is worth a limited wait; a server with the adapter costs nothing more, home or not.
+// A request waits for a home only for a limited time. At any server that has the adapter, the
+// adapter costs nothing.
 func TestAdapter_ManyRequestsFindServersBesideItsHome(t *testing.T) {
 	list := endpoints(t, slices.Repeat([]server{{stale: true}}, 8)...)
 	s, leases, used := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[byte]bool{}
@@ -82,7 +83,8 @@ func TestAdapter_ManyRequestsFindServersBesideItsHome(t *testing.T) {
 	}
 }
 
-// If each server has room for all adapters, all are homes. Failing servers do not change homes.
+// If each server has room for all adapters, all servers are homes. Failing servers do not change
+// homes.
 func TestAdapter_HomesAreAsManyAsSlotsAllow(t *testing.T) {
 	list := endpoints(t, slices.Repeat([]server{{}}, 8)...)
 	for i := range list {

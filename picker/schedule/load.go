@@ -34,7 +34,7 @@ import (
 const (
 	uncachedWeight = 1.5
 	perHeldUp      = 0.1 // weight for each request at the server
-	maxHeldUp      = 30  // further requests do not count
+	maxHeldUp      = 30  // requests above this number do not count
 	// PerRequest is the cost of a request in flight, in seconds.
 	PerRequest = 0.020
 	// defaultRate, in tokens a second, is used until a server's rate is known. defaultPrompt, in
@@ -57,13 +57,14 @@ type load struct {
 
 // parts are the parts of a cost, in seconds.
 type parts struct {
-	prompt   float64 // to read the uncached prompt, including the delay of other requests
-	evicted  float64 // to read evicted tokens again
+	prompt   float64 // cost of reading the uncached prompt, including the delay of other requests
+	evicted  float64 // cost of reading evicted tokens again
 	backlog  float64
 	inFlight float64
-	others   float64 // for other clients' requests on the server's page
-	kv       float64 // to read the preempted part again
-	adapter  float64 // to load the LoRA adapter, including the extra cost away from its homes
+	others   float64 // cost of other clients' requests on the server's page
+	kv       float64 // cost of reading the preempted part again
+	// Cost of loading the LoRA adapter, including the extra cost away from its homes.
+	adapter float64
 }
 
 func (p *parts) sum() float64 {

@@ -74,7 +74,7 @@ func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
 
 func (v *view) cachedPart(i int) float64 {
 	blocks := len(v.r.Chain)
-	if blocks == 0 { // token IDs of a short or unknown text
+	if blocks == 0 { // the prompt is short, or only its token IDs are known
 		blocks = len(v.r.Exact.Ends)
 	}
 	if blocks == 0 {

@@ -22,7 +22,6 @@ func labeled(prefixes *prefix.Index, all ...map[string]string) []endpoint.Endpoi
 	return registry.Snapshot(endpoint.Metrics{Off: true}, nil, specs).Endpoints
 }
 
-// order returns the numbers of the endpoints for a request and its retries.
 func order(s *Strategy, r *Request, list []endpoint.Endpoint) string {
 	var out []byte
 	for _, c := range s.Rank(r, epoch, list, nil, len(list), &Scratch{}) {
@@ -39,8 +38,8 @@ func chainOf(n int) prefix.Chain {
 	return chain
 }
 
-// The endpoint with the prompt comes first, although another scores higher, until it is much
-// slower; the others are for retries.
+// The endpoint that has the prompt comes first, even if another endpoint scores higher, until it is
+// much slower. The others are for retries.
 func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	list := labeled(prefixes, nil, nil, nil)
@@ -182,7 +181,7 @@ schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pl
 	if got := first(&Request{Tokens: 200, Chain: chainOf(3)}); got != last {
 		t.Errorf("a prompt that %d has goes to %d, want the former", last, got)
 	}
-	for range 5 { // explain changes nothing
+	for range 5 { // Preview changes no turn
 		s.Preview(&Request{}, epoch, list, nil, 1, &Scratch{})
 	}
 	if got := first(&Request{Tokens: 200, Chain: prefix.Chain{7, 8, 9}}); got != turns[6] {
@@ -245,7 +244,7 @@ schedulingProfiles:
 	}
 }
 
-// By latency: different requests in flight give different predictions.
+// Latencies are learned, so different requests in flight give different predictions.
 func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 	list := endpoints(t, server{inFlight: 9, kv: 0.5}, server{inFlight: 1, kv: 0.5}, server{inFlight: 4, kv: 0.5})
 	s := strategy(t,
@@ -310,7 +309,7 @@ func TestPlugins_ProbabilisticAdmitterShedsBySaturation(t *testing.T) {
 				shed++
 			}
 		}
-		if shed < c.low || shed > c.high { // 300 x (1/5)^5 is 9.6 %
+		if shed < c.low || shed > c.high { // 300 x (1/5)^5 % = 9.6 %
 			t.Errorf("queue %d, %s: %d of 1000 are shed, want at least %d and at most %d",
 				c.queue, c.criticality, shed, c.low, c.high)
 		}

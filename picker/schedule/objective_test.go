@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// slow teaches an endpoint that each request in flight there costs more time per token.
+// slow makes each request in flight at an endpoint cost more time per token.
 func slow(list []endpoint.Endpoint, each time.Duration) {
 	leases := endpoint.NewLeases("slow", time.Hour)
 	for range 50 {
@@ -46,7 +46,7 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}{
 		{"nothing is asked for", Request{Tokens: 400}, 0},
 		{"tokens in time", Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}, 1},
-		// 0.1 s there; at the other one it is behind 2,000 tokens.
+		// Server 0 takes 0.1 s. At server 1, the request would wait behind 2,000 tokens.
 		{"first token in time", Request{Tokens: 400, Objective: Objective{TTFT: 0.3}}, 0},
 		{"neither can", Request{Tokens: 400, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, 0},
 		{
@@ -97,7 +97,8 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 		}
 		return list
 	}
-	busy := endpoints(t, server{inFlight: 16}, server{inFlight: 16}) // 8,000 tokens each, so 2 s
+	// 8,000 tokens at each server take 2 s.
+	busy := endpoints(t, server{inFlight: 16}, server{inFlight: 16})
 	sheddable := Request{Tokens: 400, Stream: true, Criticality: Sheddable}
 	asks := sheddable
 	asks.Objective = Objective{TTFT: 0.5, TPOT: 60}
@@ -132,7 +133,7 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 		if c := s.Rank(&tt.r, epoch, tt.list, nil, 1, &scratch); len(c) > 0 {
 			t.Fatalf("%s: %+v takes the request, want none", tt.name, c)
 		}
-		close := cmpopts.EquateApprox(0.1, 0) // predictions are of a model
+		close := cmpopts.EquateApprox(0.1, 0) // predictions are approximate
 		either := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Endpoint" },
 			cmp.Comparer(func(a, b string) bool { return (a == "") == (b == "") }))
 		if diff := cmp.Diff(tt.want, s.Exceeded(&scratch), close, either); diff != "" {
@@ -145,10 +146,11 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 	}
 }
 
-// With every strategy, the chosen endpoint's prediction sheds a sheddable request.
+// With every strategy, a sheddable request is shed by the prediction for the chosen endpoint.
 func TestSLO_ShedAfter(t *testing.T) {
 	for _, name := range Names() {
-		list := endpoints(t, server{inFlight: 16}, server{inFlight: 16}) // 8,000 tokens each, so 2 s
+		// 8,000 tokens at each server take 2 s.
+		list := endpoints(t, server{inFlight: 16}, server{inFlight: 16})
 		off, on := strategy(t, Options{Name: name}),
 			strategy(t, Options{Name: name, ShedAfter: 1500 * time.Millisecond})
 		high := strategy(t, Options{Name: name, ShedAfter: 4 * time.Second})

@@ -190,7 +190,7 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 type view struct {
 	r      *Request
 	c      []Candidate
-	states []endpoint.State // by lot
+	states []endpoint.State // one for each endpoint, by lot
 	// paged means that at least half of the candidates have fresh metrics. A candidate with stale
 	// metrics then counts as the worst of the others. Otherwise metrics decide nothing.
 	paged bool

@@ -117,7 +117,7 @@ func TestPlugins_ScoresAreThoseOfLLMD(t *testing.T) {
 			}
 		})
 	}
-	// llm-d's default: prefix 3, queue 2, KV 2.
+	// The default profile of llm-d: prefix 3, queue 2, KV cache 2.
 	r := Request{Tokens: 520, Chain: chain}
 	if got := scores(t, profile(t, llmd), &r, pages, 0, 128, 512); got != "[4 3.75 3]" {
 		t.Errorf(`llm-d's default: %s, want "[4 3.75 3]"`, got)
@@ -202,17 +202,19 @@ func TestPlugins_ChoicesFollowScores(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		picker   string
-		inFlight []int // of the most, so that scores are 1 less the share
+		inFlight []int // at most 4, so that a score is 1 - inFlight/4
 		want     []int
 	}{
 		{"max-score-picker", []int{0, 1, 4}, []int{100, 0, 0}},
 		{"max-score-picker", []int{3, 3, 4}, []int{50, 50, 0}},
 		{"random-picker", []int{0, 1, 4}, []int{33, 33, 33}},
-		{"weighted-random-picker", []int{2, 1, 4}, []int{40, 60, 0}},        // 0.5 and 0.75
-		{"weighted-random-picker", []int{4, 4, 4}, []int{33, 33, 33}},       // all 0
-		{"power-of-two-picker", []int{0, 1, 4}, []int{67, 33, 0}},           // the best of 2 of 3 pairs
-		{"power-of-two-picker", []int{1, 2, 3, 4}, []int{50, 33, 17, 0}},    // 3, 2, 1 of 6 pairs
-		{"weighted-random-picker", []int{0, 2, 3, 4}, []int{57, 29, 14, 0}}, // 1, 0.5, 0.25
+		{"weighted-random-picker", []int{2, 1, 4}, []int{40, 60, 0}},  // scores 0.5 and 0.75
+		{"weighted-random-picker", []int{4, 4, 4}, []int{33, 33, 33}}, // all scores 0
+		{"power-of-two-picker", []int{0, 1, 4}, []int{67, 33, 0}},     // the best of 2 of the 3 pairs
+		// The best of 3, 2 and 1 of the 6 pairs.
+		{"power-of-two-picker", []int{1, 2, 3, 4}, []int{50, 33, 17, 0}},
+		// scores 1, 0.5 and 0.25
+		{"weighted-random-picker", []int{0, 2, 3, 4}, []int{57, 29, 14, 0}},
 	} {
 		if got := shares(t, tt.picker, tt.inFlight...); !near(got, tt.want...) {
 			t.Errorf("%s with %v in flight: %v %%, want %v", tt.picker, tt.inFlight, got, tt.want)
@@ -282,7 +284,8 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 	}
 }
 
-// A pick counts as cached at once, so requests with one prefix go to one server until it is loaded.
+// A picked prompt counts as cached at once. So requests with one prefix go to one server until it
+// is loaded.
 func TestPlugins_PrefixAndTokensInFlightAreCounted(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }, Prefixes: prefixes})

@@ -7,10 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// answer is how a server answers a stream: the times to headers, first token and further ones.
+// answer has the times of a stream: to the headers, to the first token, and between further tokens.
 type answer struct{ headers, first, each time.Duration }
 
-// trialPool is a pool that sheds requests by prediction, and a clock.
 type trialPool struct {
 	t      *testing.T
 	s      *Strategy
@@ -82,7 +81,7 @@ func TestSLO_ServerThatWasSlowOnceIsTriedAgain(t *testing.T) {
 					t.Fatalf("%s: sent after %s, want no request before a trial is due", name, after)
 				}
 			}
-			for range 3 { // it is as slow as before
+			for range 3 { // the server is as slow as before
 				p.now = p.now.Add(10 * time.Second)
 				if v := p.s.Describe(&p.r, p.now, p.list, nil); v[0].Trial != "speed" {
 					t.Errorf(`%s: a trial that is due is explained as %q, want "speed"`, name, v[0].Trial)

@@ -5,11 +5,11 @@ import "github.com/penstock-project/penstock/picker/prefix"
 // Request is the input of a pick.
 type Request struct {
 	Model  string
-	Tokens int  // of the prompt; 0 if unknown
+	Tokens int  // tokens of the prompt; 0 if unknown
 	Stream bool // the response is streamed
 	// Responses means OpenAI's Responses API.
 	Responses bool
-	Chain     prefix.Chain // of the prompt; read during the call only
+	Chain     prefix.Chain // the prompt's chain; read during the call only
 	Exact     prefix.Exact // the prompt's token IDs; read during the call only
 	// Criticality determines whether the strategy "tree" sheds the request.
 	Criticality Criticality
@@ -18,8 +18,8 @@ type Request struct {
 	// MaxTokens bounds the response; 0 if unknown.
 	MaxTokens int
 	Objective Objective
-	// External has, for each external scorer of the profile in order, the scores by the endpoints'
-	// places in the list of endpoints. It has nil for a scorer that gave no answer.
+	// External has an element for each external scorer of the profile, in order: the scores of the
+	// endpoints by their places in the list, or nil without an answer.
 	External [][]float64
 	Session  Session
 	// Items are hashes of the prompt's images, audio and video, read during the call only.

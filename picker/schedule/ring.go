@@ -14,7 +14,7 @@ import (
 // the first 16 hex digits of MD5("E:0"), MD5("E:1") and so on.
 type ring struct {
 	nodes  int
-	texts  []string // of the endpoints' addresses
+	texts  []string // the endpoints' addresses
 	points []point
 }
 
@@ -85,7 +85,7 @@ func (r *ring) successor(key uint64) int {
 		if p.at < key {
 			return -1
 		}
-		return 1 // also if equal: the first of several equal points counts
+		return 1 // of several equal points, the first one counts
 	})
 	if i == len(r.points) {
 		return 0

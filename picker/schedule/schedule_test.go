@@ -12,16 +12,16 @@ import (
 )
 
 type server struct {
-	queue, running int // on its page
+	queue, running int // on the server's page
 	kv             float64
-	inFlight       int // this process's requests, beyond those on the page, each with a prompt of 500 tokens
-	stale          bool
-	draining       bool
+	// Requests of this process, beyond those on the page; each has a prompt of 500 tokens.
+	inFlight int
+	stale    bool
+	draining bool
 }
 
 var epoch = time.Unix(1000, 0)
 
-// endpoints makes a list with ascending addresses and pages scraped just now.
 func endpoints(t testing.TB, servers ...server) []endpoint.Endpoint {
 	t.Helper()
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }})
@@ -63,7 +63,7 @@ func strategy(t testing.TB, o Options) *Strategy {
 	return s
 }
 
-// ranked returns the last numbers of the chosen addresses.
+// ranked returns the last byte of each chosen address.
 func ranked(s *Strategy, list []endpoint.Endpoint, n int) []byte {
 	var out []byte
 	for _, c := range s.Rank(&Request{}, epoch, list, nil, n, &Scratch{}) {
@@ -127,8 +127,8 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 	}
 }
 
-// A server with the adapter is worth a limited wait. A pick's adapter counts as loaded at once, and
-// after its requests end.
+// A request waits a limited time for a server that has the adapter. A picked server counts as
+// having the adapter at once, and after the request's end.
 func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	list := endpoints(t, server{}, server{}, server{})
 	page := func(i int, running ...string) {
@@ -187,8 +187,8 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 }
 
-// A server with one slot has only the last loaded adapter, whatever it had before its page showed
-// its slots.
+// A server with one slot has only the last loaded adapter, even if earlier picks assumed more
+// slots.
 func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
@@ -197,7 +197,8 @@ func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	}
 	page(0, "sql")
 	page(1, "french")
-	s.Rank(&Request{Model: "sql"}, epoch, list, nil, 1, &Scratch{}) // both are known to be adapters
+	// Makes both models count as adapters.
+	s.Rank(&Request{Model: "sql"}, epoch, list, nil, 1, &Scratch{})
 	s.Rank(&Request{Model: "french"}, epoch, list, nil, 1, &Scratch{})
 	list[0].BeginScrape().Succeed(endpoint.Reading{}, epoch) // a page without adapters
 	pick := func(model string, allowed int) {
@@ -210,7 +211,8 @@ func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	page(0, "sql")
 	page(1)
 	costs := s.Describe(&Request{Model: "french", Tokens: 100}, epoch, list, nil)
-	for i, want := range []float64{loadAdapter + awaitSlot, loadAdapter + awaitSlot/2} { // its home is server 0
+	// Server 0 is the adapter's home.
+	for i, want := range []float64{loadAdapter + awaitSlot, loadAdapter + awaitSlot/2} {
 		if got := costs[i].Costs["adapter"]; got != want {
 			t.Errorf("server %d: %v s for the adapter, want %v", i, got, want)
 		}
@@ -268,7 +270,7 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 		name  string
 		stale bool
 		fail  func(*endpoint.Endpoint)
-		wait  time.Duration // until the first trial
+		wait  time.Duration // time until the first trial
 	}{
 		{"stale", true, func(*endpoint.Endpoint) {}, 0},
 		{"failing", false, failing, time.Second},
@@ -279,7 +281,8 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 			s, leases, suspected := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), &list[2]
 			tt.fail(suspected)
 			now := epoch
-			// pick returns the suspect server's lease, if one of n requests goes there.
+			// pick sends n requests. It returns the suspect server's lease, if there is one, and
+			// the number of such picks.
 			pick := func(n int) (lease *endpoint.Lease, picks int) {
 				for range n {
 					r := Request{Tokens: 1000}
@@ -300,14 +303,14 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 			}
 			for i := range list {
 				e := &list[i]
-				e.BeginScrape() // the page stays as it is
+				e.BeginScrape() // does not end, so the page does not change
 			}
 			now = now.Add(tt.wait)
 			trial, n := pick(12)
 			if tt.wait > 0 && n != 1 {
 				t.Fatalf("%d trials in flight, want 1", n)
 			}
-			if trial == nil { // of the first requests
+			if trial == nil { // the trial was among the first requests
 				trial = leases.Find("me." + fmt.Sprint(1))
 				for id := 1; trial.Picked() != suspected.Load(); id++ {
 					trial = leases.Find(fmt.Sprintf("me.%d", id))
@@ -401,7 +404,7 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		}
 		return len(got) == len(want)
 	}
-	// 500 tokens are the mean of the sent requests, and assumed for each waiting one.
+	// The mean prompt, which stands for each waiting request, has 500 tokens.
 	if want := map[string]float64{"prompt": 2, "evicted": 0, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1,
 		"adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
@@ -424,9 +427,9 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	}
 }
 
-// Reading a long prompt delays the server's responses, so it goes elsewhere; a short one stays.
-// This cost has a limit, so that it does not outweigh the queue of a server that runs as many as it
-// can.
+// Reading a long prompt delays a server's responses, so a long prompt goes elsewhere, and a short
+// prompt stays. This cost is limited: it must not outweigh the queue of a server that runs at its
+// limit.
 func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 	list := endpoints(t, server{running: 10}, server{queue: 3})
 	s := strategy(t, Options{})

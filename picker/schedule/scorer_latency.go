@@ -40,7 +40,7 @@ func (l latency) add(v view, weight float64) {
 	} else {
 		a, b = 1, 0
 	}
-	switch { // equal values decide nothing
+	switch { // values of equal endpoints decide nothing
 	case first.empty() && !between.empty():
 		a, b = 0, 1
 	case between.empty() && !first.empty():

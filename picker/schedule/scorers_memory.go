@@ -20,7 +20,7 @@ type noHitLRU struct {
 
 	mu    sync.Mutex
 	turn  uint64
-	turns map[netip.AddrPort]uint64 // of each endpoint's last prompt
+	turns map[netip.AddrPort]uint64 // turn of each endpoint's last prompt
 }
 
 func newNoHitLRU(p endpointpicker.Instance) pluginScorer {
@@ -77,7 +77,7 @@ const maxMedia = 1 << 16
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
-	order list.List // of type mediaAt, the last used first
+	order list.List // elements are of type mediaAt, the last used first
 }
 
 type mediaAt struct {

@@ -36,7 +36,7 @@ func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, st
 	n int) []Candidate {
 	key := r.Session.ID
 	if i, found := s.sticky(r, list, c); found {
-		if key == 0 { // the endpoints for retries follow the session's endpoint
+		if key == 0 { // without an ID, retries go to the endpoints that follow on the ring
 			var text [64]byte
 			key = hash64(append(text[:0], c[i].Endpoint.Text...))
 		}

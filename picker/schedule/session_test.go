@@ -62,7 +62,7 @@ func TestSession_TableIsBoundedAndExpires(t *testing.T) {
 	if at := s.Find(1, epoch.Add(ttl), ttl); at != a {
 		t.Errorf("at %v, want %v", at, a)
 	}
-	s.Keep(1, b, epoch.Add(ttl), ttl) // the time begins again
+	s.Keep(1, b, epoch.Add(ttl), ttl) // a request renews the session
 	if at := s.Find(1, epoch.Add(2*ttl), ttl); at != b {
 		t.Errorf("at %v, want %v", at, b)
 	}

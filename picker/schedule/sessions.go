@@ -14,7 +14,7 @@ const maxSessions = 1 << 16
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
 	known map[uint64]*list.Element
-	order list.List // of type *kept[At], the last used first
+	order list.List // elements are of type *kept[At], the last used first
 }
 
 type kept[At comparable] struct {
@@ -93,7 +93,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 		s.known = map[uint64]*list.Element{}
 	}
 	s.known[next.id] = s.order.PushFront(&next)
-	for range 2 { // so that one pick does not pay for all expired sessions
+	for range 2 { // at most two expired sessions, so that no single pick pays for all
 		last := s.order.Back()
 		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)

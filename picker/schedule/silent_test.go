@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// With every strategy, a silent server gets no request, not even a retry. If all are silent, each
-// gets requests as before.
+// With every strategy, a silent server gets no request, not even a retry. If all servers are
+// silent, each gets requests as before.
 func TestSilent_ServerGetsNoRequestsWithAnyStrategy(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestSilent_ServerGetsNoRequestsWithAnyStrategy(t *testing.T) {
 	}
 }
 
-// While all others are full, a silent server gets a few requests: the finding may be wrong.
+// While all others are full, a silent server gets a few requests, because it may wrongly count as
+// silent.
 func TestSilent_ServerGetsAFewRequestsWhileOthersAreFull(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{Full: Full{InFlight: 100}}), endpoint.NewLeases("me", time.Hour)

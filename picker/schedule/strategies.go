@@ -7,7 +7,7 @@ import (
 )
 
 var strategies = map[string]func(Options) *Strategy{
-	// The least cost in seconds.
+	// The candidate with the least cost, in seconds, is chosen.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},

@@ -23,7 +23,7 @@ type Full struct {
 
 // Options configure a Strategy.
 type Options struct {
-	Name    string // key of the table; "" means "load"
+	Name    string // name in the table of strategies; "" means "load"
 	Full    Full
 	Hashing Hashing
 	// ShedAfter is the predicted time to the first token above which a sheddable request is shed; 0
@@ -124,7 +124,7 @@ type Candidate struct {
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
 	adapter  uint64  // 0 if none is needed
 	slots    int
-	affinity uint64  // of the adapter to the server
+	affinity uint64  // affinity of the adapter to the server
 	away     float64 // additional seconds if the server is not a home of the adapter
 	loads    bool
 	crowded  bool // must load the adapter, and the page shows other adapters in all slots
@@ -348,7 +348,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.load != nil {
 		s.load.sendBack(s.prefixes, r.Chain, c, scratch)
 	}
-	clear(scratch.servers) // scratch outlives pools
+	clear(scratch.servers) // must not keep removed servers in memory
 }
 
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint,

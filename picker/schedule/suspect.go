@@ -18,7 +18,7 @@ const (
 	stale
 	trialDue
 	silent
-	given // the silent endpoint got its maximum of requests
+	given // the silent endpoint got its maximum number of requests
 )
 
 func doubts(s *endpoint.State) (d doubt) {
@@ -136,7 +136,7 @@ func suspect(c []Candidate, eligible, fresh int) {
 const (
 	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// In the predicted time to the end of a response, slowest counts as at most mostUnknown.
+	// mostUnknown bounds the part of slowest in the predicted time to the end of a response.
 	mostUnknown = 5 * time.Second
 )
 

@@ -182,7 +182,7 @@ func (b *branch) leastQueue() {
 	b.keep(stepQueue, func(c *Candidate) bool { return int(b.waiting(c)) <= limit })
 }
 
-// leastKV does the same with KV cache usage, in fractions.
+// leastKV does the same with KV cache usage, without rounding to integers.
 func (b *branch) leastKV() {
 	low, high := b.bounds(b.used)
 	limit := low + (high-low)/float64(max(len(b.c), 1))

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// pod is a candidate as in the tree's examples.
 type pod struct {
 	queue    float64
 	kv       float64
@@ -34,7 +33,7 @@ func has(names ...string) *endpoint.Adapters {
 	return &endpoint.Adapters{Running: names, Max: len(names)}
 }
 
-// outcome returns the pods that the tree keeps, and the step that dropped each other one.
+// outcome returns the pods that the tree keeps, and the step that dropped each other pod.
 func outcome(r *Request, c []Candidate, states []endpoint.State) (left, dropped string) {
 	var steps []string
 	n := walk(r, c, states, func(c *Candidate, step string) { steps = append(steps, c.Endpoint.Text+" "+step) })
@@ -55,7 +54,7 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 		pods          []pod
 		left, dropped string
 	}{
-		// The three of seeds/inference-extension-deep-dive.md.
+		// Three examples of the tree's criticalities.
 		{"critical with an adapter", Request{Model: "x", Criticality: Critical},
 			[]pod{{queue: 10, kv: 0.3, adapters: has("x")}, {queue: 5, kv: 0.7},
 				{queue: 60, kv: 0.2, adapters: has("x")}},
@@ -81,9 +80,11 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 			[]pod{{queue: 5, kv: 0.8}}, "A", ""},
 		{"a queue of 50 is not low", Request{Criticality: Critical},
 			[]pod{{queue: 50}, {queue: 49, kv: 0.9}}, "B", "A low-queue"},
-		{"least queue divides whole numbers", Request{Criticality: Critical}, // 0 + 5/3 = 1
+		// The highest queue kept is 0 + 5/3 = 1, in integers.
+		{"least queue divides whole numbers", Request{Criticality: Critical},
 			[]pod{{queue: 0, kv: 0.5}, {queue: 1, kv: 0.4}, {queue: 5}}, "B", "A least-kv-cache, C least-queue"},
-		{"least KV cache divides fractions", Request{Criticality: Critical}, // 0.1 + 0.3/3 = 0.2
+		// The highest usage kept is 0.1 + 0.3/3 = 0.2.
+		{"least KV cache divides fractions", Request{Criticality: Critical},
 			[]pod{{kv: 0.1}, {kv: 0.2}, {kv: 0.4}}, "AB", "C least-kv-cache"},
 		{"a free slot if no server has the adapter", Request{Model: "x", Criticality: Critical},
 			[]pod{{adapters: has("other")}, {adapters: free, kv: 0.9}}, "B", "A lora"},
@@ -94,7 +95,8 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 			[]pod{{adapters: has("other")}, {}}, "AB", ""},
 		{"a stale endpoint is the last", Request{Criticality: Critical},
 			[]pod{{queue: 40}, {queue: 30}, {stale: true}}, "B", "A least-queue, C stale"},
-		{"freshness decides nothing if most are stale", Request{Criticality: Critical}, // the stale ones count as A
+		// Stale pods count like pod A.
+		{"freshness decides nothing if most are stale", Request{Criticality: Critical},
 			[]pod{{queue: 4, kv: 0.1}, {stale: true}, {stale: true, queue: 99}}, "ABC", ""},
 		{"without fresh metrics by requests in flight, and none is shed", Request{Criticality: Sheddable},
 			[]pod{{stale: true, inFlight: 90}, {stale: true, inFlight: 9}}, "B", "A least-queue"},
@@ -107,7 +109,6 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 	}
 }
 
-// Every order of the pods has the same outcome.
 func TestTree_OrderOfEndpointsDecidesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 2000 {

@@ -22,8 +22,8 @@ func TestStrategy_WaitIsThatOfTheLeastLoadedServer(t *testing.T) {
 	}
 }
 
-// A request waits behind the picker's queue: until the servers have read the queued prompts, or as
-// long as the oldest request has waited if that is longer.
+// A request waits behind the picker's queue until the servers have read the queued prompts, but at
+// least as long as the oldest queued request has waited.
 func TestStrategy_WaitGoesBehindTheQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		w    Wait

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	method        = "/penstock.scoring.v1.Scorer/Score" // in scoring.proto
+	method        = "/penstock.scoring.v1.Scorer/Score" // method in scoring.proto
 	timeout       = 5 * time.Millisecond
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
@@ -100,7 +100,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 			return answer, Scored, nil
 		}
 		outcome = Failed
-		if ctx.Err() == nil { // otherwise the request ended; the error is not the scorer's
+		if ctx.Err() == nil { // if ctx has ended, the error is not the scorer's
 			t.failed()
 		}
 		if limited.Err() != nil {

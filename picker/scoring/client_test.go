@@ -48,7 +48,7 @@ func client(t *testing.T, at netip.AddrPort) *Client {
 	return c
 }
 
-// once asks until the connection is up, and fails only by its short deadline.
+// once calls Score until the connection is up. Only Score's short deadline makes a call fail.
 func once(t *testing.T, c *Client) (scores []float64) {
 	t.Helper()
 	poll.NoError(t, "the scorer answers", 10*time.Second, func() error {
@@ -201,7 +201,7 @@ func TestExternalScorer_FurtherAddressesAreTried(t *testing.T) {
 	broken.Store(true)
 	scored("[0 1]")
 	broken.Store(false)
-	scored("[1 0]") // once it is tried again
+	scored("[1 0]") // after the pause, the scorer is called again
 }
 
 func TestExternalScorer_ScoresAreBounded(t *testing.T) {
@@ -225,7 +225,7 @@ func TestExternalScorer_LargePoolsAreNotScored(t *testing.T) {
 
 func FuzzExternalScorer_AnswersAreBounded(f *testing.F) {
 	f.Add(scoringtest.Scores(0, 0.5, 1))
-	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f}) // not packed
+	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f}) // encoded without packing
 	f.Add([]byte{10, 1, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s scores

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	fieldPool       = 1 // of ScoreRequest, like the next two
+	fieldPool       = 1 // fields of ScoreRequest
 	fieldFacts      = 2
 	fieldCandidates = 3
 
-	fieldModel     = 1 // of Facts, like the next four
+	fieldModel     = 1 // fields of Facts
 	fieldTokens    = 2
 	fieldMaxTokens = 3
 	fieldStream    = 4
 	fieldSession   = 5
 
-	fieldAddress  = 1 // of Candidate, like the next eight
+	fieldAddress  = 1 // fields of Candidate
 	fieldPod      = 2
 	fieldFresh    = 3
 	fieldQueue    = 4
@@ -33,7 +33,7 @@ const (
 	fieldUnread   = 8
 	fieldCached   = 9
 
-	fieldScores = 1 // of ScoreResponse
+	fieldScores = 1 // field of ScoreResponse
 )
 
 // Question is an encoded ScoreRequest.

@@ -13,8 +13,8 @@ type books struct {
 type account struct {
 	inFlight int
 	rate     float64 // tokens a second
-	unserved float64 // Q: uncached tokens of requests without a first byte
-	backlog  float64 // W: unserved, reduced by rate every second
+	unserved float64 // Q: number of uncached tokens of requests without a first byte
+	backlog  float64 // W: tokens still to read; rate tokens are read every second
 	at       time.Duration
 	cached   recency
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The shapes of Mooncake's traces have the means of its table: FAST 2025, table 2.
+// The workloads shaped like Mooncake's traces have the means in table 2 of its paper (FAST 2025).
 func TestHeldOut_ShapesHaveTheMeansOfTheirTraces(t *testing.T) {
 	want := map[string]struct{ input, output, cached float64 }{
 		"toolagent": {8596, 182, 0.59},
@@ -39,7 +39,6 @@ func TestHeldOut_ShapesHaveTheMeansOfTheirTraces(t *testing.T) {
 	}
 }
 
-// A seed draws the same workloads again, and another seed draws others.
 func TestHeldOut_SeedDrawsWorkloads(t *testing.T) {
 	about := func(seed uint64) (text string) {
 		for _, s := range HeldOut(10, seed, 3)[2:] {

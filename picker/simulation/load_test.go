@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// p90 is over several drawings together.
 func p90(drawings [][]time.Duration) time.Duration {
 	all := slices.Concat(drawings...)
 	slices.Sort(all)
@@ -52,7 +51,7 @@ func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 }
 
 // Two pickers without pages load an adapter at the same servers. Otherwise servers have more
-// adapters than slots, and the time to first token is ten times as long.
+// adapters than slots, and the time to the first token is ten times as long.
 func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	const n = 3
 	play := func(s Scenario) (total time.Duration) {
@@ -70,8 +69,8 @@ func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	}
 }
 
-// All caches together have room for each document once. A server that seems slow, or that copies
-// documents, makes others read theirs again.
+// All caches together have room for one copy of each document. If requests avoid a server that
+// seems slow, or copy documents, other documents must be read again.
 func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	const n = 3
 	play := func(strategy string) (ttft time.Duration, hits float64) {
@@ -90,7 +89,7 @@ func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	}
 }
 
-// Long prompts delay the responses beside them, which counts against servers with many.
+// A long prompt delays the other responses of its server, so servers with many responses cost more.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 	const n = 5
 	for name, rate := range map[string]float64{"rag": 4.4, "bursts": 3.6} { // 50 % load
@@ -146,8 +145,8 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 	}
 }
 
-// All caches together have room for each document about once. An evicted document returns to its
-// server; elsewhere it would evict another one, which then moves, too.
+// All caches together have room for about one copy of each document. An evicted document returns to
+// its former server. Elsewhere it would evict another document, which would then move, too.
 func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
 	const n = 3
 	play := func(strategy string) (ttft time.Duration) {
@@ -164,7 +163,6 @@ func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
 	}
 }
 
-// ttfts returns the times to first byte of the streams that arrived in [from, until).
 func ttfts(w *Workload, outcomes []Outcome, from, until time.Duration) []time.Duration {
 	var times []time.Duration
 	for i := range outcomes {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// At three times the load, served requests are in time, and most of the servers' capacity. Agents
-// need the prompt's own time in the prediction (their sessions would take turns in the caches),
-// chats the queue (their servers have no place, but read fast).
+// At three times the full load, the served requests are in time, and use most of the servers'
+// capacity. For agents, the prediction must include the prompt's reading time; otherwise sessions
+// evict each other. For chats it must include the queue.
 func TestSLO_OverloadKeepsGoodput(t *testing.T) {
 	load, err := Named("load")
 	if err != nil {

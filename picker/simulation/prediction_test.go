@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Half of the predicted times to first token are within a third of the real ones, each counted as
-// at least 60 ms: a few steps of the engine.
+// Half of the predicted times to the first token are within a third of the real times. Each time
+// counts as at least 60 ms, a few steps of the engine.
 func TestSLO_PredictedLatencyIsNearTheRealOne(t *testing.T) {
 	load, err := Named("load")
 	if err != nil {

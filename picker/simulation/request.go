@@ -4,7 +4,7 @@ import "time"
 
 // Request is one request of a workload.
 type Request struct {
-	At            time.Duration // since the start
+	At            time.Duration // time since the start
 	Input, Output int           // tokens, at least 1 each
 	Adapter       int           // 0 for the base model
 	// Whole means that the response is not streamed.
@@ -36,7 +36,7 @@ type tree struct {
 }
 
 type branch struct {
-	parent  int32 // the constant root if there is no parent
+	parent  int32 // parent block; the constant root for the first block
 	content uint64
 }
 

@@ -31,7 +31,7 @@ type Scenario struct {
 
 // Pages describes how metrics pages are read.
 type Pages struct {
-	Every time.Duration // from the end of a scrape to the next; default 50 ms
+	Every time.Duration // time from the end of a scrape to the next; default 50 ms
 	Takes time.Duration // duration of a scrape, which shows the state at its start
 	Gone  bool          // all scrapes fail
 	Bare  bool          // pages lack the prefill series
@@ -50,7 +50,7 @@ type Outcome struct {
 	Cached    int           // cached tokens of the prompt
 	Headers   time.Duration // a stream has headers before the prompt is read
 	Scheduled time.Duration
-	FirstByte time.Duration // of the response body
+	FirstByte time.Duration // time of the response body's first byte
 	End       time.Duration
 	Preempted int // number of preemptions
 }

@@ -62,8 +62,8 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 	}
 }
 
-// TestSimulation_AccessLogReportsLate checks the facts of a policy: first bytes with the entry of
-// every 2 s, ends within 5 ms.
+// TestSimulation_AccessLogReportsLate checks when a policy receives facts: a first byte with the
+// entry every 2 s, an end within 5 ms.
 func TestSimulation_AccessLogReportsLate(t *testing.T) {
 	var learned []string
 	s := Strategy{Name: "recorder", Unpaged: true, New: func(Pool) Policy { return recorder{&learned} }}
@@ -109,8 +109,8 @@ func TestSimulation_ShedsByTheChosenServersWait(t *testing.T) {
 	}
 }
 
-// The measurements that the model was checked against: a trace at 70 % load, TTFT p90. Strategies
-// with prefixes and backlogs beat the others.
+// The model was checked against measured TTFT p90 of a trace at 70 % load. Strategies with prefixes
+// and backlogs must rank before the others.
 func TestSimulation_StrategiesRankAsMeasured(t *testing.T) {
 	rank := func(source Source, rate float64, names ...string) {
 		t.Helper()
@@ -138,8 +138,8 @@ func TestStrategy_UnknownNameListsTheNames(t *testing.T) {
 	}
 }
 
-// A picker learns how fast servers read from streams alone, and a rival's answer that is not
-// streamed has its first byte at its end.
+// Only streams show a picker how fast a server reads. For a rival, the first byte of an answer that
+// is not streamed arrives at its end.
 func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	w := generated(t, "rag", 300).Draw(1, 1)
 	whole := w.Label(func(_ int, r *Request) bool { r.Whole = true; return true })

@@ -89,7 +89,7 @@ func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence
 		first: first, ended: ended}
 }
 
-// add tokenizes a prompt after the earlier prompts, sends a stream's headers, and queues the
+// add tokenizes a prompt after all earlier prompts, sends a stream's headers, and queues the
 // request.
 func (s *server) add(number int, r *Request, o *Outcome) {
 	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(

@@ -15,8 +15,8 @@ type fixed int
 func (f fixed) Choose(time.Duration, *Request) Choice { return Choice{Server: int(f)} }
 func (f fixed) Learn(time.Duration, Fact)             {}
 
-// request is a test's request, with its prompt as contents of blocks; the last has less than
-// BlockTokens tokens if input is not a multiple.
+// request is a request whose prompt consists of the blocks in contents. If input is not a multiple
+// of BlockTokens, the last block is partial.
 type request struct {
 	at            time.Duration
 	contents      []uint64
@@ -43,8 +43,8 @@ func play(c ServerConfig, requests ...request) []Outcome {
 const ms = time.Millisecond
 
 func TestServer_StepTakesThePromptAndItsSequences(t *testing.T) {
-	// A chunk of 2,048 tokens at 8,000 a second, the remaining 952, and four decoding steps; each
-	// with one sequence.
+	// A chunk of 2,048 tokens at 8,000 tokens a second, a chunk of the remaining 952, and four
+	// decoding steps. Each step has one sequence.
 	out := play(ServerConfig{}, request{contents: []uint64{1, 2, 3, 4, 5, 6}, input: 3000, output: 5})
 	first := 256*ms + 119*ms + 2*300*time.Microsecond
 	if o := out[0]; o.Scheduled != 0 || o.FirstByte != first || o.End != first+4*(20*ms+300*time.Microsecond) {
@@ -61,7 +61,7 @@ func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
 	if out[1].End != out[1].FirstByte || out[1].FirstByte-out[1].Scheduled != 20600*time.Microsecond {
 		t.Errorf("got %+v, want an end at its first byte, 20.6ms after it was scheduled", out[1])
 	}
-	// 999 tokens after the first, one of them in a step of two sequences.
+	// 999 further tokens, of which one is in a step with two sequences.
 	if want := out[0].FirstByte + 999*20300*time.Microsecond + 300*time.Microsecond; out[0].End != want {
 		t.Errorf("the first one ends at %s, want %s", out[0].End, want)
 	}
@@ -72,7 +72,7 @@ func TestServer_CachesPromptsByPrefix(t *testing.T) {
 	out := play(ServerConfig{},
 		request{contents: a, input: 4 * BlockTokens, output: 1},
 		request{at: time.Minute, contents: b, input: 4 * BlockTokens, output: 1},
-		// all cached but the last token's block
+		// All blocks are cached, but the last one is computed again.
 		request{at: 2 * time.Minute, contents: a, input: 4 * BlockTokens, output: 1})
 	if out[0].Cached != 0 || out[1].Cached != 2*BlockTokens || out[2].Cached != 3*BlockTokens {
 		t.Errorf("got %+v, want 0, 2 and 3 blocks cached", out)
@@ -81,10 +81,12 @@ func TestServer_CachesPromptsByPrefix(t *testing.T) {
 
 func TestServer_EvictsTheLeastRecentlyUsedFromTheEndOfPrompts(t *testing.T) {
 	out := play(ServerConfig{Blocks: 8},
-		request{contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1}, // two full blocks
+		// fills two blocks
+		request{contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1},
 		request{at: time.Minute, contents: []uint64{4, 5, 6, 7, 8, 9, 10}, input: 7*BlockTokens - 10, output: 1},
 		request{at: 2 * time.Minute, contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1})
-	if out[2].Cached != BlockTokens { // the second request took the free blocks, and then block 2
+	// The second request evicted block 2, after it had taken the free blocks.
+	if out[2].Cached != BlockTokens {
 		t.Errorf("%+v, want Cached %v", out[2], BlockTokens)
 	}
 }
@@ -132,12 +134,14 @@ func TestServer_RunsAtMostItsSequences(t *testing.T) {
 	}
 }
 
-// vLLM sends a stream's headers before it reads the prompt, other responses at the end.
+// Like vLLM, the server sends a stream's headers before it reads the prompt, and other headers at
+// the response's end.
 func TestServer_StreamsBeginWithTheirHeaders(t *testing.T) {
 	contents := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 	out := play(ServerConfig{TokenizerRate: 100_000},
 		request{contents: contents, input: 4000, output: 5},
-		request{at: 10 * time.Millisecond, contents: []uint64{9}, input: 100, output: 5}, // waits for the tokenizer
+		// This request waits for the tokenizer.
+		request{at: 10 * time.Millisecond, contents: []uint64{9}, input: 100, output: 5},
 		request{at: time.Minute, contents: []uint64{10, 11, 12, 13}, input: 2000, output: 5, whole: true})
 	if o := out[0]; o.Headers != 40*ms || o.Scheduled != 40*ms || o.FirstByte < 500*ms {
 		t.Errorf("a stream: %+v, want Headers %v, Scheduled %v, FirstByte at least %v", o, 40*ms, 40*ms, 500*ms)

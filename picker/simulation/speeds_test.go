@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The rates of servers of four speeds are learned from their first tokens or series; a strategy
-// that knows them uses these.
+// The rates of four different servers are learned from first tokens or from pages. A strategy that
+// is given the rates uses them.
 func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	strategies, err := Named("load")
 	if err != nil {
@@ -36,8 +36,8 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	}
 }
 
-// If most questions find their document cached, a server's series show the length of steps, and no
-// rate: servers that read documents would look fast, others slow.
+// If most questions find their document cached, the server's page shows the length of steps, not
+// the rate. By such rates, servers that read documents would look fast, and others slow.
 func TestRates_OfServersThatRarelyReadDocuments(t *testing.T) {
 	for _, rate := range []float64{16.6, 30} { // 50 and 90 % load
 		s := Scenario{Strategy: named(t, "load"), Server: ServerConfig{Blocks: 400}}

@@ -50,7 +50,7 @@ type Policy interface {
 type Choice struct {
 	Server   int
 	Uncached int           // prompt tokens to compute, as far as known
-	Wait     time.Duration // until the first token
+	Wait     time.Duration // predicted time until the first token
 	Work     any           // data of the policy, for later facts
 }
 
@@ -72,10 +72,10 @@ const (
 type Fact struct {
 	Kind    Kind
 	Pick    *Pick
-	Peer    bool // the pick of another picker
+	Peer    bool // another picker made the pick
 	After   time.Duration
 	Headers time.Duration
-	Took    time.Duration // with Ended: from the first byte to the end
+	Took    time.Duration // for Ended: time from the first byte to the end
 	Server  int
 	Page    Page
 }

@@ -96,7 +96,7 @@ func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 type PoolsError struct {
 	Name     string
 	Pool     string         // requested; may be empty
-	Requests map[string]int // by pool; "" has the requests without a pool
+	Requests map[string]int // requests by pool; "" has the requests without a pool
 }
 
 // Error names at most 20 pools.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// conversation is the beginning of a public trace: Mooncake, FAST'25, conversation_trace.jsonl,
-// Apache-2.0.
+// conversation returns the beginning of a public trace: Mooncake, FAST'25,
+// conversation_trace.jsonl, Apache-2.0.
 func conversation(t *testing.T) *Workload {
 	t.Helper()
 	f, err := os.Open("testdata/conversation.jsonl")

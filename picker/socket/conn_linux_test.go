@@ -44,7 +44,7 @@ func TestConn_HoldsNoBufferWhileItWaits(t *testing.T) {
 	var pool counted
 	var reads interface {
 		ReadOnReady(int, mem.BufferPool) (*[]byte, int, error)
-	} = a // as gRPC looks for it
+	} = a // gRPC looks for the same interface
 	_ = a.SetReadDeadline(time.Now().Add(-time.Second))
 	if _, _, err := reads.ReadOnReady(10, &pool); err == nil || pool.used != 0 {
 		t.Errorf("after the deadline: got %v, %d buffers in use; want an error, and none", err, pool.used)

@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 )
 
-// tokens is a JSON list of n token IDs, and their prompt.
 func tokens(n int) (text string, want prefix.Exact) {
 	var b strings.Builder
 	var t prefix.Tokens
@@ -85,7 +84,6 @@ func TestRender_TokensAreReadAndKept(t *testing.T) {
 	}
 }
 
-// IDs are kept as text if needed, in bounded memory.
 func TestRender_IDsAreKeptWithinBounds(t *testing.T) {
 	list, _ := tokens(100_000)
 	base, calls := server(t, `[{"prompt": "[1]", "token_ids": `+list+`}]`)

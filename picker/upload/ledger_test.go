@@ -15,7 +15,7 @@ func TestUpload_LargeOnesLeaveRoomForSmallOnes(t *testing.T) {
 			taken++
 		}
 	}
-	if taken != 15 { // the last one finds 64 MiB
+	if taken != 15 { // the last upload finds room for 64 MiB
 		t.Errorf("%d uploads of 32 MiB were taken, want 15", taken)
 	}
 	for range 100 {
@@ -65,7 +65,7 @@ func TestUpload_EndReturnsItsBytes(t *testing.T) {
 	}
 }
 
-// A call may end before its body arrives, on a ledger without uploads.
+// A call may end before its body arrives, even the first call.
 func TestUpload_OneWithoutABodyEnds(t *testing.T) {
 	var l Ledger
 	l.Open(proxy, 64<<20).Close()

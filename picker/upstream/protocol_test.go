@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// server speaks the given protocols, and counts its open connections.
 func server(t *testing.T, secure, http1, http2 bool) (at netip.AddrPort, open *atomic.Int64) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +85,7 @@ func TestProtocol_ServersAreReachedAsTheyAreDeclared(t *testing.T) {
 					t.Errorf("%s, %d idle: %q, %v; want %q", name, idle, got, err, tt.want)
 				}
 			}
-			if idle == 0 { // no connection stays
+			if idle == 0 { // no idle connection is kept
 				poll.Until(t, name+": no connection is open", func() bool { return open.Load() == 0 })
 			} else if open.Load() != 1 {
 				t.Errorf("%s: %d connections are open, want one", name, open.Load())
@@ -99,7 +98,7 @@ func TestProtocol_ServersAreReachedAsTheyAreDeclared(t *testing.T) {
 	}
 }
 
-// Package liveness takes "connection refused" for a dead server.
+// Package liveness treats "connection refused" as proof of a dead server.
 func TestProtocol_ClosedPortOfH2CIsSeen(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -84,7 +84,7 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 		c.Failed = 1
 	}
 	if u.Status < 200 || u.Status >= 300 {
-		return c // no model has read the prompt
+		return c // no model has read the request's prompt
 	}
 	c.GPUSeconds = max(u.GPU.Seconds(), 0)
 	e.mu.Lock()

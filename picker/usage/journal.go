@@ -38,9 +38,9 @@ type Batch struct {
 // Methods of journal must not be called concurrently.
 type journal struct {
 	folder string
-	batch  Batch // of the open segment, or else of the last segment
+	batch  Batch // batch of the open segment, or otherwise of the last one
 	open   *os.File
-	size   int64 // of the open segment, which has only whole lines
+	size   int64 // size of the open segment, which has only whole lines
 	closed int64 // bytes of closed segments
 }
 
@@ -73,7 +73,7 @@ func (j *journal) append(list []Row) error {
 	}
 	n, err := j.open.Write(text.Bytes())
 	if err != nil {
-		if n > 0 { // a part fitted on the disk
+		if n > 0 { // a part fitted on the disk, and is removed
 			err = errors.Join(err, j.open.Truncate(j.size))
 		}
 		return err
@@ -170,7 +170,7 @@ func readSegment(path string) (b Batch, err error) {
 	lines, sums := bufio.NewReaderSize(f, maxLine), rows{}
 	for first := true; ; first = false {
 		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) { // not a line of ours
+		if errors.Is(err, bufio.ErrBufferFull) { // the line is too long to be a segment's
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = lines.ReadSlice('\n')
 			}

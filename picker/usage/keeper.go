@@ -50,7 +50,7 @@ type Keeper struct {
 	mu    sync.Mutex
 	held  rows
 	since time.Time
-	first time.Time // of all counts of this process
+	first time.Time // when this process counted first
 	wake  chan struct{}
 	open  open
 
@@ -221,7 +221,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for range 2 { // the waiting segments, then the segment that was open
+	for range 2 { // first the waiting segments, then the open segment
 		var list []string
 		list, err = k.rotate(false)
 		for _, path := range list {

@@ -31,7 +31,7 @@ func postgres(t *testing.T) (url string, start, stop func()) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	attr := &syscall.SysProcAttr{}
-	if os.Geteuid() == 0 { // it does not run as root
+	if os.Geteuid() == 0 { // PostgreSQL does not run as root
 		u, err := user.Lookup("postgres")
 		if err != nil {
 			t.Skip("PostgreSQL does not run as root, and there is no user postgres")
@@ -92,7 +92,8 @@ func TestUsage_PostgreSQLOfSeveralProcesses(t *testing.T) {
 				for i := range 50 {
 					k.Log([]accesslog.Used{answered(fmt.Sprint("ns/", i%7), 2, 1)})
 				}
-				for k.applyAll(t.Context()) != nil { // the others make the tables
+				// Fails while another process creates the tables.
+				for k.applyAll(t.Context()) != nil {
 				}
 			}
 		})

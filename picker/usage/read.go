@@ -13,7 +13,7 @@ import (
 
 // Query selects rows.
 type Query struct {
-	By    []string // of keyColumns; empty means one row
+	By    []string // keyColumns to group by; empty means one row
 	Since time.Duration
 }
 

@@ -31,8 +31,8 @@ func (k Key) compare(o Key) int {
 type Counts struct {
 	Requests  int64 `json:"requests"`  // requests that a gate let in
 	Denied    int64 `json:"denied"`    // requests that a gate denied
-	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
-	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
+	Failed    int64 `json:"failed"`    // part of Requests: status 400 and above, or no whole response
+	Estimated int64 `json:"estimated"` // part of Requests: the tokens are estimates
 	// Input counts the tokens of prompts. Cached is the part of Input that was cached. Output
 	// counts the tokens of responses.
 	Input      int64   `json:"input"`

@@ -34,7 +34,7 @@ func answered(owner string, input, output uint64) accesslog.Used {
 		Accounted: true, Input: input, Output: output, Sent: 500, Received: 100}
 }
 
-// end does what a kill leaves: nothing of the process's memory.
+// end leaves what a kill would leave: only files.
 func (k *Keeper) end() {
 	k.database.close()
 	if k.journal.open != nil {
@@ -76,13 +76,12 @@ func TestUsage_RowsAreHourlyByOwnerModelAndPool(t *testing.T) {
 	}
 }
 
-// A kill between any two steps neither loses nor repeats a count.
 func TestUsage_KillCountsOnce(t *testing.T) {
 	dir, c := t.TempDir(), &clock{noon}
 	k := keeper(t, dir, c)
 	k.Log([]accesslog.Used{answered("ns/alice", 10, 2)})
 	k.write()
-	k.end() // before its segment was closed
+	k.end() // a kill before the segment is closed
 	k = keeper(t, dir, c)
 	if n := total(t, k, time.Hour); n.Requests != 1 {
 		t.Error("after the first kill:", n)
@@ -96,7 +95,8 @@ func TestUsage_KillCountsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.database.apply(t.Context(), b); err != nil { // and a kill before the segment is removed
+	// A kill after the commit, before the segment is removed.
+	if err := k.database.apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	k.end()
@@ -119,7 +119,6 @@ func TestUsage_KillCountsOnce(t *testing.T) {
 	k.end()
 }
 
-// A torn line and a torn first line cost their own counts alone.
 func TestUsage_TornSegmentKeepsItsWholeLines(t *testing.T) {
 	dir, c := t.TempDir(), &clock{noon}
 	k := keeper(t, dir, c)
@@ -150,7 +149,7 @@ func TestUsage_TornSegmentKeepsItsWholeLines(t *testing.T) {
 	}
 }
 
-// With a clock that is set back, counts move to earlier hours, and none is lost or repeated.
+// If the clock is set back, counts are for earlier hours, but are neither lost nor repeated.
 func TestUsage_ClockSetBackCountsOnce(t *testing.T) {
 	dir, c := t.TempDir(), &clock{noon}
 	for i := range 4 {
@@ -173,10 +172,11 @@ func TestUsage_ClockSetBackCountsOnce(t *testing.T) {
 	}
 }
 
-// A database or a disk that fails costs no count, and is reported with its age.
+// If the database or the disk fails, no count is lost, and the oldest waiting count's age is
+// reported.
 func TestUsage_WaitsForItsDatabase(t *testing.T) {
 	dir, c := t.TempDir(), &clock{noon}
-	if err := os.Mkdir(File(dir), 0o700); err != nil { // no file can be there
+	if err := os.Mkdir(File(dir), 0o700); err != nil { // a folder is where the file should be
 		t.Fatal(err)
 	}
 	var late []string
@@ -188,7 +188,7 @@ func TestUsage_WaitsForItsDatabase(t *testing.T) {
 	if a.Problem == "" || len(a.Rows) != 1 || a.Rows[0].Requests != 1 {
 		t.Errorf("got %+v, want a problem, and one row of 1 request", a)
 	}
-	c.now = time.Now().Add(2 * time.Hour) // segments have the times of their files
+	c.now = time.Now().Add(2 * time.Hour) // a segment's time is its file's modification time
 	if err := k.applyAll(t.Context()); err == nil || len(late) != 1 || late[0] != "true true" {
 		t.Error(err, late)
 	}
@@ -204,10 +204,10 @@ func TestUsage_WaitsForItsDatabase(t *testing.T) {
 	}
 }
 
-// A journal that takes nothing leaves counts in memory.
 func TestUsage_FullDiskKeepsCountsInMemory(t *testing.T) {
 	dir, c := t.TempDir(), &clock{noon}
-	if err := os.WriteFile(filepath.Join(dir, "journal"), nil, 0o600); err != nil { // no folder can be there
+	// A file is where the folder should be.
+	if err := os.WriteFile(filepath.Join(dir, "journal"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	k := keeper(t, dir, c)
@@ -228,7 +228,6 @@ func TestUsage_FullDiskKeepsCountsInMemory(t *testing.T) {
 	}
 }
 
-// A million owners take bounded memory, and no count is lost.
 func TestUsage_MillionOwnersAreBounded(t *testing.T) {
 	k := keeper(t, "", &clock{noon})
 	for i := range 1_000_000 {
@@ -244,7 +243,7 @@ func TestUsage_MillionOwnersAreBounded(t *testing.T) {
 	}
 }
 
-// The SQLite file is bounded: old hours go first, names of one hour then.
+// The SQLite file is bounded: the oldest hours are dropped, and a single hour loses names.
 func TestUsage_FileIsBounded(t *testing.T) {
 	before := sizeLimit
 	sizeLimit = 1 << 20
@@ -317,12 +316,11 @@ func TestUsage_CountsOfOneRequest(t *testing.T) {
 	}
 }
 
-// Answers with an account correct the estimates of their pool.
 func TestUsage_EstimatesFollowAccounts(t *testing.T) {
 	var e estimates
 	u := accesslog.Used{Caller: "ns/a", Pool: "ns/p", Kind: request.ChatCompletions, Status: 200, Stream: true,
 		PromptTokens: 100, Sent: 500 * 400}
-	u.Accounted, u.Input, u.Output = true, 150, 500 // 400 bytes each
+	u.Accounted, u.Input, u.Output = true, 150, 500 // 400 bytes for each token
 	for range 20 {
 		e.count(&u)
 	}
@@ -362,7 +360,6 @@ func TestQuery_NamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Run writes the last counts before it returns.
 func TestUsage_EndWritesCounts(t *testing.T) {
 	dir, c := t.TempDir(), &clock{noon}
 	k := keeper(t, dir, c)
@@ -376,7 +373,6 @@ func TestUsage_EndWritesCounts(t *testing.T) {
 	}
 }
 
-// Pods without a common database keep their own counts: the command adds them up.
 func TestMerge_AddsTheRowsOfPods(t *testing.T) {
 	row := func(owner string, requests int64) Row {
 		return Row{Key{Owner: owner}, Counts{Requests: requests, Input: 1}}
@@ -384,7 +380,7 @@ func TestMerge_AddsTheRowsOfPods(t *testing.T) {
 	got := Merge([]Answer{
 		{Since: 7200, From: 3600, Rows: []Row{row("ns/a", 2), row("ns/b", 3)}},
 		{Since: 3600, From: 3600, Late: 9, Problem: "full", Rows: []Row{row("ns/a", 4)}},
-		{From: 3600}, // one that has counted nothing
+		{From: 3600}, // a pod that has counted nothing
 	})
 	want := Answer{Since: 3600, From: 3600, Late: 9, Problem: "full",
 		Rows: []Row{{Key{Owner: "ns/a"}, Counts{Requests: 6, Input: 2}}, row("ns/b", 3)}}
@@ -393,7 +389,8 @@ func TestMerge_AddsTheRowsOfPods(t *testing.T) {
 	}
 }
 
-// An answer without usage never counts text that its API does not return, and a short one counts.
+// The estimate for an answer without usage excludes text that its API does not return. Even a short
+// answer counts.
 func TestUsage_EstimatesOfWholeAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind    request.Kind
@@ -418,7 +415,6 @@ func TestUsage_EstimatesOfWholeAnswers(t *testing.T) {
 	}
 }
 
-// A request that its Envoy cuts counts once, as failed, with what it has sent.
 func TestUsage_CutRequestsCountOnce(t *testing.T) {
 	c := &clock{noon}
 	k := keeper(t, t.TempDir(), c)
@@ -447,8 +443,8 @@ func TestUsage_CutRequestsCountOnce(t *testing.T) {
 	}
 }
 
-// A pod without a database has no rows of the time before its first count, although their hour is
-// older than the pod.
+// A pod without a database has counts only from its first count on, even if that hour began
+// earlier.
 func TestUsage_PodCountsSinceItsFirstRow(t *testing.T) {
 	c := &clock{noon}
 	k := keeper(t, "", c)

@@ -56,7 +56,7 @@ var (
 // Limits bounds one or several connections. A zero value means the default given.
 type Limits struct {
 	Message int           // bytes; default DefaultMessage
-	Timeout time.Duration // of the handshake, and of each message; default 10 s
+	Timeout time.Duration // limit of the handshake, and of each message; default 10 s
 	// Large is a semaphore. Its capacity is the number of large messages that may be read at the
 	// same time. Own is a semaphore for the large messages of one peer. Both may be nil.
 	Large, Own chan struct{}
@@ -73,7 +73,7 @@ type Conn struct {
 	large  bool // holds a place of Limits.Large and of Limits.Own
 
 	commands int
-	since    time.Time // at most a minute ago
+	since    time.Time // start of the minute in which commands are counted
 }
 
 var greeting = func() [64]byte {
@@ -192,7 +192,7 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 			if err := c.command(size); err != nil {
 				return nil, err
 			}
-			if len(c.ends) == 0 { // a heartbeat: no message has begun
+			if len(c.ends) == 0 { // a heartbeat, because no message has begun
 				if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
 					return nil, err
 				}

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// connected returns a connection after its handshake, and its bare other end.
 func connected(t testing.TB, limits Limits) (*Conn, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -70,7 +69,7 @@ func TestZMTP_SubscriberOfAnotherImplementationReadsOurPublisher(t *testing.T) {
 	}
 }
 
-// A peer that announces more than allowed, or than it sends, takes no memory.
+// A peer that announces more than is allowed, or more than it sends, takes no memory.
 func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 	c, theirs := connected(t, Limits{})
 	go func() { _, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage+1)) }()
@@ -104,7 +103,7 @@ func TestZMTP_MessageThatStallsEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, theirs := connected(t, Limits{})
 		go func() {
-			time.Sleep(time.Hour) // nothing is expected between messages
+			time.Sleep(time.Hour) // between messages there is no timeout
 			_, _ = theirs.Write([]byte{0, 5, 'h'})
 		}()
 		began := time.Now()
@@ -160,7 +159,7 @@ func TestZMTP_PingIsAnswered(t *testing.T) {
 	_ = theirs.Close()
 }
 
-// Before, a publisher without events lost its connection 10 s after the first heartbeat.
+// Without handling of heartbeats, an idle connection would end 10 s after the first heartbeat.
 func TestZMTP_HeartbeatsKeepAnIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, theirs := connected(t, Limits{})
@@ -195,12 +194,11 @@ func TestZMTP_FloodOfCommandsEndsTheConnection(t *testing.T) {
 	_ = c.Close()
 }
 
-// One peer with many connections leaves places for others' large messages.
 func TestZMTP_LargeMessagesOfOnePeerTakeItsOwnPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, own := make(chan struct{}, 2), make(chan struct{}, 1)
 		frame := append(binary.BigEndian.AppendUint64([]byte{flagLong}, 2*large), make([]byte, 2*large)...)
-		for range 2 { // neither sends the end of its message
+		for range 2 { // both connections lack the end of their message
 			c, theirs := connected(t, Limits{Large: all, Own: own})
 			go func() { _, _ = theirs.Write(frame[:len(frame)-1]) }()
 			go func() {

@@ -25,9 +25,10 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 	for _, a := range []string{
 		"127.0.0.1", "127.8.9.10", "::1", "0.0.0.0", "0.1.2.3", "::", "169.254.169.254", "fe80::1", "fe80::1%eth0",
 		"224.0.0.1", "ff02::1", "255.255.255.255",
-		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", // mapped, compatible
+		// IPv4-mapped and IPv4-compatible
+		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
 		"64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", // NAT64
-		// local NAT64: 96, 48, 56 and 64 bits
+		// Local NAT64 with prefixes of 96, 48, 56 and 64 bits.
 		"64:ff9b:1::169.254.169.254", "64:ff9b:1:a9fe:a9:fe00::", "64:ff9b:1:7f::100:0", "64:ff9b:1:0:a9:fea9:fe00:0",
 		"2002:7f00:1::", "2002:a9fe:a9fe::1", // 6to4
 	} {
@@ -36,7 +37,7 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 			t.Errorf("%s: got %q, want that it is never allowed", a, got)
 		}
 	}
-	// Envoy rejects an endpoint with a zone
+	// Envoy rejects an endpoint with a zone.
 	for _, a := range []string{"fd00::1%eth0", "2001:db8::5%1", "::1%lo", "fe80::1%eth0"} {
 		owner := addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}
 		for _, r := range []addresses.Ranges{r, owner} {
@@ -143,11 +144,12 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 		"64:ff9b::192.0.2.1": {"Penstock's own Service", "Penstock's own Service"},
 		"192.0.2.2":          {"Penstock's own Service edge/gw-penstock", "Penstock's own Service"},
 		"192.0.2.3":          {"", "an endpoint of Service other/web, in another namespace"},
-		"10.1.0.4":           {"is in the denied range 10.1.0.0/16", ""}, // its own pod
-		"10.1.0.9":           {"is in the denied range", "is in the denied range"},
-		"192.0.2.5":          {"", "belongs to Service mine/web"},
-		"198.51.100.1":       {"", ""},
-		"169.254.169.254":    {"never allowed", "never allowed"},
+		// Address of a pod in the namespace.
+		"10.1.0.4":        {"is in the denied range 10.1.0.0/16", ""},
+		"10.1.0.9":        {"is in the denied range", "is in the denied range"},
+		"192.0.2.5":       {"", "belongs to Service mine/web"},
+		"198.51.100.1":    {"", ""},
+		"169.254.169.254": {"never allowed", "never allowed"},
 	} {
 		ip := netip.MustParseAddr(address)
 		for _, c := range []struct{ got, want string }{
@@ -160,7 +162,6 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 	}
 }
 
-// counting counts the reads of occupants.
 type counting struct {
 	store.Reader
 	reads []string
@@ -191,7 +192,7 @@ func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
 	}
 }
 
-// The advice must help.
+// The fix must match the reason.
 func TestFix_FitsTheReason(t *testing.T) {
 	ranges := addresses.Ranges{Allowed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")},
 		Denied: []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")}}

@@ -25,8 +25,8 @@ func embedded(ip netip.Addr) (list []netip.Addr, certain bool) {
 	case sixToFour.Contains(ip):
 		return []netip.Addr{v4(2, 3, 4, 5)}, true
 	case localNAT64.Contains(ip):
-		// The network chooses a prefix of 48, 56, 64 or 96 bits (RFC 6052, 2.2). With a wrong
-		// prefix, most results begin with a zero byte, and 0.0.0.0/8 is no destination.
+		// The network chooses the prefix's length: 48, 56, 64 or 96 bits (RFC 6052, 2.2). With a
+		// wrong length, most results begin with a zero byte, and 0.0.0.0/8 is no destination.
 		for _, a := range []netip.Addr{v4(6, 7, 9, 10), v4(7, 9, 10, 11), v4(9, 10, 11, 12), v4(12, 13, 14, 15)} {
 			if a.As4()[0] != 0 {
 				list = append(list, a)

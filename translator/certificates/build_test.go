@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificates of authorities, built and damaged element by element. Nothing verifies their
+// Certificates of authorities, built and damaged element by element. No test verifies their
 // signatures.
 
 func newKey(t testing.TB, curve elliptic.Curve) crypto.Signer {
@@ -44,7 +44,6 @@ func authority(t testing.TB, key crypto.Signer, change func(*x509.Certificate)) 
 	return der
 }
 
-// tlv encodes an element.
 func tlv(tag byte, parts ...[]byte) []byte {
 	body := bytes.Join(parts, nil)
 	raw := asn1.RawValue{Class: int(tag >> 6), Tag: int(tag & 0x1f), IsCompound: tag&0x20 != 0, Bytes: body}
@@ -57,7 +56,6 @@ func tlv(tag byte, parts ...[]byte) []byte {
 
 func seq(parts ...[]byte) []byte { return tlv(0x30, parts...) }
 
-// parts returns the elements of an element.
 func parts(t testing.TB, der []byte) (out [][]byte) {
 	t.Helper()
 	var outer, one asn1.RawValue
@@ -86,7 +84,6 @@ const (
 	extensions
 )
 
-// edit changes the fields of a certificate.
 func edit(t testing.TB, der []byte, change func([][]byte) [][]byte) []byte {
 	whole := parts(t, der)
 	whole[0] = seq(change(parts(t, whole[0]))...)

@@ -53,7 +53,7 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 		})
 	}
 	expired := issue("expired", time.Hour, func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
-	// Three of Penstock's own authorities fit with 256 members.
+	// Three authorities of Penstock fit into a share, even with 256 members.
 	var own [][]byte
 	for i := range 3 {
 		own = append(own, issue(fmt.Sprintf("penstock %08x", i), time.Duration(i)*time.Hour, func(c *x509.Certificate) {
@@ -66,7 +66,7 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	if string(out) != string(all) || len(problems[0])+len(problems[1]) > 0 {
 		t.Errorf("got problems %v: %s\nwant none, and the three own certificates", problems, out)
 	}
-	// A long subject, and an older one without room.
+	// A long subject leaves no room for an older certificate.
 	long := issue(strings.Repeat("x", share-30), 0, nil)
 	out, problems = certificates.Select(now, share, encodePEM(own[2]), encodePEM(long))
 	if string(out) != string(encodePEM(long)) || len(problems[0]) != 1 || len(problems[1]) != 0 {

@@ -132,7 +132,8 @@ func (f *fields) reads() bool {
 	return err == nil
 }
 
-// standIn is a certificate without names, with the generator of P-256 as its key.
+// standIn is a certificate without names. Single parts of other certificates are put into it, to
+// find out which parts crypto/x509 can read.
 var standIn = sync.OnceValues(func() (*fields, error) {
 	der, err := hex.DecodeString(
 		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// Each part that is read on its own costs a parse, so their number is bounded: otherwise one Secret
-// would occupy the control plane for minutes.
+// Each part of a certificate that is read separately costs a parse. Their number is bounded,
+// because otherwise one Secret could occupy the control plane for minutes.
 func TestRead_PartsThatAreReadOneByOneAreBounded(t *testing.T) {
 	with := func(n int) []byte {
 		return edit(t, authority(t, newKey(t, elliptic.P256()), nil), func(f [][]byte) [][]byte {
-			f[serial] = []byte{2, 1, 0xff} // crypto/x509 rejects it
+			f[serial] = []byte{2, 1, 0xff} // crypto/x509 rejects this serial number
 			list := parts(t, parts(t, f[extensions])[0])
 			for i := range n {
 				id := []byte{6, 4, 0x2a, 0x80 | byte(1+i>>14&0x3f), 0x80 | byte(i>>7&0x7f), byte(i & 0x7f)}

@@ -16,15 +16,14 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// damage is an authority's certificate that crypto/x509 can read.
+// damage is a damaged certificate that crypto/x509 can read.
 type damage struct {
 	name     string
 	der      []byte
-	readable bool // Envoy reads it
+	readable bool // Envoy can read the certificate
 	vouches  bool
 }
 
-// forger edits a good certificate.
 type forger struct {
 	t    testing.TB
 	good []byte
@@ -46,7 +45,7 @@ func (f *forger) set(field int, value []byte) []byte {
 	})
 }
 
-// algorithm replaces the signature's algorithm, which a certificate has twice.
+// algorithm changes the signature's algorithm in both of its places in a certificate.
 func (f *forger) algorithm(params ...[]byte) []byte {
 	whole := parts(f.t, f.good)
 	fields := parts(f.t, whole[0])
@@ -86,7 +85,7 @@ func (f *forger) extended(what ...[]byte) []byte {
 	})
 }
 
-// before adds fields in front of the extensions.
+// before inserts fields before the extensions.
 func (f *forger) before(what ...[]byte) []byte {
 	return f.edit(func(list [][]byte) [][]byte {
 		return append(append(list[:extensions:extensions], what...), list[extensions])
@@ -162,7 +161,7 @@ func damages(t testing.TB) []damage {
 	}
 }
 
-// Each bundle goes to a freshly started Envoy, as a member's bundle and as a user's.
+// A fresh Envoy gets each bundle, as a member's bundle and as a user's.
 func TestReadable_JudgesAsEnvoyDoes(t *testing.T) {
 	key := newKey(t, elliptic.P256())
 	leaf := encodePEM(authority(t, key, func(c *x509.Certificate) {

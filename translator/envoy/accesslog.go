@@ -135,7 +135,7 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 
 const (
 	leaseKey = "lease"
-	// memberKey has the exporting cluster, because an edge's entry has the Envoy cluster only if
+	// memberKey is the key of the exporting cluster. An edge's entry has an Envoy cluster only if
 	// Envoy found a host.
 	memberKey = "member"
 	poolKey   = "pool"

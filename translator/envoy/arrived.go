@@ -15,20 +15,20 @@ import (
 // Request is a client's HTTP/1.1 request.
 type Request struct {
 	Method    string
-	Authority string // of the URL, or the header Host
+	Authority string // authority of the URL, or the header Host
 	Target    string // path and query
 	Header    http.Header
-	Model     string // in its body; "" for none
+	Model     string // model in the body; "" for none
 	TLS       bool
 }
 
 // Arrived is a request as an edge's routes receive it.
 type Arrived struct {
 	Method    string
-	Authority string // with its port
+	Authority string // with the port
 	Host      string // lower case, without the port
 	Path      string
-	Query     string // "" or ?...
+	Query     string // "", or begins with "?"
 	Header    map[string][]string
 }
 

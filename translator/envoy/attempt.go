@@ -7,7 +7,7 @@ import (
 )
 
 // numbered has the upstream filters of a cluster of hops to members. They replace the router's
-// filters (failed.go). The request passes the router's filters behind its hop.
+// filters (failed.go), which the request passes behind its hop.
 func (b *builder) numbered() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter("attempt", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{

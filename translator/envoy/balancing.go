@@ -27,7 +27,7 @@ const servedKey = "x-gateway-destination-endpoint-served"
 
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
-	exact := func() *clusterv3.LoadBalancingPolicy { // only round robin has exact shares
+	exact := func() *clusterv3.LoadBalancingPolicy { // only the round-robin policy has exact shares
 		return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{})
 	}
 	if c.Protocol == model.UDP {

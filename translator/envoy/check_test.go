@@ -20,10 +20,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Envoy must not receive what it rejects: one NACK can hold back all other resources of its type.
+// Envoy must not receive a resource that it would reject, because one NACK can hold back all other
+// resources of the type.
 func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 	b := &builder{}
-	deep := b.any(&extprocv3.ExternalProcessor{ // an invalid filter, two Any deep
+	deep := b.any(&extprocv3.ExternalProcessor{ // an invalid filter within two levels of Any
 		MessageTimeout: durationpb.New(-1),
 	})
 	ca := newAuthority(t)

@@ -56,9 +56,9 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// In FULL_DUPLEX_STREAMED, a request passes a dead picker only if the call fails at
-			// once. Our own picker keeps the default: if most replicas seem dead, the machine may
-			// just be busy.
+			// Only a call that fails at once lets a request in FULL_DUPLEX_STREAMED continue
+			// without a dead picker. Our own picker keeps the default: if most replicas seem dead,
+			// the machine may just be busy.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -112,9 +112,9 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 
 // silentGates ejects an authorization server after two tries without an answer, long before its
 // health check fails (translator, cluster). Otherwise half of all requests first wait for the
-// frozen one of two servers, and 80 ms are left for the other. Errors are not split, because an
-// open connection would then end the count of failures. If all servers are ejected, Envoy calls
-// all.
+// frozen one of two servers, and 80 ms are left for the other. split_external_local_origin_errors
+// is not set: with it, an open connection would end the count of failures. If all servers are
+// ejected, Envoy calls all.
 func silentGates() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{
@@ -165,7 +165,7 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 				Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second),
 			}
 			if c.Name.Kind == model.ImportPickerKind {
-				// A pick that streams the body has no other limit.
+				// Nothing else limits a pick that streams the body.
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
 			if c.Own {

@@ -21,17 +21,17 @@ import (
 type Cost struct {
 	Hosts        uint32 // virtual hosts
 	Routes       uint32 // Envoy's routes: one or more for each match
-	Conditions   uint32 // on headers, query parameters and cookies
-	Changes      uint32 // of headers
+	Conditions   uint32 // conditions on headers, query parameters and cookies
+	Changes      uint32 // changes of headers
 	Answers      uint32 // routes with a direct response
 	Forwards     uint32 // routes that forward requests
-	Backends     uint32 // of forwarding routes
+	Backends     uint32 // backends of forwarding routes
 	Mirrors      uint32
-	Calls        uint32 // to pickers
-	Filters      uint32 // that a route fills in, such as external authorization
+	Calls        uint32 // calls to pickers
+	Filters      uint32 // filters that a route fills in, such as external authorization
 	Extensions   uint32 // configurations of any kind in a route
-	Instructions uint32 // of compiled regular expressions
-	Bytes        uint32 // of the encoded routes
+	Instructions uint32 // instructions of compiled regular expressions
+	Bytes        uint32 // size of the encoded routes
 }
 
 // costs has Envoy 1.40's time for each part (docs/envoy.md, "Delivery").

@@ -54,7 +54,7 @@ func (f *feeder) DeltaAggregatedResources(
 	for nonce := 0; ; nonce++ {
 		req, err := s.Recv()
 		if err != nil {
-			return nil // Envoy has gone: the test is over
+			return nil // Envoy has ended with the test
 		}
 		typ, ok := resource.TypeOf(req.TypeUrl)
 		if !ok {

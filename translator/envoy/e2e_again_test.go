@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pickedAgain adds a fail-close pool whose picker reads bodies: its cluster falls back to a hop to
-// the pool itself. The picker's name for it is first on the edge, and again behind the hop.
+// pickedAgain adds a fail-close pool whose picker reads bodies. Its cluster falls back to a hop to
+// the pool itself. The picker knows the pool as first on the edge, and as again behind the hop.
 func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again string, eps []model.Endpoint) {
 	r.t.Helper()
 	hop, last := model.HopTo("InferencePool", "ns", name), named(name).As(model.LastVariant)
@@ -35,9 +35,9 @@ func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again str
 	r.forward(name, model.Forward{Backends: to(named(name), first)})
 }
 
-// Envoy retries no partly answered call, and a picker that reads bodies answers the headers before
-// it has the body: if it is killed then, the pick is lost. So the cluster of a fail-close pool
-// falls back to a hop to the pool itself, where another picker is called.
+// Envoy does not retry a call that was partly answered. A picker that reads bodies answers the
+// headers first, so its pick is lost if it is then killed. Therefore the cluster of a fail-close
+// pool falls back to a hop to the pool itself, where another picker is called.
 func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) {
 	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
@@ -77,7 +77,8 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 	}
 }
 
-// streamer is a pod that streams until the gate opens, and then sends the trailer that it received.
+// streamer is a pod that streams until gate closes, and then sends back the trailer that it
+// received.
 func streamer(t *testing.T, gate chan struct{}) *pod {
 	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -90,8 +91,9 @@ func streamer(t *testing.T, gate chan struct{}) *pod {
 	}))
 }
 
-// Over HTTP/2 many requests share a connection to the hop. Envoy closes a connection with too many
-// early cancellations, as with silent pickers, which would end all other answers on it.
+// Over HTTP/2 many requests would share a connection to the hop. Envoy closes a connection with too
+// many early cancellations, for example because of silent pickers. That would end all other streams
+// on it.
 func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -109,7 +111,7 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	over2 := &http.Transport{Protocols: &http.Protocols{}}
 	over2.Protocols.SetUnencryptedHTTP2(true)
 	var streams []*http.Response
-	for range 8 { // some on either worker
+	for range 8 { // enough for both workers
 		req := r.request("POST", "llm", "/", nil)
 		req.Body, req.ContentLength, req.Trailer = io.NopCloser(strings.NewReader("hello")), -1,
 			http.Header{"X-End": {"yes"}}

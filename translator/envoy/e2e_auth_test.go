@@ -99,7 +99,6 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 	}
 }
 
-// lastAsked is an authorization service that keeps the last request.
 type lastAsked struct {
 	request atomic.Pointer[http.Request]
 	body    atomic.Value
@@ -120,7 +119,6 @@ func (asked *lastAsked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "some words that are not the request's")
 }
 
-// grpcGuard allows requests with the word.
 type grpcGuard struct {
 	authv3.UnimplementedAuthorizationServer
 	last atomic.Pointer[authv3.AttributeContext_HttpRequest]
@@ -168,7 +166,7 @@ func TestExternalAuth_GRPCServiceDeniesRequests(t *testing.T) {
 	for _, c := range []struct {
 		host, word string
 		status     int
-		more, body string // what the service sees
+		more, body string // header and body that the service receives
 	}{
 		{"all", "", 403, "more", ""}, {"all", "sesame", 200, "more", ""}, {"some", "sesame", 200, "", "prompt"},
 		{"some", "other", 403, "", "prompt"},

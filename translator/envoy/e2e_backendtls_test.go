@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A server that requires a client certificate, with a wildcard and a URI in its own.
+// The server requires a client certificate. Its own certificate has a wildcard name and a URI.
 func TestBackendTLSPolicy_VerifiesSANsAndPresentsTheGatewaysCertificate(t *testing.T) {
 	t.Parallel()
 	ca, clients := newAuthority(t), newAuthority(t)

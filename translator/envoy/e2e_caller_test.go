@@ -49,8 +49,8 @@ func (w *callerWorld) gatedPool(host string, backend model.WeightedBackend, retr
 		Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{backend}, Retry: retry}}})
 }
 
-// No server receives the caller, whatever becomes of its pick: a pod that was picked, one that the
-// cluster falls back to, and one that is tried after a hop. The pickers behind hops receive it.
+// No server receives the caller, whether it is the picked pod, the pod that the cluster falls back
+// to, or a pod that is tried after a hop. The pickers behind hops receive the caller.
 func TestGate_NoServerReceivesTheCallerWhereTheClusterHasPodsAndHops(t *testing.T) {
 	t.Parallel()
 	w := newCallerWorld(t)
@@ -66,7 +66,7 @@ func TestGate_NoServerReceivesTheCallerWhereTheClusterHasPodsAndHops(t *testing.
 			name := strings.NewReplacer(" ", "-", ",", "").Replace(string(fallback) + "-" + does)
 			name = strings.ReplaceAll(name, ":", "")
 			if fallback == model.FallbackAgain && does == "full" {
-				continue // its answer is the client's
+				continue // the client gets the picker's answer
 			}
 			hops := eps
 			if does == "full hop, pod" {
@@ -102,8 +102,8 @@ func TestGate_NoServerReceivesTheCallerWhereTheClusterHasPodsAndHops(t *testing.
 	}
 }
 
-// A pool with an external picker that spills has no cluster with pods and hops: its own hop removes
-// the caller, also if the picker is lost.
+// A pool with an external picker that spills has no cluster with both pods and hops. Its own hop
+// removes the caller, even if the picker is lost.
 func TestGate_NoServerReceivesTheCallerBehindAnExternalPicker(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]model.BodyMode{"duplex": model.BodyDuplex, "whole": model.BodyWhole} {
@@ -131,7 +131,7 @@ func TestGate_NoServerReceivesTheCallerBehindAnExternalPicker(t *testing.T) {
 	}
 }
 
-// gatedPost sends a prompt, again while a busy machine makes the gate too slow.
+// gatedPost sends a prompt. It retries while a busy machine makes the gate too slow.
 func (w *callerWorld) gatedPost(t *testing.T, host string) (got answer) {
 	t.Helper()
 	w.envoy.Wait("the gate of "+host+" answers", func() bool {

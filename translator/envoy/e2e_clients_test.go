@@ -68,12 +68,12 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 type clientCase struct {
 	port, who string
 	cert      *tls.Certificate
-	want      string // status, and what the backend receives about the client
+	want      string // status, and the backend's headers about the client
 }
 
 func (c *clientCase) check(t *testing.T, r *rig, roots *x509.CertPool, port uint16) {
 	config := &tls.Config{RootCAs: roots, ServerName: "gw.example"}
-	if c.cert != nil { // whichever CAs the server announces
+	if c.cert != nil { // also if the server does not announce the certificate's CA
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.cert, nil
 		}
@@ -84,9 +84,9 @@ func (c *clientCase) check(t *testing.T, r *rig, roots *x509.CertPool, port uint
 		t.Fatal(err)
 	}
 	req.Host = "gw.example"
-	req.Header.Set("X-Forwarded-Client-Cert", "URI=spiffe://example/root") // a lie
+	req.Header.Set("X-Forwarded-Client-Cert", "URI=spiffe://example/root") // a forged header
 	var got string
-	// secrets may come after the listener
+	// The secrets may arrive after the listener.
 	r.envoy.Wait(fmt.Sprintf("%s by %s is %s", c.port, c.who, c.want), func() bool {
 		resp, err := tr.RoundTrip(req)
 		if err != nil {

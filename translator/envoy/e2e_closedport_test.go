@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// An endpoint that does not listen yet costs no request, however busy the others are.
+// An endpoint that does not listen yet must cost no request, however busy the other endpoints are.
 func TestService_EndpointWithClosedPortCostsNoRequest(t *testing.T) {
 	closed := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
@@ -26,7 +26,7 @@ func TestService_EndpointWithClosedPortCostsNoRequest(t *testing.T) {
 			for i := range 100 {
 				body := []byte(`{}`)
 				if i%10 == 0 {
-					body = make([]byte, 2<<20) // more than Envoy keeps for a retry by default
+					body = make([]byte, 2<<20) // larger than Envoy's default buffer for retries
 				}
 				if a := r.post(t, "web", body); a.status != 200 {
 					failed.Add(1)

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// edgeRig serves one pod on every host, with a listener's settings.
 func edgeRig(t *testing.T, e model.Edge, p *pod) *rig {
 	t.Helper()
 	r := newRig(t, closedPort(t))
@@ -26,8 +25,8 @@ func edgeRig(t *testing.T, e model.Edge, p *pod) *rig {
 	return r
 }
 
-// raw sends bytes on a connection of its own, and returns the first line of the answer, which ends
-// the connection.
+// raw sends bytes on a new connection. It returns the first line of the answer, which ends the
+// connection.
 func (r *rig) raw(t *testing.T, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", r.address())
@@ -51,9 +50,9 @@ func get(path string, headers ...string) string {
 		strings.Join(append(headers, ""), "\r\n"))
 }
 
-// The timeout covers the receipt of the request. Envoy only counts the wait for a pick of a request
-// without a body, which gets 504; for others, message_timeout applies, which is never longer
-// (Listener). Long responses, and long thinking of a model, are not ended.
+// The request timeout covers receiving the request. It covers the wait for a pick only for a
+// request without a body, which then gets 504. For other requests message_timeout limits that wait.
+// Long responses, and a model that takes long, are not ended.
 func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -93,7 +92,7 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 			t.Fatalf("%s: got %s %v, want it to begin first", path, e.answer, e.err)
 		}
 	}
-	// These begin after the two, so that they time out later.
+	// These requests begin later than the two above, so they also time out later.
 	if got := r.raw(t, "POST /upload HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nbegin"); got !=
 		"HTTP/1.1 408 Request Timeout" {
 		t.Errorf(`an upload that stalls: %q, want "HTTP/1.1 408 Request Timeout"`, got)
@@ -167,7 +166,7 @@ func TestTrustedHops_DecideTheClientsAddress(t *testing.T) {
 	}
 }
 
-// A client's UUID stays unchanged even if Envoy traces the request.
+// A client's UUID stays unchanged, even if Envoy traces the request.
 func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 	t.Parallel()
 	for action, kept := range map[v1alpha1.RequestIDs]bool{
@@ -198,7 +197,8 @@ func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 func TestProxyProtocol_NamesTheClientOnlyWhereItIsAllowed(t *testing.T) {
 	t.Parallel()
 	const header = "PROXY TCP4 192.0.2.7 192.0.2.8 1234 80\r\n"
-	for action, want := range map[v1alpha1.ProxyProtocol][2]string{ // with the header, and without
+	// Status lines with the header, and without.
+	for action, want := range map[v1alpha1.ProxyProtocol][2]string{
 		"":                             {"HTTP/1.1 400 Bad Request", "HTTP/1.1 200 OK"},
 		v1alpha1.ProxyProtocolDisabled: {"HTTP/1.1 400 Bad Request", "HTTP/1.1 200 OK"},
 		v1alpha1.ProxyProtocolRequired: {"HTTP/1.1 200 OK", "EOF"},

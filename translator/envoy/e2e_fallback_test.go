@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The table of fallbacks, every cell on the real Envoy: a client's
-// result if its pool's picker answers, is full, empty, dead or slow.
+// This table of fallbacks runs on the real Envoy: what a client gets if its pool's picker answers,
+// is full, empty, dead or slow.
 
-// outcome is the source of the answer: "picked" (the picked pod), "pod" (any local pod), "spill"
-// (the other pool), or a status.
+// outcome is where the answer comes from: "picked" (the picked pod), "pod" (any pod of the pool),
+// "spill" (the other pool), or a status.
 type outcome string
 
 var pickers = []string{"answers", "full", "empty", "dead", "slow"}
@@ -139,10 +139,10 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 	}
 }
 
-// external are the rows for an external picker in FULL_DUPLEX_STREAMED. In that mode Envoy cannot
-// ignore an immediate response, so a pool that spills is behind its own hop, whose 429 or 503 moves
-// the request on. Only the user's timeout ends a request with a slow picker, or moves it on. A lost
-// picker has an Unhealthy endpoint: Envoy does not call it, although it would answer.
+// external are the rows for an external picker in FULL_DUPLEX_STREAMED. There Envoy cannot ignore
+// an immediate response. So a pool that spills is behind its own hop, and a 429 or 503 of the hop
+// moves the request on. Only the user's timeout ends a request with a slow picker, or moves it on.
+// A lost picker's endpoint is Unhealthy, so Envoy does not call the picker even if it would answer.
 var external = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
@@ -170,7 +170,7 @@ var external = []struct {
 	},
 }
 
-// The same holds for pickers that only acknowledge bodies.
+// Pickers that only acknowledge bodies behave in the same way.
 func TestFailureMode_OfExternalPickersDecidesWhatFailedPicksGet(t *testing.T) {
 	t.Parallel()
 	t.Run("duplex", func(t *testing.T) { externalFailures(t, model.BodyDuplex) })
@@ -223,7 +223,7 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 	checkCells(r, cells, a2)
 }
 
-// behindHop puts a backend behind its own hop, with other hops to move on to.
+// behindHop puts a backend behind its own hop. Requests may move on to the hops in next.
 func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...model.HopID) model.WeightedBackend {
 	r.t.Helper()
 	own := model.HopTo("InferencePool", "ns", name)
@@ -237,7 +237,6 @@ func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...mode
 	return model.WeightedBackend{Cluster: named("hops-" + name), Weight: 1, Hops: true}
 }
 
-// poolB adds the spill target, and returns its hop.
 func (r *rig) poolB(pods ...*pod) (hop model.HopID) {
 	r.t.Helper()
 	var eps []model.Endpoint

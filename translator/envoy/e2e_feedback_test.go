@@ -22,13 +22,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// entry is one access log entry at the picker.
 type entry struct {
 	log string
 	*logv3.HTTPAccessLogEntry
 }
 
-// feedback receives access logs.
 type feedback struct {
 	alsv3.UnimplementedAccessLogServiceServer
 	mu      sync.Mutex
@@ -42,7 +40,7 @@ func (f *feedback) StreamAccessLogs(s alsv3.AccessLogService_StreamAccessLogsSer
 		if err != nil {
 			return nil
 		}
-		if m.Identifier != nil { // only the first message of a stream has it
+		if m.Identifier != nil { // only a stream's first message has the identifier
 			name = m.Identifier.LogName
 		}
 		f.mu.Lock()
@@ -53,7 +51,6 @@ func (f *feedback) StreamAccessLogs(s alsv3.AccessLogService_StreamAccessLogsSer
 	}
 }
 
-// find waits for the entries of a path.
 func (f *feedback) find(path string) map[string]entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +63,6 @@ func (f *feedback) find(path string) map[string]entry {
 	return out
 }
 
-// collector receives spans.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	mu    sync.Mutex
@@ -148,7 +144,8 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 		ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
 		t.Errorf("the entry of a pick: got %v, want the served address, and its lease", e)
 	}
-	// The hop's pick is logged under the name of hops. The edge's call gave no pick.
+	// The hop's pick has the log name of hops. The edge's call returned no pick, so it has no
+	// entry.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
 	spilled := f.find("/spilled")[model.HopListener].GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"]
 	if spilled.GetFields()[servedKey].GetStringValue() != b1.address.String() {
@@ -161,7 +158,7 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 		r.envoy.Wait("a span "+span, func() bool { return spans.has(span) })
 	}
 	r.envoy.Wait("the log file names picked and served", func() bool {
-		_, _ = r.envoy.Post("/reopen_logs") // it writes every 10 s otherwise
+		_, _ = r.envoy.Post("/reopen_logs") // otherwise Envoy writes the file only every 10 s
 		text, _ := os.ReadFile(file)
 		return strings.Contains(string(text), `"picked":"`+a.address.String()+`"`) &&
 			strings.Contains(string(text), `"route":"spilled"`)
@@ -216,8 +213,8 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 			data["penstock"].GetFields()["lease"].GetStringValue() == "" {
 			t.Errorf("the entry of a request in flight: got %v, want %s and a lease", e, slow.address)
 		}
-		// From these, the picker derives how fast a server reads prompts, and which ones it has not
-		// read.
+		// From these times the picker derives a server's prefill rate, and which prompts are
+		// unread.
 		common := e.GetCommonProperties()
 		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(),
 			common.GetTimeToFirstUpstreamRxByte().AsDuration()

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gateServer is an authorization service, whose fault is the name of the first policy.
+// gateServer is an authorization service. The name of the first policy selects its fault.
 type gateServer struct{ t *testing.T }
 
 func (g gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +117,7 @@ func frame(message []byte) string {
 
 var gateCluster = model.Cluster{Name: model.OurGate, Protocol: model.GRPC, Own: true}
 
-// gatedHost adds a host with two routes, of which one has gates.
+// gatedHost adds a host with two routes. One of them has gates.
 func (r *rig) gatedHost(host string, gates ...string) {
 	r.t.Helper()
 	action := &model.Action{Forward: &model.Forward{
@@ -132,7 +132,8 @@ func (r *rig) gatedHost(host string, gates ...string) {
 	r.hosts = append(r.hosts, vh)
 }
 
-// Whatever the service answers, or does not, a request passes only if each policy has decided.
+// Whatever the service answers, and even without an answer, a request passes only if each policy
+// has decided.
 func TestGate_FailsClosed(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -173,7 +174,7 @@ func TestGate_FailsClosed(t *testing.T) {
 
 func hostOf(fault string) string { return strings.ReplaceAll(fault, " ", "-") }
 
-// silentServer is a process that is frozen: its kernel accepts connections, and nothing answers.
+// silentServer is a frozen process: its kernel accepts connections, but nothing answers.
 type silentServer struct{ calls atomic.Int64 }
 
 func (s *silentServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -181,7 +182,7 @@ func (s *silentServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// A frozen server fails no request, and few requests wait for it.
+// A frozen server makes no request fail, and only few requests wait for it.
 func TestGate_FrozenServerIsEjected(t *testing.T) {
 	t.Parallel()
 	const requests = 150
@@ -199,7 +200,8 @@ func TestGate_FrozenServerIsEjected(t *testing.T) {
 			t.Errorf("request %d: got %s, want 200", i, got)
 		}
 	}
-	// About two calls a second. Without ejection every second request would call it.
+	// This allows about two calls a second. Without ejection, every second request would call the
+	// server.
 	seconds := int64(time.Since(begin) / time.Second)
 	if n := frozen.calls.Load(); n == 0 || n > min(4+4*seconds, requests/3) {
 		t.Errorf("of %d requests in %d s, %d calls wait for the frozen server, want about two a second, and one at "+
@@ -207,7 +209,6 @@ func TestGate_FrozenServerIsEjected(t *testing.T) {
 	}
 }
 
-// Without a service that can be reached, gated routes answer 503 and others go on.
 func TestGate_FailsClosedWithoutAService(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -233,7 +234,6 @@ func TestGate_FailsClosedWithoutAService(t *testing.T) {
 	}
 }
 
-// The gate sees the route that a body's model selects.
 func TestGate_FollowsTheModelInTheBody(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// All hops share a listener. Only the endpoint determines a request's hop: Host stays the client's,
-// even through two hops, and neither a client nor a pod can select or detect a hop.
+// All hops share a listener. Only the endpoint determines a request's hop. Host stays the client's
+// through any number of hops, and neither a client nor a pod can select or detect a hop.
 func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	t.Parallel()
 	full, good := startPod(t, "full", 503), startPod(t, "good", 200)
@@ -54,15 +54,15 @@ func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 				t.Errorf("%s got %s: %v, want it removed", seen.name, name, v)
 			}
 		}
-		// appended once
+		// The client's address is appended only once.
 		if client := at.Header["X-Forwarded-For"]; len(client) != 1 || strings.Contains(client[0], ",") {
 			t.Errorf("%s got X-Forwarded-For %v, want one address", seen.name, client)
 		}
 	}
 }
 
-// Endpoints and routes of a hop arrive separately. A request for a hop that is not there yet, or no
-// longer, goes to the next one.
+// A hop's endpoints and routes arrive separately. If a request's hop does not exist yet, or no
+// longer, the request goes to the next hop.
 func TestHop_ThatIsNotThereSendsRequestsOn(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Each request to an exporting cluster of an import is logged once, with and without a hop, and
-// with the data for its evaluation: requests with a lease in the log of leases, others in a
-// separate log. Requests to other backends are not logged, nor is a hop to several clusters.
+// Each request to an exporting cluster of an import is logged exactly once, with or without a hop,
+// with the data that evaluates it. Requests with a lease are in the log of leases, others in a
+// separate log. Requests to other backends, and a hop to several clusters, are not logged there.
 func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	t.Parallel()
 	missing, well := startPod(t, "missing", 404), startPod(t, "well", 200)
@@ -62,7 +62,8 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 		{"ns/gw", "picked", "ns/chat@picked", picked.String(), "via_upstream", "picked", 200, false},
 	}
 	r.envoy.Wait("all are reported", func() bool { return len(list()) >= len(want) })
-	r.post(t, "direct", []byte("{}")) // what is reported once more would be before it
+	// A duplicate would be logged before the entry of this request.
+	r.post(t, "direct", []byte("{}"))
 	r.envoy.Wait("the last one is reported", func() bool { return list()[want[0]] == 2 })
 	for _, w := range want {
 		n := 1
@@ -78,7 +79,6 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	}
 }
 
-// logged is a log entry about a request.
 type logged struct {
 	log, host, member, cluster, details, route string
 	status                                     uint32

@@ -47,7 +47,7 @@ func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 	}
 }
 
-// Envoy has most filters only for whole routes; users write them on one backend of several.
+// Envoy has most filters only for whole routes, but users set filters on single backends.
 func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 	t.Parallel()
 	a, b, copies := startPod(t, "a", 200), startPod(t, "b", 200), startPod(t, "copies", 200)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelRig routes model "one" to pool one, "two" to pool two, and every other name to a Service
-// that shows it.
+// modelRig routes model "one" to pool one, and "two" to pool two. All other models go to a Service
+// that shows the model.
 func modelRig(t *testing.T) *rig {
 	t.Helper()
 	one, two, any := startPod(t, "one", 200), startPod(t, "two", 200), startPod(t, "any", 200)
@@ -92,8 +92,8 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	}
 }
 
-// hostile are bodies whose scan would take a worker thread a long time: none names a model within
-// the limit of the work.
+// hostile returns bodies whose scan would occupy a worker thread for long. None has a model within
+// the limit of the scan's work.
 func hostile() map[string]string {
 	const size = maxBody - 100
 	fill := func(start, part, end string) string {
@@ -144,7 +144,7 @@ func openAIError(body, code string) bool {
 		answer.Error.Code == code
 }
 
-// TestModelRouting_LargeMessagesMayStandBeforeTheModel: openai-python sends the messages first.
+// The messages may precede the model: openai-python sends them first.
 func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	t.Parallel()
 	r := modelRig(t)
@@ -166,8 +166,8 @@ func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	}
 }
 
-// TestModelRouting_OtherRoutesDoNotHoldBodies: a route without a model match streams, and receives
-// an incomplete body, unless an earlier route might take the request once its model is known.
+// A route without a model match streams, and receives incomplete bodies, unless an earlier route
+// might take the request once its model is known.
 func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 	t.Parallel()
 	one, files := startPod(t, "one", 200), startPod(t, "files", 200)
@@ -281,7 +281,7 @@ func TestModelRouting_ReadsTheModelAsAJSONParserDoes(t *testing.T) {
 			body, _ = json.MarshalIndent(doc, " ", "\t")
 		}
 		want, _ := doc["model"].(string)
-		want = strings.TrimSpace(want) // as header values are
+		want = strings.TrimSpace(want) // header values are trimmed, too
 		got := r.post(t, "models", body)
 		if seen := got.header.Get("Echo-X-Gateway-Model-Name"); seen != want && want != "one" && want != "two" {
 			t.Fatalf("%s: the route saw model %q, want %q (%s)", body, seen, want, got)

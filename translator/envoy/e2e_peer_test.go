@@ -19,8 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// gatewayOf returns a certificate of a cluster's Gateways, by an authority that may be another
-// cluster's.
+// gatewayOf returns a certificate for a cluster's Gateways. Its authority may be another cluster's.
 func (a *authority) gatewayOf(uri string) tls.Certificate {
 	_, _, pair := a.pairs(uri)
 	return pair
@@ -36,8 +35,8 @@ func (a *authority) pairs(uri string) (chain, key []byte, pair tls.Certificate) 
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
 }
 
-// peerRig is a peer listener of cluster west with two pools: members home and south may use chat,
-// only south may use code.
+// peerRig is a peer listener of cluster west. It has two pools: members home and south may use
+// chat, and only south may use code.
 type peerRig struct {
 	*rig
 	west, home, south *authority
@@ -99,7 +98,7 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 				Cluster: "west",
 			}))
 	r.add(inOneBlock(model.Chain{Name: model.PeerChain(r.port)}, hosts...))
-	// The same Envoy is a Gateway of member home, too.
+	// The same Envoy is also a Gateway of member home.
 	chain, key, _ = r.home.pairs(model.GatewayURI("home"))
 	r.add(Secret(model.Secret{Name: "home", Chain: chain, Key: key}))
 	r.add(Secret(model.Secret{Name: model.MemberTrust("west"), CA: r.west.pem}))
@@ -134,8 +133,6 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 	return r
 }
 
-// client connects as a cluster's Gateway, with a certificate signed by an authority; nil: without
-// one.
 func (r *peerRig) client(cluster string, ca *authority, sni string) *tls.Config {
 	c := &tls.Config{ServerName: sni, InsecureSkipVerify: true}
 	if ca != nil {
@@ -165,8 +162,8 @@ func (r *peerRig) ask(c *tls.Config, authority string, header http.Header) (answ
 	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
 }
 
-// A member that an AccessPolicy does not let in gets an error that states why. A member cannot
-// write the reason itself, and a server's reason does not leave the cluster.
+// A member that an AccessPolicy denies gets an error with the reason. A member cannot write the
+// reason, and a server's reason does not leave the cluster.
 func TestPeerListener_DeniesMembersInTheFormatOfTheAPI(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -175,7 +172,7 @@ func TestPeerListener_DeniesMembersInTheFormatOfTheAPI(t *testing.T) {
 		what   string
 		client *tls.Config
 		host   string
-		want   string // status, reason, code in the body
+		want   string // status, reason, and the code in the body
 	}{
 		{"another member", r.client("home", r.home, gatedHost), gatedHost,
 			`403 member_not_permitted {"code":"member_not_permitted",`},
@@ -194,7 +191,7 @@ func TestPeerListener_DeniesMembersInTheFormatOfTheAPI(t *testing.T) {
 	}
 }
 
-// Members reach the pools that are exported to them, and other clients reach nothing.
+// Members reach exactly the pools that are exported to them. Other clients reach nothing.
 func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -206,7 +203,7 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	for _, c := range []struct {
 		what, authority string
 		client          *tls.Config
-		want            string // "": no connection
+		want            string // "" if the connection fails
 	}{
 		{"a member", chatHost, r.client("home", r.home, chatHost), "200 chat"},
 		{"a member, with a port", chatHost + ":443", r.client("home", r.home, chatHost), "200 chat"},
@@ -258,8 +255,8 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	}
 }
 
-// A pod receives the client's request, without headers that a member, or a client behind it, has
-// forged.
+// A pod receives the client's request. Headers that a member, or a client behind it, has forged are
+// removed.
 func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -281,7 +278,7 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 		t.Errorf(`the pod is asked for %s at %s, want "api.example:8080" and %q`,
 			got.URL.RequestURI(), got.Host, "/v1/chat/completions?x=%2F")
 	}
-	// What the pool's own picker sets reaches its server.
+	// The headers that the pool's own picker sets reach the server.
 	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(),
 		"X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
 		if value := got.Header.Get(name); value != want {
@@ -298,8 +295,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	}
 }
 
-// An answer to a request that no pod has started is marked for the member; a pod's answer is not,
-// whatever it writes.
+// An answer to a request that no pod has started is marked for the member. A pod's answer is never
+// marked, whatever headers it has.
 func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -317,8 +314,8 @@ func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	}
 }
 
-// Gateway to gateway: the pod receives the client's own host, and no answer shows members' headers.
-// A gateway with another cluster's name gets no request.
+// Between two Gateways, the pod receives the client's own host, and the client's answer has none of
+// the members' headers. A gateway that presents another cluster's name gets no request.
 func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -340,11 +337,11 @@ func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	}
 }
 
-// A load balancer that uses the PROXY protocol for clients does so for members too, unless they
+// A load balancer that uses the PROXY protocol for clients uses it for members, too, unless members
 // bypass it.
 func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	t.Parallel()
-	// which waits for a member that is answered without the header
+	// newPeerRigOf waits for a member's answer, so that must work without the header.
 	r := newPeerRigOf(t, model.Edge{ProxyProtocol: v1alpha1.ProxyProtocolRequired})
 	tr := &http.Transport{TLSClientConfig: r.client("home", r.home, chatHost),
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -371,13 +368,14 @@ func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	}
 }
 
-// caller returns what the picker of pool chat receives as the caller of a request, and fails if the
-// pod receives one.
+// caller returns the caller that the picker of pool chat receives. It fails if the pod receives a
+// caller.
 func (r *peerRig) caller(t *testing.T, what string, header http.Header, send func(http.Header) (answer, error)) string {
 	t.Helper()
 	var a answer
 	header.Set("X-Test", what)
-	r.envoy.Wait(what+" is answered", func() (ok bool) { // a busy machine makes the gate too slow
+	// A busy machine may make the gate too slow.
+	r.envoy.Wait(what+" is answered", func() (ok bool) {
 		var err error
 		a, err = send(header)
 		return err == nil && a.status == 200
@@ -399,8 +397,8 @@ func (r *peerRig) caller(t *testing.T, what string, header http.Header, send fun
 	return headers[callerHeader]
 }
 
-// A caller travels from a gated route to another cluster. The peer listener believes a member whose
-// ClusterSet entry allows it, and no client can name a caller.
+// A caller passes from a gated route to another cluster. The peer listener believes only a member
+// whose ClusterSet entry allows it. No client can name a caller.
 func TestPeerListener_BelievesCallersOfMembersThatTheClusterSetBelieves(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)

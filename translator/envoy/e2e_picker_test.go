@@ -25,26 +25,26 @@ import (
 
 // script is a picker's behaviour for one pool.
 type script struct {
-	endpoints string // the list it answers, "" for no pick at all
-	status    int    // an immediate response
-	size      int    // of its body in bytes; 0: some words
-	silent    bool   // never answers
-	quits     bool   // ends the call when it gets the body
-	retries   string // x-envoy-max-retries
-	duplex    bool   // sends the body back, as FULL_DUPLEX_STREAMED wants
-	plain     bool   // reads to the end, answering each piece without sending it back, then picks (lwepp v1.6.0)
+	endpoints string // the list in the answer; "" for no pick
+	status    int    // status of an immediate response; 0 for none
+	size      int    // bytes of the immediate response's body; 0: a few words
+	silent    bool   // the picker never answers
+	quits     bool   // the picker ends the call when the body arrives
+	retries   string // value of x-envoy-max-retries
+	duplex    bool   // the picker sends the body back, as FULL_DUPLEX_STREAMED requires
+	// Like lwepp v1.6.0, the picker acknowledges each chunk without sending it back, and picks at
+	// the end.
+	plain bool
 }
 
-// asked is one request at a picker.
 type asked struct {
 	pool     string
 	metadata metadata.MD
 	headers  map[string]string
-	body     int // bytes
+	body     int // size in bytes
 	served   string
 }
 
-// picker is an endpoint picker with a script for each pool.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
@@ -56,8 +56,8 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// startPicker serves until the end of the test, with optional additional services. It answers
-// health checks with SERVING, unless its health is given.
+// startPicker serves until the test ends, with additional services. Unless options has a health
+// service, health checks get SERVING.
 func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,6 @@ func startPicker(t testing.TB, scripts map[string]script, options ...any) *picke
 	return p
 }
 
-// seen returns the picker's finished calls for one pool.
 func (p *picker) seen(pool string) []asked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,17 +135,16 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 			}
 		}
 		if buffers(req) && a.stream() {
-			return nil // as picker/extproc does: Envoy would buffer the stream
+			return nil // like picker/extproc, because Envoy would buffer the stream
 		}
 	}
 }
 
-// buffers reports whether a call's first message is in mode BUFFERED.
 func buffers(req *extprocv3.ProcessingRequest) bool {
 	return req.GetProtocolConfig().GetRequestBodyMode() == filterv3.ProcessingMode_BUFFERED
 }
 
-// stream reports whether the end of the request's body is unpredictable.
+// stream reports whether the request's body may have no foreseeable end.
 func (a *asked) stream() bool {
 	content := a.headers["content-type"]
 	return a.headers["upgrade"] != "" || strings.HasPrefix(content, "application/grpc") ||
@@ -160,7 +158,7 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 			a.headers[h.Key] = string(h.RawValue)
 		}
 		if (sc.duplex || sc.plain) && !m.RequestHeaders.EndOfStream {
-			return nil // an external picker reads the body first
+			return nil // an external picker first reads the body
 		}
 		return []*extprocv3.ProcessingResponse{sc.pick()}
 	case *extprocv3.ProcessingRequest_RequestBody:
@@ -189,7 +187,7 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 	return nil
 }
 
-// sendBack streams the body through, with the pick before the first chunk.
+// sendBack sends the body back chunk by chunk. The pick precedes the first chunk.
 func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.ProcessingResponse {
 	var out []*extprocv3.ProcessingResponse
 	if first := a.body == len(b.Body); first {

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy calls an external picker itself, and would hold an answer of any size for each request.
+// Envoy itself calls an external picker, and would hold an answer of any size for each request.
 func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	r := newRig(t, closedPort(t))
@@ -54,8 +54,8 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	}
 }
 
-// An external picker writes the lease of a request that our picker counts. This must not end the
-// count.
+// If an external picker writes the lease of a request that our picker counts, the count must not
+// end.
 func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	t.Parallel()
 	pod := startPod(t, "a", 200)

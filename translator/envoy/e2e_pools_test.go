@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pool is a backend with our picker.
 func pool(cluster, name string, mode model.BodyMode) model.WeightedBackend {
 	return model.WeightedBackend{
 		Cluster: named(cluster), Weight: 1,
@@ -63,8 +62,8 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 		})
 	}
 	wg.Wait()
-	// Five standard deviations: a share that is wrong by a tenth fails, a fair split practically
-	// never.
+	// 0.1 is five standard deviations: a fair split practically never fails, a share that is wrong
+	// by much does.
 	for who, want := range map[string]float64{"200 a": .25, "200 b": .25, "500 ": .5} {
 		if share := float64(got[who]) / requests; share < want-.1 || share > want+.1 {
 			t.Errorf("%s answered %.2f of the requests, want %.2f: %v", who, share, want, got)
@@ -108,7 +107,7 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 			model.Endpoint{Hop: hopC, Later: true})...)
 	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
 		endpoints(good.address, full.address, closed)...)
-	// A pool that fails open and spills: the picker itself names the hop.
+	// In a pool that fails open and spills, the picker names the hop.
 	r.cluster(model.Cluster{Name: named("open"), Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
 		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
 	open := map[string]string{"full-then-c": "200 good", "c-alone": "200 good"}
@@ -130,8 +129,8 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
 		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
 	})
-	// A rule that shares requests between a pool that spills and one behind hops: each moves on in
-	// its own way.
+	// A rule divides its requests between a pool that spills and a pool behind hops. Each pool's
+	// requests move on differently.
 	r.forward("mixed", backends(
 		spilling(pool("spilling", "full-then-fallback", model.BodyBuffered), hopB),
 		r.behindHop("mixed", pool("strict", "all-full-list-of-one", model.BodyBuffered), hopC, hopB)))
@@ -162,7 +161,7 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 func (r *rig) serves(t *testing.T, prefix string, want map[string]string) {
 	for name, w := range want {
 		t.Run(prefix+name, func(t *testing.T) {
-			for range 5 { // once may be luck
+			for range 5 { // a single success may be chance
 				if a := r.post(t, prefix+name, []byte("{}")); fmt.Sprint(a.status, " ", a.pod) != w {
 					t.Fatalf("want %s, got %s", w, a)
 				}
@@ -173,8 +172,8 @@ func (r *rig) serves(t *testing.T, prefix string, want map[string]string) {
 
 func TestHop_NeverSpillsAgain(t *testing.T) {
 	t.Parallel()
-	// Two full pools that spill to each other: the client gets the second one's answer, and each
-	// was asked once, on the edge or in the hop.
+	// Two full pools spill to each other. The client gets the second pool's answer, and each pool
+	// is asked once: on the edge, or in the hop.
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
 	r := newRig(t, p.address)
 	pod := startPod(t, "never", 200)
@@ -201,7 +200,8 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	if a := r.post(t, "to-b", []byte("{}")); a.status != 503 || a.pod != "" {
 		t.Errorf("want the second pool's 503, got %s", a)
 	}
-	// Each attempt on the edge asks the other pool's hop once more; nothing returns to the first.
+	// Each attempt on the edge asks the other pool's hop once, and no request returns to the first
+	// pool.
 	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
 		t.Errorf("the pickers were asked %d times for two requests, want at most %d", n, 2*(1+1+poolRetries))
 	}
@@ -234,7 +234,7 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 	_, _ = random.Read(body)
 	for _, host := range []string{"None", "Buffered", "Duplex", "spilled"} {
 		for _, size := range []int{0, 1, 100_000, 1<<20 + 1, 10 << 20, maxBody} {
-			r.healthy("external") // so much data may hold up its health checks
+			r.healthy("external") // so much data may delay the picker's health checks
 			if got := r.post(t, host, body[:size]); got.status != 200 || got.body != digest(body[:size]) {
 				t.Errorf("%s: %d bytes: %s, want %s", host, size, got, digest(body[:size]))
 			}
@@ -248,7 +248,7 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 			t.Errorf("%s: one byte too many: got %s, want 413 with body_too_large, and the limit", host, got)
 		}
 	}
-	// If no picker reads the body, it is unlimited.
+	// If no picker reads the body, its size is unlimited.
 	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
 		t.Errorf("None: one byte more: got %s, want 200 with the digest of the body", got)
 	}

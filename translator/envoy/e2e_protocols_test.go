@@ -50,7 +50,8 @@ func TestAppProtocol_EachServiceGetsItsProtocol(t *testing.T) {
 		if got := r.post(t, host, nil); got.status != 200 || got.pod != want {
 			t.Errorf("%s: got %s, want %s", host, got, want)
 		}
-		resp, err := over2.RoundTrip(r.request("GET", host, "/", nil)) // whatever the client speaks
+		// The client's protocol does not matter.
+		resp, err := over2.RoundTrip(r.request("GET", host, "/", nil))
 		if err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 || resp.Header.Get("Pod") != want {
 			t.Errorf("%s, asked over HTTP/2: got %v %v, want 200, and %s at the pod", host, resp, err, want)
 		}

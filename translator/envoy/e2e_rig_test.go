@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// pod is a model server that answers with its name and with what it received.
 type pod struct {
 	name    string
 	address netip.AddrPort
@@ -30,7 +29,6 @@ type pod struct {
 	last    atomic.Pointer[http.Request]
 }
 
-// startPod answers 200, or another status, with its name and a digest of the body.
 func startPod(t testing.TB, name string, status int) *pod {
 	t.Helper()
 	p := &pod{name: name}
@@ -61,7 +59,7 @@ func (p *pod) serve(t testing.TB, h http.Handler) *pod {
 	return p
 }
 
-// closedPort returns an address with the effect "connection refused".
+// closedPort returns an address that refuses connections.
 func closedPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 }
@@ -72,7 +70,7 @@ type rig struct {
 	cfg       Config
 	port      uint16
 	edge      model.Edge
-	preface   string // that a client sends on each connection
+	preface   string // bytes that a client sends first on each connection
 	resources []*resource.Resource
 	hosts     []*Encoded
 	hops      []model.Hop
@@ -81,7 +79,6 @@ type rig struct {
 	feeder    *feeder
 }
 
-// ownPicker is the cluster of our own picker.
 var ownPicker = model.Cluster{Name: model.OurPicker, Protocol: model.GRPC, Own: true}
 
 func newRig(t *testing.T, ourPicker netip.AddrPort) *rig {
@@ -98,7 +95,6 @@ func (r *rig) add(res *resource.Resource, err error) {
 	r.resources = append(r.resources, res)
 }
 
-// named returns a cluster of any name: tests of Envoy's behaviour need no object for it.
 func named(name string) model.ClusterID {
 	id, ok := model.ParseClusterID(name)
 	if !ok {
@@ -107,7 +103,7 @@ func named(name string) model.ClusterID {
 	return id
 }
 
-// poolNamed returns a pool of namespace ns; the test's picker finds its scripts by the plain name.
+// poolNamed returns a pool of namespace ns. The test's picker finds its scripts by the name alone.
 func poolNamed(name string) objectid.Target {
 	if name == "" {
 		return objectid.Target{}
@@ -123,7 +119,6 @@ func (r *rig) cluster(c model.Cluster, endpoints ...model.Endpoint) {
 
 func (r *rig) hop(h model.Hop) { r.hops = append(r.hops, h) }
 
-// host adds a virtual host.
 func (r *rig) host(host string, routes ...model.Route) {
 	r.t.Helper()
 	vh, err := VirtualHost(&model.VirtualHost{Chain: r.chain().Name, Host: host, Routes: routes})
@@ -133,7 +128,6 @@ func (r *rig) host(host string, routes ...model.Route) {
 	r.hosts = append(r.hosts, vh)
 }
 
-// forward adds a virtual host that sends everything to backends.
 func (r *rig) forward(host string, f model.Forward) {
 	r.t.Helper()
 	r.host(host, model.Route{
@@ -145,7 +139,6 @@ func (r *rig) forward(host string, f model.Forward) {
 
 func (r *rig) chain() model.Chain { return model.Chain{Name: model.ChainName(false, r.port, "")} }
 
-// start runs Envoy with all that was added, and waits until it serves.
 func (r *rig) start() {
 	r.t.Helper()
 	c := r.chain()
@@ -192,7 +185,6 @@ func (r *rig) start() {
 	})
 }
 
-// healthy waits until the clusters' health checks have passed.
 func (r *rig) healthy(clusters ...string) {
 	r.t.Helper()
 	for _, c := range clusters {
@@ -213,7 +205,6 @@ func (r *rig) request(method, host, path string, body []byte) *http.Request {
 	return req
 }
 
-// answer is a client's result.
 type answer struct {
 	status int
 	pod    string
@@ -233,7 +224,6 @@ func (r *rig) do(req *http.Request) (answer, error) {
 	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
 }
 
-// post sends a prompt.
 func (r *rig) post(t testing.TB, host string, body []byte) answer {
 	t.Helper()
 	req := r.request("POST", host, "/v1/chat/completions", body)

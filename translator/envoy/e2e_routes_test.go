@@ -12,7 +12,6 @@ import (
 
 func prefix(p string) model.Match { return model.Match{PathKind: model.PathPrefix, Path: p} }
 
-// answers returns a route that answers with a word.
 func answers(word string, m model.Match) model.Route {
 	return model.Route{Name: word, Match: m, Action: &model.Action{Direct: &model.Direct{Status: 200, Body: word}}}
 }
@@ -66,7 +65,8 @@ func TestHTTPRoute_MatchesByItsRules(t *testing.T) {
 		{"wild", "GET", "/", nil, ""}, {"M", "GET", "/", nil, "root"},
 	} {
 		req := r.request(c.method, c.host, c.path, nil)
-		req.URL.Opaque, req.URL.RawQuery = c.path, "" // as written, dots and slashes included
+		// The path as written, with its dots and slashes.
+		req.URL.Opaque, req.URL.RawQuery = c.path, ""
 		for i := 0; i < len(c.headers); i += 2 {
 			req.Header.Set(c.headers[i], c.headers[i+1])
 		}
@@ -83,7 +83,7 @@ func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	type rewrite struct{ match, replacement, path, want string }
-	table := []rewrite{ // Gateway API, HTTPPathModifier
+	table := []rewrite{ // examples of HTTPPathModifier in Gateway API
 		{"/foo", "/xyz", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz/", "/foo/bar", "/xyz/bar"},
 		{"/foo/", "/xyz", "/foo/bar", "/xyz/bar"},
 		{"/foo/", "/xyz/", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz", "/foo", "/xyz"},
@@ -127,13 +127,13 @@ func TestRequestRedirect_FollowsTheSpecification(t *testing.T) {
 	r := newRig(t, closedPort(t))
 	text := func(s string) *string { return &s }
 	table := []struct {
-		host  string // of the listener; "" for a name of its own
+		host  string // host of the listener; "" for a generated name
 		match model.Match
 		r     model.Redirect
-		ask   string // Host header; "" for host
+		ask   string // value of the Host header; "" for host
 		path  string
 		code  int
-		want  string // %h for the host, %p for the listener's port
+		want  string // %h stands for host, %p for the listener's port
 	}{
 		{match: prefix("/"), r: model.Redirect{Host: "example.org", Code: 302}, path: "/a?q=1", code: 302,
 			want: "http://example.org:%p/a?q=1"},
@@ -247,7 +247,7 @@ func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 	slow := &pod{name: "slow"}
 	slow.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		slow.hits.Add(1)
-		select { // longer than any timeout below
+		select { // longer than any timeout of this test
 		case <-req.Context().Done():
 		case <-time.After(3 * time.Second):
 		}
@@ -278,7 +278,7 @@ func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 			t.Errorf("%s: want %s, got %s", host, want, got)
 		}
 	}
-	for range 4 { // whichever server is chosen first
+	for range 4 { // either server may be chosen first
 		if got := r.post(t, "retried", nil); got.pod != "fast" {
 			t.Errorf("an attempt that takes too long: got %s, want pod fast, where it is repeated", got)
 		}

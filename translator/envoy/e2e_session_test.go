@@ -69,8 +69,8 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	}
 }
 
-// session sends n requests of one client, and returns the servers and the first answer. prepare
-// receives the last value of the header.
+// session sends n requests of one client. It returns the servers and the first answer. prepare
+// receives the header's value from the answer before.
 func (r *rig) session(t *testing.T, host string, n int, prepare func(*http.Request, string)) (
 	seen map[string]bool, first answer,
 ) {
@@ -80,7 +80,7 @@ func (r *rig) session(t *testing.T, host string, n int, prepare func(*http.Reque
 		t.Fatal(err)
 	}
 	u := &url.URL{Scheme: "http", Host: host, Path: "/v1/chat/completions"}
-	var last string // the last value of the header
+	var last string // value in the previous answer
 	for i := range n {
 		req := r.request("GET", host, u.Path, nil)
 		for _, c := range jar.Cookies(u) {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// freezer is in front of a picker, and may freeze: then it accepts connections and bytes, and
+// freezer is a proxy in front of a picker. While frozen it accepts connections and bytes, but
 // answers nothing.
 type freezer struct {
 	net.Listener
@@ -30,7 +30,7 @@ func startFreezer(t *testing.T, to netip.AddrPort) *freezer {
 		for {
 			down, err := l.Accept()
 			if err != nil {
-				return // the test is over
+				return // the test has ended
 			}
 			open.Go(func() { f.relay(down) })
 		}
@@ -42,7 +42,7 @@ func startFreezer(t *testing.T, to netip.AddrPort) *freezer {
 	return f
 }
 
-// relay ends when either side does; for a frozen one that is Envoy.
+// relay ends when either side ends. While frozen, only Envoy can end it.
 func (f *freezer) relay(down net.Conn) {
 	defer func() { _ = down.Close() }()
 	up, err := net.Dial("tcp", f.to.String())
@@ -56,7 +56,7 @@ func (f *freezer) relay(down net.Conn) {
 	back.Wait()
 }
 
-// backward carries answers, which are lost once the picker is frozen.
+// backward carries answers, and drops them while the picker is frozen.
 type backward struct {
 	*freezer
 	down io.Writer
@@ -71,8 +71,8 @@ func (a backward) Write(b []byte) (int, error) {
 	}
 }
 
-// A frozen picker still accepts connections, and answers nothing. That must not cost a pick, even
-// in a fail-close pool.
+// A frozen picker accepts connections and answers nothing. This must not cost a pick, even in a
+// fail-close pool.
 func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	pod := startPod(t, "pod", 200)
 	p := startPicker(t, map[string]script{"llm": {endpoints: pod.address.String()}})
@@ -91,7 +91,7 @@ func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	r.start()
 	all := func() {
 		var requests sync.WaitGroup
-		for range 100 { // more at once than a retry budget allows by default
+		for range 100 { // more concurrent retries than Envoy's default budget allows
 			for _, host := range []string{"none", "buffered"} {
 				requests.Go(func() {
 					if a := r.post(t, host, []byte(`{"prompt": "hello"}`)); a.status != 200 {

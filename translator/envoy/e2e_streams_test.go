@@ -21,16 +21,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Requests whose end a picker must not wait for: with a body mode of BUFFERED they would hang.
+// A picker must not wait for the end of these requests: in BUFFERED they would never be forwarded.
 
-// streamRig has a host for each body mode that waits and for each path over hops, all with the same
-// pods.
+// streamRig has a host for each body mode that waits, and for each path over hops. All hosts have
+// the same pods.
 func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	t.Helper()
 	address := pods[0].Address.String()
 	ours := startPicker(t,
 		map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
-	// Like a real external picker, it waits for the body before it picks.
+	// This picker waits for the body before it picks, as real external pickers do.
 	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
 	r := newRig(t, ours.address)
 	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService},
@@ -45,7 +45,7 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	external.Picker.Cluster = named("external")
 	r.forward("Duplex", backends(external))
 	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
-	// Pods with HTTP/2 cannot share a cluster with hops: they are behind their own hop.
+	// Pods with HTTP/2 cannot share a cluster with hops, so they are behind their own hop.
 	r.forward("behind", backends(r.behindHop("behind", pool("a", "a", model.BodyBuffered), hop)))
 	r.forward("behind-full", backends(r.behindHop("behind-full", pool("a", "full", model.BodyBuffered), hop)))
 	r.start()
@@ -64,7 +64,6 @@ func TestWebSocket_ReachesPoolsWhosePickerReadsBodies(t *testing.T) {
 	}
 }
 
-// echoFrames is a WebSocket server that returns what it receives.
 func echoFrames(w http.ResponseWriter, req *http.Request) {
 	if req.Header.Get("Upgrade") != "websocket" {
 		http.Error(w, "not an upgrade", http.StatusBadRequest)
@@ -79,7 +78,7 @@ func echoFrames(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(conn, rw)
 }
 
-// upgrades expects that words return over a WebSocket one by one.
+// upgrades checks that words return over a WebSocket one by one.
 func (r *rig) upgrades(t *testing.T, host string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.address())
@@ -106,7 +105,8 @@ func (r *rig) upgrades(t *testing.T, host string) {
 
 func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
-	// The model server is a bidirectional gRPC service, for which an ext_proc server serves.
+	// The model server must be a bidirectional gRPC service, so an ext_proc server stands in for
+	// it.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
 	r := streamRig(t, model.H2C, endpoints(server.address)...)
 	for _, host := range streamHosts {
@@ -139,7 +139,7 @@ func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 			if _, err := stream.Recv(); err != io.EOF {
 				t.Errorf("the stream's status was lost: %v, want %v", err, io.EOF)
 			}
-			// A status other than OK is in trailers.
+			// A status other than OK arrives in trailers.
 			_, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: "unknown"})
 			if err == nil || grpcCode(err) != "NotFound" {
 				t.Errorf("want NotFound from the server, got %v", err)
@@ -189,7 +189,7 @@ func TestResponseStream_ArrivesTokenByToken(t *testing.T) {
 		for range 3 {
 			fmt.Fprint(w, "data: token\n\n")
 			w.(http.Flusher).Flush()
-			select { // the next one only when the client has read this
+			select { // the next token is sent only after the client has read this one
 			case <-next:
 			case <-req.Context().Done():
 				return

@@ -25,7 +25,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// authority issues certificates.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -139,7 +138,8 @@ func TestHTTPSListener_AnswersOtherHostsWith421(t *testing.T) {
 		}
 		req.Host = c.host
 		var got string
-		r.envoy.Wait(fmt.Sprintf("%+v", c), func() bool { // the secret may come after the listener
+		// The secret may arrive after the listener.
+		r.envoy.Wait(fmt.Sprintf("%+v", c), func() bool {
 			resp, err := tr.RoundTrip(req)
 			if err != nil {
 				got = err.Error()

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The inference extension's reference picker, at v1.6.0, answers each piece of a body before the
-// headers, and never sends a body back. In FULL_DUPLEX_STREAMED each request with a body would get
+// The reference picker of the inference extension (v1.6.0) acknowledges each chunk of a body before
+// the headers, and sends no body back. In FULL_DUPLEX_STREAMED, each request with a body would get
 // 503.
 func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
@@ -55,7 +55,7 @@ func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	}
 }
 
-// Among pickers that elect a leader, the followers answer NOT_SERVING to health checks, and would
+// Of pickers that elect a leader, the followers answer health checks with NOT_SERVING, and would
 // not pick.
 func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	pod := startPod(t, "a", 200)

@@ -99,7 +99,7 @@ func appendPod(b []byte, e model.Endpoint) []byte {
 }
 
 var podMetadata = func() []byte {
-	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // it does not fail
+	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // cannot fail
 	return body
 }()
 

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Pods are encoded directly. Envoy must read the same as from the messages.
+// Pods are encoded without messages. Envoy must read the same as from messages.
 func TestEndpoints_HandEncodingEqualsTheMessages(t *testing.T) {
 	a := &model.Assignment{Cluster: named("pool/ns/p"), Endpoints: []model.Endpoint{
 		{Address: netip.MustParseAddrPort("10.0.0.1:80")},

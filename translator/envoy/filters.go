@@ -118,7 +118,7 @@ func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
 		MetadataOptions:          metadataOptions(pickMetadata, pickMetadata),
 		DisableImmediateResponse: spills,
-		// In FULL_DUPLEX_STREAMED, requests cannot pass a failed picker.
+		// In FULL_DUPLEX_STREAMED, requests cannot bypass a failed picker.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
 		// Pickers with model.BodyWhole (STREAMED) answer headers and body together.

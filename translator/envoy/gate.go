@@ -31,24 +31,24 @@ const (
 // Names shared with our authorization service (picker/authz).
 const (
 	metaStage       = "x-penstock-stage"
-	gatePolicies    = "policies" // model.Route.Gates, comma-separated
-	gatePools       = "pools"    // model.Route.Reaches; absent before the route is known
+	gatePolicies    = "policies" // value: model.Route.Gates, comma-separated
+	gatePools       = "pools"    // model.Route.Reaches; absent while the route is unknown
 	gateLists       = "lists"
-	gateAny         = "any"              // one policy suffices, before the route is known
-	gateFinal       = "final"            // the early answer may be the only answer
-	gateWatch       = "watch"            // the answer has grantMetadata
+	gateAny         = "any"              // set before the route is known: one policy suffices
+	gateFinal       = "final"            // set if the early answer may be the only one
+	gateWatch       = "watch"            // set if the answer has grantMetadata
 	modelHeader     = "x-penstock-model" // ModelHeader, if all servers read the same model
-	keysHeader      = "x-penstock-keys"  // for requests for the list of models
+	keysHeader      = "x-penstock-keys"  // read by requests for the list of models
 	callerHeader    = "x-penstock-caller"
 	groupsHeader    = "x-penstock-groups"
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided"
 	callerMetadata  = "caller"
-	policyMetadata  = "policy" // the policy that denies the request
+	policyMetadata  = "policy" // value: the policy that denies the request
 	keysMetadata    = "keys"
 	vouchMetadata   = "vouch" // groupsHeader
 	finalMetadata   = "final"
-	grantMetadata   = "grant" // for calls that watch the request
+	grantMetadata   = "grant" // read by calls that watch the request
 )
 
 // stageHeaders are headers that only filters and pickers of the edge read: the router removes them.

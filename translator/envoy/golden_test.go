@@ -19,11 +19,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// world is the model in a golden file, with the fields' own names.
+// world is the model in a golden file. The file uses the names of the fields.
 type world struct {
 	Config      Config
 	Ports       []model.Port
-	Chains      []model.Chain // route configurations alone
+	Chains      []model.Chain // only their route configurations are printed
 	Hosts       []*model.VirtualHost
 	Hops        []model.Hop
 	Clusters    []*model.Cluster
@@ -67,7 +67,6 @@ func (w world) translate() (out []*resource.Resource, err error) {
 	return out, err
 }
 
-// inOneBlock returns a route configuration with hosts in order of their names, in one block.
 func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
 	block, err := NewBlock(hosts)
 	if err != nil {
@@ -76,7 +75,6 @@ func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
 	return RouteConfiguration(c.Name, c, block)
 }
 
-// hopRoutes are the routes of hops, in one block.
 func hopRoutes(hops ...model.Hop) (*resource.Resource, error) {
 	var hosts []*Encoded
 	for _, h := range hops {
@@ -93,8 +91,8 @@ func hopRoutes(hops ...model.Hop) (*resource.Resource, error) {
 	return HopRoutes(block)
 }
 
-// TestEnvoy_Golden compares the model and Envoy's resources in one file. PENSTOCK_GOLDEN=rewrite
-// rewrites it.
+// TestEnvoy_Golden compares the model with Envoy's resources in the same file.
+// PENSTOCK_GOLDEN=rewrite rewrites the file.
 func TestEnvoy_Golden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -136,7 +134,6 @@ func TestEnvoy_Golden(t *testing.T) {
 	}
 }
 
-// readable returns the resources as YAML, one document each.
 func readable(t *testing.T, resources []*resource.Resource) []byte {
 	t.Helper()
 	var out bytes.Buffer

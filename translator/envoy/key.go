@@ -29,9 +29,9 @@ func (b *builder) inject(secret, header string) *hcmv3.HttpFilter {
 	})
 }
 
-// credential has the upstream filters of a cluster of model servers that require a key. They
-// replace the router's filters, which are therefore among them. Their order is that of the request:
-// nothing but the codec follows the credential.
+// credential has the upstream filters of a cluster whose model servers require a key. They replace
+// the router's upstream filters, so they include these. A request passes the filters in this order:
+// only the codec follows the credential.
 func (b *builder) credential(c *model.Credential) []*hcmv3.HttpFilter {
 	var remove []*mutationv3.HeaderMutation
 	for _, name := range []string{authorization, "x-api-key", "api-key"} {

@@ -19,8 +19,8 @@ type localError struct {
 
 const codeDetails = "response.code_details"
 
-// The API's error format replaces these bodies of Envoy. The first match counts. The error of a
-// codec has no path, so its body stays.
+// ownErrors are Envoy's errors whose bodies become errors in the API's format. The first match
+// counts. The error of a codec has no path, so its body stays.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
 	{codeDetails + " == 'cluster_not_found'", "no_backend",

@@ -12,9 +12,9 @@ import (
 )
 
 // modelsRoute leads requests for the list of models to our picker. It is nil if the main route also
-// leads them there and no pool spills: if a pool spills, Envoy ignores the picker's answer.
-// Services keep their share of these requests, because their models are unknown. An import with
-// several exporting clusters gets one query: three calls would take 10 KiB more of Envoy's memory.
+// does so and no pool spills: if a pool spills, Envoy ignores the picker's answer there. Services
+// keep their share of these requests, because their models are unknown. An import with several
+// exporting clusters gets one query: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil

@@ -179,7 +179,7 @@ func mergeSlashes(path string) string {
 	}
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	out := "/" + strings.Join(parts, "/")
-	if strings.HasSuffix(path, "/") { // "//" stays
+	if strings.HasSuffix(path, "/") { // keep the trailing slash, even of "//"
 		out += "/"
 	}
 	return out

@@ -128,7 +128,7 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
 	m.HttpProtocolOptions.EnableTrailers = true
-	m.SkipXffAppend = true // the member's edge added the client's address
+	m.SkipXffAppend = true // the member's edge has added the client's address
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
@@ -210,7 +210,7 @@ func marks() []localClass {
 	}
 }
 
-// Without pings, requests into a black hole would never end.
+// Without pings, requests to a member that drops all packets would never end.
 const peerPing = time.Second
 
 func peerProtocol() *corev3.Http2ProtocolOptions {

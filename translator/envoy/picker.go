@@ -18,15 +18,15 @@ import (
 
 const (
 	metaPool    = "x-penstock-pool"
-	metaSpill   = "x-penstock-spill" // model.HopID.Address values, comma-separated
+	metaSpill   = "x-penstock-spill" // value: HopID.Addresses of spill targets, comma-separated
 	metaLast    = "x-penstock-last"
 	metaSubset  = "x-penstock-subset"
 	metaPools   = "x-penstock-pools"
 	metaRetries = "x-penstock-retries"
 	metaOpen    = "x-penstock-open"
-	metaTries   = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
-	metaUsage   = "x-penstock-usage"  // "exact" if streams must report their tokens
-	metaImport  = "x-penstock-import" // with metaPool, in calls to a picker of another cluster
+	metaTries   = "x-penstock-tries"  // value: "fixed" if the route limits the time of one attempt
+	metaUsage   = "x-penstock-usage"  // value: "exact" if streams must report their tokens
+	metaImport  = "x-penstock-import" // set with metaPool in calls to another cluster's picker
 )
 
 // maxPickerMessage limits an external picker's message, in bytes. By default Envoy buffers messages
@@ -47,7 +47,7 @@ func (b *builder) pickerOverride(
 		body = model.BodyBuffered
 	}
 	if cluster.External() && body == model.BodyNone {
-		cluster = model.OurPicker // it relays the headers as a request without a body
+		cluster = model.OurPicker // our picker relays the headers as a request without a body
 	}
 	service := b.grpc(cluster)
 	service.RetryPolicy = b.callAgain() // Envoy reads EnvoyGrpc's policy only for xDS streams
@@ -160,8 +160,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
 		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // required with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
-		// With BUFFERED, Envoy would hold the body until the picker answers the headers. These
-		// pickers answer them last.
+		// With BUFFERED, Envoy would hold the body until the picker answers the headers, and these
+		// pickers answer the headers last.
 		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
 	}
 	return m
@@ -172,7 +172,7 @@ type pickerCalls struct {
 	models bool   // the route is for the list of models
 	pools  string // if models: metaPools; "" for the rule's pools that our picker may pick from
 	main   bool   // the route is for all requests that need no sibling
-	exact  bool   // model.Route.ExactUsage
+	exact  bool   // as model.Route.ExactUsage
 	gated  bool   // requests may have callerHeader
 }
 

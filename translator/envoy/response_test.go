@@ -7,17 +7,16 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// responseRun is one response that response.lua reads.
 type responseRun struct {
 	state  *lua.LState
 	id     string
 	failed bool
 	code   int
 	kind   string
-	chunks int // that the script has read
+	chunks int // number of chunks that the script has read
 }
 
-// run returns the ID that the script finds in a body of a content type, in chunks of a size.
+// run returns the ID that the script finds in a body, which it reads in chunks of a size.
 func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size int) string {
 	t.Helper()
 	r.id, r.failed, r.code, r.kind, r.chunks = "", false, 0, "", 0
@@ -85,7 +84,7 @@ func newResponseRun(t *testing.T) *responseRun {
 	t.Helper()
 	r := &responseRun{state: lua.NewState()}
 	t.Cleanup(r.state.Close)
-	// This Lua panics if string.find begins beyond the end of a text.
+	// The Lua here panics if string.find begins after the end of a text.
 	const within = "local f=string.find string.find=function(s,p,i,n) return f(s,p,math.min(i or 1,#s+1),n) end "
 	if err := r.state.DoString(within + responseScript); err != nil {
 		t.Fatal(err)
@@ -93,7 +92,7 @@ func newResponseRun(t *testing.T) *responseRun {
 	return r
 }
 
-// A stream that begins with an error has failed, in every server's format; other streams have not.
+// A stream that begins with an error, in any server's format, has failed. Other streams have not.
 func TestStreamError_ScriptFindsItAtTheBegin(t *testing.T) {
 	r := newResponseRun(t)
 	const stream = "text/event-stream; charset=utf-8"
@@ -150,8 +149,8 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 	}
 }
 
-// A response's own ID is found wherever a chunk ends, and no other: IDs of items, of clients'
-// metadata and of other APIs' responses would mislead follow-ups.
+// The script finds a response's own ID wherever a chunk ends. It must find no ID of an item, of a
+// client's metadata or of another API, because follow-ups would then go to a wrong server.
 func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
 	r := newResponseRun(t)
 	const whole, stream = "application/json", "text/event-stream; charset=utf-8"

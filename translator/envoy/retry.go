@@ -105,7 +105,8 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 }
 
 // movesOn reports whether requests that a dead server may have started are retried at another
-// server. A retry rule with 0 attempts forbids it. Requests to hops move on behind the hop.
+// server. A retry rule with 0 attempts forbids it. For a request to a hop, the route behind the hop
+// decides.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false

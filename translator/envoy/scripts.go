@@ -68,11 +68,10 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// If r matches by the model's name, or has a gate by models, scanRoute returns the scan route to
-// put before it, otherwise nil. The scan route reads the model, and makes Envoy choose a route
-// again, so that Envoy holds only the bodies of r's requests. It answers 404 without a direct
-// response, which would ignore the buffer limit. On a host with a gate by models, all scans are
-// strict.
+// scanRoute returns the scan route to put before r, or nil if r neither matches by the model's name
+// nor has a gate by models. The scan route reads the model, and makes Envoy choose a route again,
+// so Envoy holds only the bodies of r's requests. It answers 404, but has no direct response, which
+// would ignore the buffer limit. On a host with a gate by models, all scans are strict.
 func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {

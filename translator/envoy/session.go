@@ -26,7 +26,7 @@ func (b *builder) session(s *model.Session) *anypb.Any {
 	} else {
 		cookie := &httpv3.Cookie{Name: s.Name, Path: s.Path}
 		if s.Timeout > 0 {
-			cookie.Ttl = seconds(s.Timeout) // also in the cookie's value, which Envoy checks
+			cookie.Ttl = seconds(s.Timeout) // Envoy also checks the timeout in the cookie's value
 		}
 		state = b.extension("envoy.http.stateful_session.cookie", &cookiev3.CookieBasedSessionState{Cookie: cookie})
 	}
@@ -82,8 +82,8 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
-// A session's cookie names an endpoint. Envoy looks for the endpoint only in the backend that Envoy
-// draws.
+// faithful reports whether sessions need sessionRoutes: Envoy finds a cookie's endpoint only in the
+// backend that it draws.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }

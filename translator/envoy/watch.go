@@ -15,7 +15,7 @@ import (
 const (
 	// The value of metaWatch is the grant of the request's gates.
 	metaWatch    = "x-penstock-watch"
-	metaPolicies = "x-penstock-policies" // model.Route.Gates, comma-separated
+	metaPolicies = "x-penstock-policies" // value: model.Route.Gates, comma-separated
 )
 
 // watch is the filter that keeps a call to our authorization service open until a response ends, so

@@ -22,8 +22,8 @@ const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 // change takes up to 8 times as long, because Envoy may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
-// RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
-// Gateway's.
+// RouteBudget returns how much of Envoy's time the routes of one namespace may take on a chain. It
+// bounds all namespaces except the Gateway's own.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -37,7 +37,7 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 // Charge is a route's cost on the chains of other namespaces' Gateways.
 type Charge struct {
 	Age    Age
-	Each   envoy.Cost // in one host
+	Each   envoy.Cost // cost in one host
 	Chains []ChainCharge
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A certificate that Envoy rejects would leave its listener without one, unreported.
+// If Envoy rejected a certificate, its listener would have none, without a report.
 func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -38,9 +38,9 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	good := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	for name, c := range map[string]struct {
-		key   crypto.Signer // of the certificate
+		key   crypto.Signer // key in the certificate
 		ok    bool
-		shown crypto.Signer // in the Secret; nil: the certificate's
+		shown crypto.Signer // key in the Secret; nil: the certificate's key
 	}{
 		"RSA 1024":    {must(rsa.GenerateKey(rand.Reader, 1024)), false, nil},
 		"RSA 2048":    {must(rsa.GenerateKey(rand.Reader, 2048)), true, nil},
@@ -72,8 +72,8 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 }
 
-// envoyRejects returns a freshly started Envoy's error about a listener's certificate; "" without
-// one.
+// envoyRejects returns the error of a freshly started Envoy about a listener's certificate; "" if
+// Envoy accepts it.
 func envoyRejects(t *testing.T, cert, key string) string {
 	t.Helper()
 	socket := fmt.Sprintf(`{"name": "tls", "typed_config": {
@@ -149,7 +149,7 @@ func (c *judged) check(t *testing.T) {
 	cert, key := selfSigned(t, c.key, change)
 	if c.change == nil {
 		block, _ := pem.Decode([]byte(cert))
-		// Nothing verifies the signature.
+		// The signature becomes invalid, but nothing verifies it.
 		block.Bytes = bytes.Replace(block.Bytes, []byte{2, 1, 1, 0x30}, []byte{2, 1, 0x81, 0x30}, 1)
 		cert = string(pem.EncodeToMemory(block))
 	}

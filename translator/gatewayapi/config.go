@@ -55,7 +55,7 @@ type Resolution struct {
 
 // Members describes the hops to an import's exporting clusters.
 type Members struct {
-	Cluster model.ClusterID // of the hops
+	Cluster model.ClusterID // cluster of the hops
 	Spills  uint32          // number of hops to spill targets
 	Order   model.HopOrder
 	Chooser *model.PickerCall // selects the hop
@@ -67,7 +67,7 @@ type Target struct {
 	Cluster model.ClusterID
 	Share   uint32 // relative to the other targets; 0: no new requests
 	Picker  *model.PickerCall
-	// of the servers, even behind hops
+	// Protocol is the servers' protocol, even behind hops.
 	Protocol    model.Protocol
 	Hops        bool
 	External    bool

@@ -15,7 +15,7 @@ import (
 var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?([a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+)(:[0-9]{1,5})?$`)
 
 func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.CORS {
-	out := &model.CORS{MaxAge: 5 * time.Second} // the default of the field
+	out := &model.CORS{MaxAge: 5 * time.Second} // default of MaxAge in Gateway API
 	if spec.MaxAge > 0 {
 		out.MaxAge = time.Duration(spec.MaxAge) * time.Second
 	}

@@ -19,8 +19,8 @@ func datagramShare(backend int, weight uint32, endpoints int) (s gatewayapi.Data
 	return s
 }
 
-// sums adds the weights of endpoints by the second byte of their address, which is the backend; 255
-// is dropped.
+// sums adds up the endpoints' weights by the second byte of the address, which is the backend's
+// number. 255 stands for dropped datagrams.
 func sums(t *testing.T, endpoints []model.Endpoint) (by map[byte]uint64, all uint64) {
 	t.Helper()
 	by = map[byte]uint64{}

@@ -38,7 +38,7 @@ func Share(namespaces int) model.Expressions {
 // Budget limits the regular expressions of routes in a virtual host.
 type Budget struct {
 	Over  func(a *model.Attachment, rule int) bool // whether a rule, by its index, has an Overrun
-	Wider model.Expressions                        // for all routes of wider hostnames together
+	Wider model.Expressions                        // limit for all routes of wider hostnames together
 }
 
 func expressions(rule *model.Rule) (sum model.Expressions) {
@@ -62,8 +62,8 @@ func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns returns rules of a namespace's routes on a Gateway. Their expressions exceed the route's
-// budget or the namespace's share. The share goes to older routes first.
+// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed the
+// route's budget or the namespace's share. The share goes to older routes first.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),
@@ -120,7 +120,7 @@ func namespacesText(n int) string {
 	return fmt.Sprintf("%d namespaces", n)
 }
 
-// HasHost reports whether a route itself has a host of a chain.
+// HasHost reports whether a chain's host is a host of the route itself, not of a wider hostname.
 func HasHost(a *model.Attachment, gateway, chain, host string) bool {
 	return slices.ContainsFunc(a.Places, func(p model.Place) bool {
 		return p.Gateway == gateway && p.Chain == chain && slices.Contains(p.Hosts, host)
@@ -156,7 +156,7 @@ func overrun(a *model.Attachment, conditions []report.Condition, overruns []mode
 	switch before := report.Find(rest, partially); {
 	case before == nil:
 		return append(now, rest...)
-	case len(now) > 1: // the rules are invalid for other reasons too
+	case len(now) > 1: // the rules are also invalid for other reasons
 		now[1].Reason, now[1].Message = before.Reason, before.Message+"; "+now[1].Message
 	}
 	return append(now,

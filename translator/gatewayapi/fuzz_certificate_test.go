@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if it has one with its key,
-// and Envoy gets the same chain and key, in PEM without other content.
+// A Secret counts as a certificate only if it has a certificate with its key. Envoy gets the same
+// chain and key, as PEM without other content.
 func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {
@@ -36,7 +36,7 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 			t.Fatalf("secret %v, problem %q; want exactly one of them", secret != nil, problem)
 		}
 		if secret == nil {
-			return // keys that Envoy rejects have a test of their own
+			return // another test covers keys that Envoy rejects
 		}
 		want, err := certificates.ReadPair(chain, key)
 		if err != nil {
@@ -52,7 +52,8 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 		}).Equal(want.Key) {
 			t.Error("Envoy gets another key")
 		}
-		if pair, err := tls.X509KeyPair(chain, key); err == nil { // as another reader has it
+		// Crypto/tls must read the same chain.
+		if pair, err := tls.X509KeyPair(chain, key); err == nil {
 			sameChain(t, raw(got.Chain), pair.Certificate)
 		}
 		onlyPEM(t, secret.Chain)
@@ -60,7 +61,7 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	})
 }
 
-// pemSeeds are certificates and keys, alternately.
+// pemSeeds returns certificates and keys in turn.
 func pemSeeds(f *testing.F) (out [][]byte) {
 	f.Helper()
 	archive, err := txtar.ParseFile("testdata/fuzz-seeds.pem.txt")
@@ -73,7 +74,6 @@ func pemSeeds(f *testing.F) (out [][]byte) {
 	return out
 }
 
-// raw lists certificates as DER.
 func raw(chain []*x509.Certificate) (out [][]byte) {
 	for _, c := range chain {
 		out = append(out, c.Raw)
@@ -93,8 +93,8 @@ func sameChain(t *testing.T, got, want [][]byte) {
 	}
 }
 
-// onlyPEM checks that a text consists of blocks as pem.Encode writes them, without headers: other
-// parsers read other forms differently.
+// onlyPEM checks that a text has only blocks as pem.Encode writes them, without headers, because
+// other parsers read other forms differently.
 func onlyPEM(t *testing.T, text []byte) {
 	t.Helper()
 	for rest := text; len(rest) > 0; {
@@ -107,9 +107,9 @@ func onlyPEM(t *testing.T, text []byte) {
 	}
 }
 
-// FuzzCABundle_AgreesWithX509: a bundle has exactly the certificates that x509 and Envoy read, and
-// an unreadable one invalidates the whole bundle: less trust than intended is a condition, and
-// different trust impossible.
+// A bundle has exactly the certificates that crypto/x509 and Envoy read, and one unreadable
+// certificate invalidates the bundle. So there is never other trust than intended, and missing
+// trust is reported.
 func FuzzCABundle_AgreesWithX509(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {

@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzRoute_TakesNoNeighbourDown: whatever a user writes into a route, it is either not accepted,
-// with a condition, or passes the checks of Envoy's configuration. Otherwise a whole virtual host
-// would be withheld.
+// Whatever a user writes into a route, the route is either not accepted, with a condition, or
+// passes the checks of Envoy's configuration. Otherwise a whole virtual host would be withheld.
 func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")
 	f.Add("", "", "", "", "", "", "", "", int32(0), int32(0), "", "")
@@ -26,7 +25,7 @@ func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 		method, duration string) {
 		for _, s := range []*string{&path, &name, &value, &query, &queryValue, &host, &newPath, &remove, &method,
 			&duration} {
-			*s = strings.ToValidUTF8(*s, "?") // neither JSON nor YAML holds anything else
+			*s = strings.ToValidUTF8(*s, "?") // JSON and YAML cannot hold invalid UTF-8
 		}
 		var rules []gatewayv1.HTTPRouteRule
 		for _, kind := range []gatewayv1.PathMatchType{
@@ -107,7 +106,7 @@ func fuzzedMatch(
 	return match
 }
 
-// fuzzedFilters are rules with the filters and the session that have their own slots in Envoy.
+// fuzzedFilters returns rules with all filters and sessions that Envoy handles separately.
 func fuzzedFilters(path, name, value, host, newPath, duration string, number int32) []gatewayv1.HTTPRouteRule {
 	svc := gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))}
 	times, prefix := gatewayv1.Duration(duration), gatewayv1.PathMatchPathPrefix
@@ -151,14 +150,13 @@ func fuzzedFilters(path, name, value, host, newPath, duration string, number int
 	for i := range rules {
 		rules[i].Matches = []gatewayv1.HTTPRouteMatch{{
 			Path: &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &path},
-			// otherwise the first would hide the others
+			// Without this header the first rule would take all requests.
 			Headers: []gatewayv1.HTTPHeaderMatch{{Name: "x-rule", Value: fmt.Sprint(i)}},
 		}}
 	}
 	return rules
 }
 
-// checkCalls is checkRules for a GRPCRoute.
 func checkCalls(t *testing.T, service, method, value, header string) {
 	t.Helper()
 	ops := operations(t, `kind: Service
@@ -209,7 +207,7 @@ metadata: {name: web}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}`)
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fuzzed"}}
 	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "web"}}
-	for i, rule := range rules { // one rule a path, so that none hides another
+	for i, rule := range rules { // one route for each rule, so that no rule hides another
 		route = route.DeepCopy()
 		route.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
 		w := decide(view(t, append(ops, store.HTTPRoutes.Put(route))), gatewayapi.Config{AnyClass: true})

@@ -81,7 +81,7 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 			continue
 		}
 		ip, err := netip.ParseAddr(a.Value)
-		if err != nil || ip.Zone() != "" { // Envoy rejects a listener with a zone
+		if err != nil || ip.Zone() != "" { // Envoy rejects an address with a zone
 			return unsupported(".value", fmt.Sprintf("%q is not an IP address", a.Value),
 				"write an address such as 127.0.0.1, or leave addresses out")
 		}

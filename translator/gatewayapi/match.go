@@ -27,7 +27,7 @@ var methods = []gatewayv1.HTTPMethod{
 
 func matches[S any](b *ruleBuilder, specs []S, match func(spec *S, field string) model.Match,
 	field string) (out []model.Match) {
-	if len(specs) == 0 { // the default of the field
+	if len(specs) == 0 { // Gateway API's default matches
 		specs = make([]S, 1)
 	}
 	for i := range specs {

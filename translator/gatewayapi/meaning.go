@@ -22,7 +22,7 @@ type Meaning struct {
 	Cluster           string // "" for the whole import
 
 	written bool  // a user or another controller wrote it
-	since   int64 // as store.Offer.Since
+	since   int64 // time as in store.Offer.Since
 }
 
 // Key returns the import's key.

@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// A backendRef to a pool without its group, or without group and kind, is reported with the
-// correction.
 func TestBackend_SuggestsThePoolThatWasMeant(t *testing.T) {
 	kind, port := gatewayv1.Kind("InferencePool"), gatewayv1.PortNumber(80)
 	for want, ref := range map[string]gatewayv1.BackendObjectReference{

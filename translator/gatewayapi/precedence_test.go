@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// request is a client's request.
 type request struct{ host, path, method, header string }
 
-// oracle answers a request by the specification's text, directly from the objects: the listener
-// with the most specific hostname, then the best match of the routes attached to it. "" is 404.
+// oracle answers a request by the specification's text, directly from the objects. It takes the
+// listener with the most specific hostname, and then the best match of the attached routes. ""
+// means 404.
 func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) string {
 	var listener *gatewayv1.Listener
 	for i := range gw.Spec.Listeners {
@@ -44,7 +44,8 @@ func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) str
 		if p := route.Spec.ParentRefs[0].SectionName; p != nil && *p != listener.Name {
 			continue
 		}
-		exactHost, anyHost := -1, -1 // characters in a matching non-wildcard hostname; in a matching hostname
+		// Lengths of the longest matching hostname: without a wildcard, and of any kind.
+		exactHost, anyHost := -1, -1
 		for _, h := range hostnames(route) {
 			if hostMatches(h, q.host) {
 				anyHost = max(anyHost, len(h))
@@ -125,8 +126,8 @@ func prefixed(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// asEnvoy answers a request like Envoy: the virtual host of the most specific domain, its first
-// route that matches.
+// asEnvoy answers a request as Envoy does: by the first matching route in the virtual host with the
+// most specific domain.
 func asEnvoy(hosts []*model.VirtualHost, q request) string {
 	var best *model.VirtualHost
 	for _, vh := range hosts {

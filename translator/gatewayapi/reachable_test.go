@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// A match is converted to the form of requests at Envoy's routes, or a Warning states why no
-// request meets it.
+// A match is converted to the form in which requests reach Envoy's routes. Otherwise a Warning
+// states why no request meets it.
 func TestUnreachable_MatchesAreNormalizedOrWarned(t *testing.T) {
 	path := func(typ gatewayv1.PathMatchType, value string) gatewayv1.HTTPRouteMatch {
 		return gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &typ, Value: &value}}
@@ -32,8 +32,8 @@ func TestUnreachable_MatchesAreNormalizedOrWarned(t *testing.T) {
 		gatewayv1.PathMatchRegularExpression
 	for _, c := range []struct {
 		match   gatewayv1.HTTPRouteMatch
-		want    string // path or query value
-		warning string // a part; "" for none
+		want    string // converted path or query value
+		warning string // part of the Warning; "" for none
 	}{
 		{path(prefix, "/%7Eteam"), "/~team", ""},
 		{path(prefix, "/a/%2e%2e/b/"), "/b", ""},

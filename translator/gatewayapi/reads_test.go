@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// indexed is a reader that forbids reads of whole tables: their readers would be recomputed at each
-// change of any object of the kind.
+// indexed is a reader that forbids reads of whole tables, because each change of the kind would
+// recompute the row that reads.
 type indexed struct {
 	t *testing.T
 	store.Reader

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3" // named by routes to pools
+	// Routes to pools name this message.
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -37,7 +38,7 @@ func TestGatewayAPI_RealEnvoyAcceptsTheResult(t *testing.T) {
 	})
 }
 
-// routeConfiguration returns a chain's routes as JSON, for clusters that come later.
+// routeConfiguration returns a chain's routes as JSON. The clusters need not exist.
 func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost) string {
 	t.Helper()
 	var encoded []*envoy.Encoded
@@ -68,8 +69,8 @@ func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost)
 	return string(text)
 }
 
-// bootstrap gives each route configuration a listener, all with the same transport socket (JSON; ""
-// for cleartext).
+// bootstrap returns a bootstrap with a listener for each route configuration. transport is their
+// transport socket in JSON; "" for cleartext.
 func bootstrap(transport string, routes ...string) string {
 	var listeners []string
 	for i, rc := range routes {

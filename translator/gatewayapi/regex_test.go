@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// One bad expression makes Envoy reject a whole route configuration, so it must be reported here.
+// One expression that Envoy rejects makes it reject a whole route configuration, so the expression
+// must be reported.
 func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
 	rejected := []string{"", "a(b", "a**", "(?=a)", `\x{100}`, `\x{10FFFF}`, `\x{D800}`, `[\x{100}-\x{200}]`,
 		`\\\x{100}`, strings.Repeat(`\pL{1000}`, 20)}
@@ -50,8 +51,8 @@ func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 }
 
-// A budget is only effective if it counts like Envoy: our estimate of a program's size is at most a
-// fifth too low, and at most twice too high.
+// The budget requires an estimate close to Envoy's program size: at most a fifth too low, and at
+// most twice too high.
 func TestRegex_ProgramSizeIsEnvoys(t *testing.T) {
 	found := regexp.MustCompile(`program size of (\d+)`)
 	for _, pattern := range []string{
@@ -80,14 +81,13 @@ func TestRegex_ProgramSizeIsEnvoys(t *testing.T) {
 func regexRoutes(patterns ...string) string {
 	var routes []string
 	for _, p := range patterns {
-		quoted, _ := json.Marshal(p) // a string always has a form in JSON
+		quoted, _ := json.Marshal(p) // a string can always be encoded
 		routes = append(routes,
 			fmt.Sprintf(`{"match": {"safe_regex": {"regex": %s}}, "direct_response": {"status": 200}}`, quoted))
 	}
 	return `{"virtual_hosts": [{"name": "a", "domains": ["*"], "routes": [` + strings.Join(routes, ",") + `]}]}`
 }
 
-// regexProblem returns the report on a route with a pattern for its path.
 func regexProblem(t *testing.T, pattern string) string {
 	t.Helper()
 	kind := gatewayv1.PathMatchRegularExpression
@@ -101,7 +101,7 @@ func regexProblem(t *testing.T, pattern string) string {
 	w := decide(view(t, []store.Op{store.Gateways.Put(gw), store.HTTPRoutes.Put(route)}),
 		gatewayapi.Config{AnyClass: true})
 	for _, f := range w.attached[0].Findings {
-		if f.Severity == report.Error { // a Warning is about requests, not about Envoy
+		if f.Severity == report.Error { // a Warning is about requests, not about what Envoy accepts
 			return f.Problem
 		}
 	}

@@ -78,7 +78,7 @@ func sorted[T comparable](list []T, order func(a, b T) int) []T {
 }
 
 func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
-	if len(rules) == 0 { // the default of the field
+	if len(rules) == 0 { // Gateway API's default rule
 		rules = []gatewayv1.HTTPRouteRule{{}}
 	}
 	for i := range rules {

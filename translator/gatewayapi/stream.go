@@ -23,7 +23,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 		refs[i].BackendRef = specs[i]
 	}
 	shares := b.shares(refs, nil, field)
-	for _, s := range shares { // the clusters depend on the listeners
+	for _, s := range shares { // clusters of UDP backends depend on the listeners
 		if b.datagrams() {
 			break
 		}

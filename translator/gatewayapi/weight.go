@@ -11,7 +11,7 @@ import (
 
 type share struct {
 	weight            uint32
-	backend           string   // a store.TargetKey
+	backend           string   // store.TargetKey of the backend
 	targets           []Target // none: unresolved; if no Share is above 0, weight is 0
 	clusters          []model.ClusterID
 	hops              []model.HopID

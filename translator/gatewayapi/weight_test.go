@@ -78,8 +78,8 @@ func TestWeight_SplitsExactly(t *testing.T) {
 	}
 }
 
-// Sixteen backends of primes cannot be exact in 32 bits: they must be as close as possible, and
-// never exceed Envoy's limit on their sum.
+// The exact shares of sixteen backends whose weights are primes do not fit into 32 bits. They must
+// be as close as possible, and the sum must never exceed Envoy's limit.
 func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 200 {

@@ -30,8 +30,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// operations decodes YAML documents. $CERT, $KEY and $OTHERKEY stand for a certificate of
-// example.com, its key, and a key of another certificate.
 func operations(t *testing.T, text string) []store.Op {
 	t.Helper()
 	tables := map[string]store.Kind{}
@@ -107,7 +105,7 @@ func view(t *testing.T, ops []store.Op) *store.View {
 	return s.View()
 }
 
-// fakeBackends resolves the pools and imports in the store; an import's targets are its clusters
+// fakeBackends resolves the pools and imports in the store. An import's targets are its clusters
 // with their weights.
 type fakeBackends struct{}
 
@@ -151,13 +149,13 @@ func importTargets(imp *inferenceapi.InferencePoolImport) (res gatewayapi.Resolu
 	return res
 }
 
-// world holds all decisions about the objects in a view, like package translator.
+// world computes all decisions about the objects in a view, as package translator does.
 type world struct {
 	view     store.Reader
 	cfg      gatewayapi.Config
 	gateways map[string]*model.Gateway
 	attached []*model.Attachment
-	passed   []*model.Attachment // the same, as they are passed to VirtualHost
+	passed   []*model.Attachment // attached, as passed to VirtualHost
 }
 
 func decide(view store.Reader, cfg gatewayapi.Config) *world {
@@ -192,7 +190,6 @@ func decide(view store.Reader, cfg gatewayapi.Config) *world {
 
 func (w *world) gateway(key string) (*model.Gateway, bool) { g, ok := w.gateways[key]; return g, ok }
 
-// routeKeys returns the keys of all routes in store.ByRoute, by kind.
 func routeKeys(view store.Reader) (keys []string) {
 	for _, o := range store.HTTPRoutes.All(view) {
 		keys = append(keys, store.TargetKey("HTTPRoute", o.Namespace, o.Name))
@@ -221,11 +218,11 @@ func (w *world) gatewayKeys() []string {
 	return keys
 }
 
-// hosts returns the virtual hosts of a chain, by name.
 func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost) {
 	var names []string
 	for _, l := range gw.Listeners {
-		if l.Chain == chain { // with or without routes: otherwise a less specific listener would answer
+		// Also a listener without routes: otherwise a less specific listener would answer.
+		if l.Chain == chain {
 			names = append(names, l.Hostname)
 		}
 	}
@@ -325,7 +322,6 @@ func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.
 	}
 }
 
-// streams returns the chains of a port that forward connections, by name.
 func (w *world) streams(gw *model.Gateway, socket model.Socket) (out []model.Stream) {
 	by := map[string]*model.Stream{}
 	for _, l := range gw.Listeners {

@@ -52,7 +52,7 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 type demandedIndex struct {
 	table, index string
 	wait         bool
-	read         map[string]bool // true if arrived
+	read         map[string]bool // by key that rows read; true if its object has arrived
 }
 
 type demand struct {
@@ -77,7 +77,7 @@ func (e *Engine) arrive(keys []Key) {
 	}
 }
 
-// sourceWaits reports whether a source has a key only through the last value of a waiting row. Rows
+// sourceWaits reports whether only the last value of a waiting row gives a source the key. Rows
 // that read that value may reference the key's row, so the row must stay.
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })

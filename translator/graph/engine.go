@@ -16,7 +16,7 @@ type Engine struct {
 	layers   []layer
 	names    map[string]bool
 	columns  map[[2]string]*column[string]
-	demanded map[string]bool // by table; true if rows wait for its keys
+	demanded map[string]bool // keyed by table; true if rows wait for its keys
 	demand   *demand
 	world    *store.View
 	revision uint32
@@ -102,7 +102,7 @@ type Reader struct {
 	engine    *Engine
 	layer     int
 	remembers bool
-	waits     bool // it read a key that has not arrived, or a waiting row without a value
+	waits     bool // Compute read a key that has not arrived, or a waiting row without a value
 }
 
 // Reader reads the engine's current rows without recording.

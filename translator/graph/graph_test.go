@@ -17,16 +17,16 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// zone is a key with two parts, like translator's.
+// zone is a key with two parts, as some keys of translator have.
 type zone struct{ region, name string }
 
 func (z zone) compare(o zone) int {
 	return cmp.Or(strings.Compare(z.region, o.region), strings.Compare(z.name, o.name))
 }
 
-// world is a small translation. A pod's label "wants" lists services; each service that some pod
-// wants has a row, which reads its ConfigMap, existing or not; a zone lists the services that name
-// it, and a copy repeats the first service that a pod wants.
+// world is a small translation. A pod's label "wants" lists services. Each wanted service has a
+// row, which reads the ConfigMap of its name. A zone lists the services in it. A copy repeats the
+// first service that a pod wants.
 type world struct {
 	engine    *graph.Engine
 	wants     *graph.Table[string, string]
@@ -119,7 +119,6 @@ func inZone(service, zone string) store.Op {
 	})
 }
 
-// lab is a store with an engine behind it.
 type lab struct {
 	*testing.T
 	*world
@@ -242,7 +241,7 @@ func TestGraph_DemandNamesTheKeysThatBeginAndCeaseToBeRead(t *testing.T) {
 	}
 }
 
-// zoned is a lab that serves zone a with s1, and whose ConfigMaps are read on demand from now on.
+// zoned returns a lab whose zone a has s1. From now on its ConfigMaps are read on demand.
 func zoned(t *testing.T) *lab {
 	l := newLab(t)
 	l.engine.Demand("ConfigMap")
@@ -271,7 +270,7 @@ func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
 	if v, _ := l.services.Get(l.engine.Reader(), "s1"); v.name != "b" {
 		t.Errorf(`s1 is in zone %q: it waits for what other rows read, want "b"`, v.name)
 	}
-	l.arrive("s2") // without an object
+	l.arrive("s2") // the key has arrived, but has no object
 	if v, _ := l.services.Get(l.engine.Reader(), "s2"); v.name != "nowhere" {
 		t.Errorf("s2 is %v after all that exists has arrived, want nowhere", v)
 	}
@@ -299,8 +298,8 @@ func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
 	}
 }
 
-// Like a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one is
-// deleted: its listener still references the old one.
+// This is like a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one
+// is deleted. Its listener still references the old certificate.
 func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
 	e, s := graph.New(), store.New()
 	gateways := graph.Declare(e, graph.Table[string, string]{

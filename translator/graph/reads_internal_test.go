@@ -20,7 +20,7 @@ func TestReaders_AreASetOfAnySize(t *testing.T) {
 				set.add(n)
 				want[n] = true
 			}
-			set.remove(&node{}) // is in no set
+			set.remove(&node{}) // a node that the set lacks
 			got := map[*node]bool{}
 			for o := range set.all {
 				if got[o] || !want[o] {

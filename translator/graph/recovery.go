@@ -11,7 +11,7 @@ import (
 type Panic struct {
 	Table string
 	Key   any
-	Value any // of the panic
+	Value any // value of the panic
 	Stack []byte
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// fragile is a table of pods' wants that panics at "bug", with an index that panics at "index", and
-// a table that depends on it.
+// fragile has a table of pods' wants that panics at "bug". Its index panics at "index". Another
+// table depends on it.
 type fragile struct {
 	engine *graph.Engine
 	wants  *graph.Table[string, string]
@@ -68,7 +68,6 @@ func (w *fragile) dump() map[string]string {
 	return out
 }
 
-// panics lists the rows that panicked.
 func panics(d *graph.Diff) (out []string) {
 	for _, p := range d.Panics {
 		s := p.String()
@@ -100,17 +99,19 @@ func TestPanic_KeepsTheRowsLastValueAndAllOthers(t *testing.T) {
 		wanting("b", "s1"))
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no label may be bug"}, 0, wanting("a", "bug"), wanting("b", "s2"))
-	// A key that only the last value has read.
+	// Only the last good value has read this key.
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no label may be bug"}, 0, inZone("s1", "eu"))
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no index of it"}, 0, wanting("a", "index"))
 	step(map[string]string{"default/a": "s3", "default/b": "s2", "s2": "+", "s3": "+"}, nil, 1, wanting("a", "s3"))
-	// The dependency of a computation that panicked leads to the next one.
+	// The row's computation panicked, but its new read is recorded, so a change of s4 recomputes
+	// the row.
 	step(map[string]string{"default/a": "s3", "default/b": "s2", "s2": "+", "s3": "+"},
 		[]string{"wants: default/a: no zone may be a bug"}, 0, inZone("s4", "bug"), wanting("a", "s4"))
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"}, nil, 1, inZone("s4", "eu"))
-	// Without a last value there is no row, and its end is no panic.
+	// A row that panics at first has no last value, so it does not exist. Its removal must not
+	// panic.
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"},
 		[]string{"wants: default/c: no label may be bug"}, 0, wanting("c", "bug"))
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"}, nil, 1,

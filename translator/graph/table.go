@@ -27,7 +27,7 @@ type Table[K comparable, V any] struct {
 	rows     map[K]*row[K, V]
 	existing []*row[K, V] // sorted; nil after a row came or went, until All is called
 	indexes  []index[K, V]
-	dirty    map[K]*subject // the changed read; nil if a source gained or lost the key
+	dirty    map[K]*subject // the read that changed; nil if a source gained or lost the key
 	fallen   map[K]fallen
 	kept     map[K]struct{}
 	byKey    column[K]

@@ -18,7 +18,7 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 	}
 	var first *model.Member
 	var label, value string
-	unknown := map[string]bool{} // by server, which has an address for each port
+	unknown := map[string]bool{} // keyed by server, because a server has an address for each port
 	for i := range members {
 		key, engine := endpointpicker.EngineOf(members[i].Labels)
 		if engine == "" || slices.Contains(endpointpicker.Engines, engine) {

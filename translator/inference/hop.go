@@ -82,8 +82,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			}
 			continue
 		}
-		// A spill leads to other clusters: the pool of the same name in this cluster may be the
-		// source.
+		// The pool of the same name in this cluster may be the source of the spill.
 		if !m.Takes() || m.Local {
 			continue
 		}

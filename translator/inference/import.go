@@ -71,7 +71,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 					", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
 		}
 	}
-	imp.Findings = unique(imp.Findings) // the clusters share findings about their policy
+	imp.Findings = unique(imp.Findings) // clusters of one policy have equal findings
 	return imp, true
 }
 
@@ -203,7 +203,7 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// Ready=Unknown does not count: a silent exporter withdraws nothing.
+// Ready=Unknown does not count: an exporter that stops reporting withdraws nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")

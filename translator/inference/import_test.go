@@ -133,7 +133,7 @@ func TestEndpointMode_WithDeclaredPodsAsksTheRemotePickerDirectly(t *testing.T) 
 }
 
 func TestInferencePoolImport_UnreachableClusterIsReportedAndTakesNoTraffic(t *testing.T) {
-	v, imp := imported(t, llmImport) // the host name is not known
+	v, imp := imported(t, llmImport) // the host name is not resolved yet
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
 		t.Errorf("findings: got %s, want that west-2 has no known address", text)
@@ -254,7 +254,7 @@ status:
       ports: [{number: 80}]}]}]}
   - {name: b, routingMode: ParentMode, weight: 0}
 `
-	v, _ := imported(t, two) // b has no address, which is of no consequence
+	v, _ := imported(t, two) // b has no address, but also gets no requests
 	clusters, shares, reason := resolve(v, "llm")
 	if reason != "" || !slices.Equal(shares, []uint32{0, 0}) {
 		t.Errorf("an import that counts as weight 0: clusters %v, shares %v, reason %q; want two shares of 0, and "+
@@ -299,7 +299,7 @@ func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing
 	const declined = `{type: TYPE, status: "False", reason: Paused, message: "", ` +
 		`lastTransitionTime: "2026-01-01T00:00:00Z"}`
 	for _, c := range []struct {
-		status string // before status.clusters
+		status string // text before status.clusters
 		shares []uint32
 		field  string
 	}{
@@ -412,7 +412,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: In
 	}
 }
 
-// A member controls the length of its lists: findings about them are few.
+// A member controls the length of its lists, so the number of findings about them is bounded.
 func TestInferencePoolImport_FindingsAboutManyElementsAreFew(t *testing.T) {
 	for what, list := range map[string]string{
 		"endpoints": "endpoints: [" + strings.Repeat("{address: x}, ", 1000) + "]",
@@ -442,7 +442,7 @@ status:
 	}
 }
 
-// A member controls the length of its texts: findings quote their beginning.
+// A member controls the length of its texts, so findings quote only their beginnings.
 func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for what, entry := range map[string]string{

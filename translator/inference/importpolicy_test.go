@@ -201,7 +201,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	if p := imp.Members[0].Pool; len(p.Relay.Pickers) != 1 || p.Relay.Pickers[0].Addr.String() != "192.0.3.1:9002" {
 		t.Errorf("pickers %v, want 192.0.3.1:9002 alone", p.Relay.Pickers)
 	}
-	if m := imp.Members[1]; len(m.Parents) != 0 || m.Problem == "" { // a name that resolves to 192.0.2.80
+	// The gateway's name resolves to 192.0.2.80.
+	if m := imp.Members[1]; len(m.Parents) != 0 || m.Problem == "" {
 		t.Errorf("gateways %v, want none, and a problem", m.Parents)
 	}
 	if text := texts(imp.Findings); strings.Count(text,
@@ -212,7 +213,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 		"podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: "+
 			"10.3.0.5}]", 1)
 	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
-	// neither the policy's nor the exporter's exclusions
+	// The policy excludes one pod, and the exporter's ranges another.
 	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" {
 		t.Errorf(`declared pods %s, want "[10.2.0.5:8000]"`, got)
 	}

@@ -64,8 +64,8 @@ func TestMissing_SuggestsWhatIsMeant(t *testing.T) {
 	}
 }
 
-// Each change of an object that a suggestion was searched among recomputes references to missing
-// ones, so many objects get no suggestion.
+// If a suggestion searches objects, each change of one of them recomputes the references to missing
+// objects. So among many objects there is no suggestion.
 func TestMissing_SuggestsNothingAmongMany(t *testing.T) {
 	var files strings.Builder
 	for i := range 65 {
@@ -78,7 +78,7 @@ func TestMissing_SuggestsNothingAmongMany(t *testing.T) {
 	}
 }
 
-// shared is a store that only holds what is read of Secrets, like a cluster with several users.
+// shared is a store that holds only the Secrets that are read, as in a cluster with several users.
 type shared struct{ store.Reader }
 
 func (shared) OnDemand(table string) bool { return table == store.Secrets.Kind() }

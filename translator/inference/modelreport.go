@@ -158,7 +158,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		notAccepted(rep, "PoolNotFound", "spec.poolRef.name",
 			noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
-	case p.External: // the picker's controller may write the conditions
+	case p.External: // that picker's controller may write the conditions
 		rep.Conditions = nil
 		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "spec.poolRef",
 			fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone",

@@ -18,7 +18,7 @@ import (
 // Models returns the effects of a pool's InferenceModels, InferenceModelRewrites and
 // InferenceObjectives.
 func Models(r store.Reader, id objectid.Target) *model.Models {
-	if id.Imported() { // the exporting cluster's picker applies them
+	if id.Imported() { // these are imported, so the exporting cluster's picker applies them
 		return nil
 	}
 	target := store.TargetKey("InferencePool", id.Namespace, id.Name)

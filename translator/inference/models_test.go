@@ -88,7 +88,7 @@ func TestInferenceModel_OlderCountsAndExactGoesBeforeGeneric(t *testing.T) {
 					{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25},
 				},
 			},
-			// the InferenceModel has no targets of its own
+			// The InferenceModel has no targets, so the rewrite sets them.
 			"batch": {Criticality: "Sheddable", Targets: []model.ModelTarget{{Name: "young", Weight: 1}}},
 			"food": {
 				Criticality: "Critical", Targets: []model.ModelTarget{
@@ -176,7 +176,7 @@ spec: {modelName: m, poolRef: {name: big}}
 	}
 }
 
-// Otherwise a strategy that reads no bodies would never see the model.
+// Without bodies, a strategy that reads none would never see the model.
 func TestInferenceModel_PoolGetsBodiesWhateverItsStrategy(t *testing.T) {
 	const random = chatPool + `
 ---

@@ -43,8 +43,8 @@ func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
 	}
 }
 
-// The cost of each cluster of an import must not grow with their number: a set of a hundred
-// clusters with the same hundred pools took minutes to sync.
+// The cost of a cluster must not grow with the number of an import's clusters. It once did: a
+// hundred clusters with the same hundred pools took minutes to sync.
 func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 	allocated := func(clusters int) uint64 {
 		var docs []string
@@ -99,7 +99,7 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	}
 }
 
-// A cluster without any allowed server takes no request, and its exporter receives the reason
+// A cluster without an allowed server takes no requests. Its exporter receives the reason
 // (multicluster/imports).
 func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	const outside = " is outside the ranges that the ClusterSet allows member "
@@ -155,8 +155,8 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	}
 }
 
-// A member that left the set is no longer trusted while its exports drain; no finding suggests
-// adding it again.
+// A member that left the set is not trusted any more while its exports drain. No finding may
+// suggest adding it again.
 func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
 	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]",
 		"endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
@@ -186,7 +186,8 @@ func TestImport_MissingOneIsMadeByAnExport(t *testing.T) {
 	}
 }
 
-// No object here has the fields of a member's entry: a fix names fields in the member's cluster.
+// No object in this cluster has the fields of a member's entry, so a fix names fields in the
+// member's cluster.
 func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 	cleartext := strings.NewReplacer("number: 9002", "number: 9002, appProtocol: kubernetes.io/h2c").Replace(offers)
 	unresolved := strings.NewReplacer("192.0.2.3", "picker.example.com", "192.0.2.9", "gw.example.com").Replace(offers)
@@ -211,7 +212,6 @@ func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 	}
 }
 
-// With `imports: All`, this cluster's own entry is its pool.
 func TestOffer_OwnEntryIsTheLocalPool(t *testing.T) {
 	own := `
 ---
@@ -254,8 +254,8 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
 	}
 }
 
-// A member that exports in ParentMode gets no prompts in cleartext unless its ClusterSet entry
-// allows it. This does not affect users' entries and gateways with TLS.
+// A member that exports in ParentMode gets prompts in cleartext only if its ClusterSet entry allows
+// it. Users' own entries, and gateways with TLS, are not restricted.
 func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 	denied := strings.Replace(offers, "Cleartext: true\n", "", 1)
 	east := func(documents string) (*model.ImportMember, string) {

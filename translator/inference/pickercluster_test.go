@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A control plane that starts has not probed any picker. If a probe's result changed the hash, each
-// start would replace the clusters of all external pickers, and a fresh translation of the same
-// files would differ from a running one.
+// A starting control plane has probed no picker. If a probe's result changed the hash, each start
+// would replace the clusters of all external pickers. A fresh translation would also differ from a
+// running one.
 func TestPickerCluster_ProbedHealthChangesVariantAndNotHash(t *testing.T) {
 	s := store.New()
 	if _, err := s.Apply(

@@ -19,14 +19,13 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// secretOf is a Secret of text.
 func secretOf(namespace, name string, data map[string]string) string {
 	text, _ := json.Marshal(data)
 	return fmt.Sprintf("\n---\nkind: Secret\nmetadata: {namespace: %s, name: %s}\nstringData: %s\n", namespace, name,
 		text)
 }
 
-// asking is an import whose picker's health and metrics need a Secret.
+// asking returns an import whose picker needs a Secret for health and metrics.
 func asking(ref string) string {
 	return strings.Replace(llmImport, "endpointPicker: {",
 		fmt.Sprintf("endpointPicker: {health: {port: 9003, secretRef: %s}, metrics: {port: 9090, secretRef: %[1]s}, ",
@@ -60,9 +59,9 @@ func pair(t *testing.T) (chain, key string) {
 
 type credentialCase struct {
 	name, ref, more string
-	header          string // Authorization
+	header          string // value of Authorization
 	certificate     bool
-	problem         string // "": the port is asked
+	problem         string // "" if the port is called
 }
 
 func TestSecretRef_CredentialIsForAVerifiedPickerAlone(t *testing.T) {

@@ -236,7 +236,7 @@ func invalidConfigRef(findings []report.Finding) bool {
 	})
 }
 
-// For pools of Penstock's Envoys, metrics pages are read over the transport of requests. A
+// Penstock's Envoys send requests over the same transport over which metrics pages are read. So a
 // document's TLS for these pages has no effect.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {

@@ -21,7 +21,6 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: prefix-cache-scorer, 
   {pluginRef: queue-scorer, weight: 2}]}]
 `
 
-// configMap has a document under the keys.
 func configMap(doc string, keys ...string) string {
 	text := "\n---\nkind: ConfigMap\nmetadata: {name: scorers}\ndata:\n"
 	for _, key := range keys {
@@ -82,7 +81,7 @@ func TestPoolPolicy_PluginsDecideWhetherPromptsAreRead(t *testing.T) {
 		"{strategy: plugins, plugins: {scorers: [{type: queue-scorer}]}}":                        model.BodyNone,
 		"{strategy: plugins, plugins: {scorers: [{type: lora-affinity-scorer}]}}":                model.BodyBuffered,
 		"{strategy: plugins, prefix: false, plugins: {scorers: [{type: lora-affinity-scorer}]}}": model.BodyNone,
-		// The last valid document may need them.
+		// The last valid document may need bodies.
 		"{strategy: plugins, configRef: {name: missing}}": model.BodyBuffered,
 	} {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Picker.Body != want {

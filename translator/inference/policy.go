@@ -162,7 +162,8 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		if problem == "" && slices.ContainsFunc(spill.Ends(),
 			func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
 			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
-				continue // the other clusters of the policy's import spill to this one
+				// The policy is for the whole import, whose other clusters spill to this one.
+				continue
 			}
 			problem, fix = "a pool cannot spill to itself",
 				"name another pool, or another exporting cluster of the import as NAME-CLUSTER"

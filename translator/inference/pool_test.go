@@ -47,7 +47,7 @@ func TestPoolPolicy_PrefixDecidesWhetherPromptsAreRead(t *testing.T) {
 	for spec, want := range map[string]struct {
 		body          model.BodyMode
 		prefix, every bool
-		unused        bool // prefix is reported
+		unused        bool // a finding reports the field prefix
 	}{
 		"strategy: load":                         {model.BodyBuffered, true, false, false},
 		"prefix: true":                           {model.BodyBuffered, true, false, false},
@@ -193,8 +193,8 @@ spec:
 	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s; want true, hop.default.pool.chat", p.ViaHops(), p.OwnHop())
 	}
-	// A request whose route has no pick must not meet a cluster that requires one, while a pool
-	// gets or loses hops.
+	// While a pool gets or loses hops, a request whose route has no pick must not reach a cluster
+	// that requires a pick.
 	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
 		t.Errorf(`clusters %s and %s, want "hops/pool/default/chat" and "last/pool/default/chat"`, p.Cluster, p.Last)
 	}
@@ -216,9 +216,9 @@ func TestInferencePool_LostPickIsRepeatedBehindItsOwnHop(t *testing.T) {
 	for spec, again := range map[string]bool{
 		closed:       true,
 		closed + h2c: true,
-		"picker: {failureMode: FailOpen, body: Buffered}": false, // any pod serves
-		"picker: {failureMode: FailClose, prefix: false}": false, // the call is repeated by itself
-		"picker: {failureMode: FailClose}":                true,  // it reads prompts
+		"picker: {failureMode: FailOpen, body: Buffered}": false, // any pod may serve
+		"picker: {failureMode: FailClose, prefix: false}": false, // Envoy itself repeats the call
+		"picker: {failureMode: FailClose}":                true,  // the picker reads prompts
 		closed + ", spill: [{name: big}]":                 false, // the other pool serves
 		closed + ", spill: [{name: nowhere}]":             true,
 	} {

@@ -38,7 +38,7 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 	if f, found := unknownEngine(p, members); found {
 		rep.Findings = append(rep.Findings, f)
 	}
-	// A ModelDeployment reports itself why its pool has no servers.
+	// A ModelDeployment itself reports why its pool has no servers.
 	if len(members) == 0 && p.Selector[v1alpha1.DeploymentLabel] != p.Ref.Name {
 		const problem = "no ready Pod and no ModelServers of the namespace match, at an address that is allowed"
 		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector", problem,

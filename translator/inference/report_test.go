@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// On Kubernetes users see conditions and no findings: an error without a condition would be lost.
+// On Kubernetes, users see conditions but no findings, so each error must be in a condition.
 func TestCondition_NamesWhatHasNoEffect(t *testing.T) {
 	v := world(t, chatPool+`
 ---
@@ -178,8 +178,8 @@ func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
 	}
 }
 
-// A policy is for a pool of its own namespace. One that names another namespace applies to the pool
-// of that name in its own, so a finding must report the mistake.
+// A policy applies to pools of its own namespace. If it names another namespace, it applies to the
+// pool of that name in its own namespace. A finding must report this mistake.
 func TestPoolPolicy_NamespaceOfItsTargetIsReported(t *testing.T) {
 	v := world(t, chatPool+`
 ---

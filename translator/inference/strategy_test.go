@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy sends bodies to pickers that need them, and the policy may override this.
+// The strategy decides whether Envoy sends bodies to the picker. The policy may override this.
 func TestPoolPolicy_StrategyDecidesWhetherBodiesAreRead(t *testing.T) {
 	for picker, want := range map[string]model.BodyMode{
 		"{strategy: random}":                 model.BodyNone,
@@ -46,7 +46,7 @@ func TestPoolPolicy_HashingReachesThePicker(t *testing.T) {
 	}
 }
 
-// The picker sets the token of a session in the response, so it gets the response's headers.
+// The picker sets a session's token in the response, so it receives the response's headers.
 func TestPoolPolicy_SessionReachesThePicker(t *testing.T) {
 	p := pool(t, world(t, poolWith("{strategy: session, session: {ttlSeconds: 60, cookieName: sid}}")), "default/chat")
 	if s := p.Settings; s.SessionTTL != 60 || s.SessionCookie != "sid" || !p.Picker.Served ||
@@ -68,7 +68,6 @@ func TestPoolPolicy_ShedAfterReachesThePicker(t *testing.T) {
 	}
 }
 
-// poolWith is a pool with a policy.
 func poolWith(picker string) string {
 	return `
 kind: InferencePool

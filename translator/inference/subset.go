@@ -73,7 +73,8 @@ func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.Pool
 	p := *whole
 	text, _ := subsetSelector(policy)
 	if withSubset(r, &p, text); p.ViaHops() {
-		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name) // the pool's hop picks
+		// The pool's hop, not this cluster, picks.
+		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name)
 	}
 	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {
 		p.Picker.Subset.Elsewhere = true

@@ -49,7 +49,8 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
-	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick keeps the targets' order
+	// With a pick, the targets keep their order.
+	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil {
 		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
 			fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref), ""))
 	}

@@ -77,8 +77,8 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	}
 }
 
-// An unknown cluster name is a mistake. A cluster that does not export the pool now is not, and
-// without known clusters any name may be valid.
+// A cluster name that no cluster has is reported. A known cluster may start to export the pool
+// later, so it is not reported. If no cluster is known, no name is reported.
 func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
 	const order = `
 ---

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// world puts YAML documents into a store. Objects without a namespace go to "default".
+// world returns a store with YAML documents. Objects without a namespace are in "default".
 func world(t *testing.T, documents string) *store.View {
 	t.Helper()
 	s := store.New()
@@ -53,7 +53,6 @@ func put(t *testing.T, kind, doc string) store.Op {
 	return store.Op{}
 }
 
-// direct computes pools and imports that translator would look up.
 type direct struct{}
 
 func (direct) Pool(r store.Reader, key string) (*model.Pool, bool) { return inference.Pool(r, key) }
@@ -72,7 +71,6 @@ func pool(t *testing.T, r store.Reader, key string) *model.Pool {
 	return p
 }
 
-// texts joins the texts of findings, for searches.
 func texts(findings []report.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
@@ -97,7 +95,6 @@ spec:
   targetPorts: [{number: 8000}]
 `
 
-// names are the names of clusters or hops, sorted.
 func names[T fmt.Stringer](list []T) []string {
 	out := make([]string, len(list))
 	for i, id := range list {

@@ -66,8 +66,8 @@ type Cluster struct {
 	Ejects bool
 	// Key is the SDS name of a bearer token for each request.
 	Key string
-	// Credential is the credential for a pool's own servers; nil for none. All endpoints are then
-	// such servers.
+	// Credential is the key for a pool's own servers; nil for none. With a key, all endpoints are
+	// the pool's own servers.
 	Credential *Credential
 	Owners     []report.Ref
 }
@@ -86,7 +86,7 @@ type UpstreamTLS struct {
 	SNI      string
 	AutoSNI  bool   // the SNI is the request's host name
 	Trust    string // SDS name of the CAs; "" for the system's CAs
-	// A certificate must have one of these names.
+	// A server's certificate must have one of these names.
 	SANs, URIs []string
 	// Certificate is the SDS name of the Gateway's client certificate; "" for none.
 	Certificate string
@@ -126,15 +126,15 @@ type Endpoint struct {
 type Pool struct {
 	Name     objectid.Target
 	Ref      report.Ref
-	Cluster  ClusterID // with spill endpoints if it spills
-	Last     ClusterID // for a hop to this pool: without spill endpoints
+	Cluster  ClusterID // the cluster with spill endpoints, if the pool spills
+	Last     ClusterID // the cluster for a hop to this pool, without spill endpoints
 	Ports    []uint16
 	Protocol Protocol
 	FailOpen bool
 	Selector map[string]string // nil for an import
-	Picker   PickerCall        // on an edge
+	Picker   PickerCall        // the call on an edge
 	External bool              // the picker is not ours
-	Spill    []Spill           // in order of preference
+	Spill    []Spill           // targets in order of preference
 	// SpillImports lists all imports that the policy names, because their host names must be
 	// resolved.
 	SpillImports []string
@@ -224,15 +224,15 @@ type Import struct {
 	// Cluster is the target of routes if several Members take requests. If it is zero, routes lead
 	// to the only member.
 	Cluster ClusterID
-	Order   HopOrder // of Cluster
+	Order   HopOrder // order of Cluster's hops
 	// Ordered means that all requests go to one member: the first in order that takes requests. A
 	// member that failed recently comes last for a while (store.Failback).
 	Ordered bool
 	// Choice makes our picker choose a hop for each request. If it is nil, weights and priorities
 	// choose.
 	Choice       *Choice
-	RetryOn      RetryOn // of Cluster
-	Spill        []Spill // of Cluster: for requests that all members have declined
+	RetryOn      RetryOn // for requests to Cluster
+	Spill        []Spill // targets for requests to Cluster that all members have declined
 	SpillImports []string
 	Findings     []report.Finding
 	// Exposed lists how requests reach other clusters' servers.
@@ -246,8 +246,8 @@ type Import struct {
 // Exposure describes how requests reach some servers of an exporting cluster.
 type Exposure struct {
 	Cluster ClusterID
-	Who     string // in words: "its picker"
-	Field   string // in the import
+	Who     string // the servers in words, such as "its picker"
+	Field   string // place in the import
 	// Cleartext reports whether some servers are reached without TLS, and TLS whether some are
 	// reached with TLS. Policy reports whether a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
@@ -258,7 +258,7 @@ type Exposure struct {
 
 // Choice configures how our picker chooses among an import's exporting clusters.
 type Choice struct {
-	Picker PickerCall // on an edge
+	Picker PickerCall // the call on an edge
 	Margin time.Duration
 	// Latency chooses by response times, not by load.
 	Latency bool
@@ -280,8 +280,8 @@ type ImportMember struct {
 	Share        uint32
 	// Priority of its hop; 0 is first.
 	Priority uint32
-	Pool     *Pool           // EndpointMode
-	Parents  []RemoteAddress // ParentMode
+	Pool     *Pool           // in EndpointMode
+	Parents  []RemoteAddress // in ParentMode
 	// Peer is the authority at peer listeners, or "" for other gateways.
 	Peer string
 	// Hostname is the Host header for other gateways; "" for the client's.
@@ -311,7 +311,7 @@ func (i *Import) Hop(m *ImportMember) HopID {
 // Spill is a target for requests that a pool cannot take.
 type Spill struct {
 	Hop      HopID
-	Target   string // store.TargetKey
+	Target   string // store.TargetKey of the target
 	Owner    report.Ref
 	Backends []WeightedBackend
 	// Behind lists the hops of an import with several exporting clusters.
@@ -339,7 +339,7 @@ type Relay struct {
 	Within [][]netip.Prefix
 	Import string // "namespace/name"
 	Member string // the exporting cluster
-	Field  string // in the import: "status.clusters[0]"
+	Field  string // place in the import: "status.clusters[0]"
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults applied.
@@ -357,7 +357,8 @@ type PickerSettings struct {
 	SessionCookie     string
 	Prefix            bool // the strategy reads prompts
 	EveryBody         bool // every request's body is read
-	// InferenceModels or InferenceModelRewrites apply: bodies are read for the model
+	// ReadsModels: InferenceModels or InferenceModelRewrites apply, so bodies are read for the
+	// model.
 	ReadsModels        bool
 	RewritesModels     bool  // some of them replace the model
 	TrustHeaders       bool  // clients' headers may set the priority
@@ -383,14 +384,14 @@ type PickerSettings struct {
 
 // Processor is a service that prepares a pool's requests: a Service or a Host.
 type Processor struct {
-	Service string // in the pool's namespace
-	Host    string // or an IP address; "" with a Service
-	TLS     bool   // of a Host
-	Path    string // of a Host
+	Service string // name of a Service in the pool's namespace
+	Host    string // host name or IP address; "" with a Service
+	TLS     bool   // TLS of a Host
+	Path    string // path of a Host
 	Port    int32
 	Timeout time.Duration
 	Headers []string
-	Route   bool // it may choose endpoints
+	Route   bool // the processor may choose endpoints
 }
 
 // FlowControl queues requests while the pool is saturated. The zero value is off. A zero field
@@ -405,7 +406,7 @@ type FlowControl struct {
 	Queue     float64       // waiting requests that saturate a server
 	KVCache   float64       // use of the KV cache, 0 to 1, that saturates a server
 	InFlight  int64         // requests in flight that saturate a server; 0: unlimited
-	TTLs      []BandTTL     // of single priorities
+	TTLs      []BandTTL     // limits of single priorities
 }
 
 // BandTTL limits the wait of a priority's requests. With Negative it is for every priority below 0
@@ -420,7 +421,7 @@ type BandTTL struct {
 type KVEvents struct {
 	Dial       bool  // servers listen
 	Listen     bool  // servers dial
-	Port       int32 // of listening servers
+	Port       int32 // port of listening servers
 	ReplayPort int32 // 0: none
 	Topic      string
 	Render     time.Duration // time to fetch the tokens of a prompt; 0: none are fetched
@@ -439,19 +440,19 @@ type Hop struct {
 // Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string // or the name of a ModelServers object
+	Pod      string // name of the pod or of the ModelServers object
 	Labels   map[string]string
 	Draining bool // absent from Envoy's assignment
 }
 
 // Secret holds a certificate with its key, or trusted CAs, or trust domains, or a token.
 type Secret struct {
-	Name  string // SecretName
+	Name  string // result of SecretName
 	Chain []byte // PEM
 	Key   []byte // PEM
 	CA    []byte // PEM
 	Token []byte
-	// SPIFFE trust domains
+	// Domains are SPIFFE trust domains.
 	Domains []TrustDomain
 	// Owners receive the report of a NACK.
 	Owners []report.Ref

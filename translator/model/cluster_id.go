@@ -13,10 +13,10 @@ import (
 // ClusterID identifies an Envoy cluster. The zero ID is no cluster. The struct is small, because it
 // is the key of many maps.
 type ClusterID struct {
-	Namespace, Name string // of the object
+	Namespace, Name string // of the object that the cluster belongs to
 	// Member is the exporting cluster of an import, or a SubsetMember.
 	Member  string
-	Port    int32 // of a Service; 0 for other kinds
+	Port    int32 // port of a Service; 0 for other kinds
 	Kind    ClusterKind
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's

@@ -31,7 +31,7 @@ func (e Expressions) IsZero() bool { return e.Number == 0 }
 // match get 500.
 type Overrun struct {
 	Gateway string // "namespace/name"
-	Route   string // store.TargetKey
-	Rule    int    // Rule.Index
-	Budget  string // for messages
+	Route   string // store.TargetKey of the route
+	Rule    int    // Index of the Rule
+	Budget  string // the budget in messages
 }

@@ -40,7 +40,7 @@ type ExternalAuth struct {
 // OwnFilters are filters of a backendRef that Envoy supports only for whole routes, so the backend
 // gets a route of its own. OwnFilters override the rule's filters of the same type; mirrors add up.
 type OwnFilters struct {
-	Redirect    *Redirect // answers the backend's share
+	Redirect    *Redirect // answers the requests of the backend's share
 	RewritePath PathChange
 	Mirrors     []Mirror
 	CORS        *CORS
@@ -50,8 +50,8 @@ type OwnFilters struct {
 // Session keeps a client at the endpoint that served it first (SessionPersistence). With an import
 // it keeps the client at the exporting cluster.
 type Session struct {
-	Name    string        // of the cookie or header
-	Header  bool          // otherwise in a cookie
-	Path    string        // of the cookie
-	Timeout time.Duration // since the session's start; 0: as long as the browser runs
+	Name    string        // name of the cookie or header
+	Header  bool          // the session is in a header, otherwise in a cookie
+	Path    string        // path of the cookie
+	Timeout time.Duration // time since the session's start; 0: as long as the browser runs
 }

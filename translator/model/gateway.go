@@ -26,7 +26,7 @@ type Gateway struct {
 // ParentGateway is a Gateway as other clusters reach it.
 type ParentGateway struct {
 	Ref       report.Ref
-	Addresses []string     // that it binds
+	Addresses []string     // addresses that it binds
 	Ports     []ParentPort // HTTPS first
 	// PeerPort is the port of its peer listener; 0 for none.
 	PeerPort uint16
@@ -66,7 +66,7 @@ type Listener struct {
 
 // ClientValidation configures how an HTTPS listener verifies clients.
 type ClientValidation struct {
-	Trust    string // GatewayTrust
+	Trust    string // result of GatewayTrust
 	Optional bool   // a missing or invalid certificate passes
 }
 
@@ -132,19 +132,19 @@ func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port:
 // Stream is a UDP listener, the filter chain of a TCP listener, or the filter chain of one server
 // name of a TLS listener.
 type Stream struct {
-	Name       string // StreamName or DatagramName
+	Name       string // result of StreamName or DatagramName
 	TLS        bool   // matched by server name
 	ServerName string // "" for any
 	Secrets    []string
 	// Backends share the connections or datagrams. Envoy closes or drops the share of a backend
 	// without a Cluster.
 	Backends []WeightedBackend
-	Owners   []report.Ref // the route
+	Owners   []report.Ref // the stream's route
 }
 
 // Chain is a filter chain and its route configuration.
 type Chain struct {
-	Name       string // ChainName
+	Name       string // result of ChainName
 	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
@@ -157,10 +157,10 @@ type Chain struct {
 // Place is a route's attachment to one listener.
 type Place struct {
 	Gateway  string // "namespace/name"
-	Listener string // ListenerKey
-	// Listener.Chain; "" for a listener without traffic
+	Listener string // Key of the Listener
+	// Chain of the Listener; "" if it has no traffic
 	Chain        string
-	Stream       bool // Listener.Stream
+	Stream       bool // the Listener forwards connections or datagrams
 	Passthrough  bool // the TLS is not terminated
 	ListenerHost string
 	Narrow       bool // virtual hosts of narrower hostnames do not repeat the route
@@ -197,15 +197,16 @@ type Loss struct {
 	Host     string // "" for the whole listener
 	Winner   report.Ref
 	Over     string // the budget and the route's cost
-	Gate     string // the AccessPolicy, if no gate can read the route's connections
-	Copies   bool   // only narrower hostnames lack the route
+	// The AccessPolicy that no gate can apply, because gates cannot read the route's connections.
+	Gate   string
+	Copies bool // the route lacks only narrower hostnames
 }
 
 // Attachment is a route with all decisions about it.
 type Attachment struct {
 	Route     report.Ref
-	Created   int64    // Candidate.Created
-	Hostnames []string // Candidate.Hostnames
+	Created   int64    // as Candidate.Created
+	Hostnames []string // as Candidate.Hostnames
 	Places    []Place
 	Rules     []Rule
 	Parents   []report.Parent
@@ -246,7 +247,7 @@ type VirtualHost struct {
 
 // Route is one match of a rule in a virtual host.
 type Route struct {
-	Name     string // RouteName: unique in its virtual host
+	Name     string // result of RouteName, unique in its virtual host
 	Owner    report.Ref
 	Rule     int // position, for explanations
 	RuleName string

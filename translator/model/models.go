@@ -3,7 +3,7 @@ package model
 // Models configures the models that requests name (InferenceModel, InferenceModelRewrite) and the
 // objectives (InferenceObjective).
 type Models struct {
-	Named map[string]ModelRule // by the name in the request
+	Named map[string]ModelRule // keyed by the name in the request
 	Other *ModelRule           // for any other name; nil: the model stays
 	// Objectives maps names to priorities. A higher priority goes first; 0 is normal.
 	Objectives map[string]int32

@@ -33,10 +33,10 @@ func ChainName(tls bool, port uint16, hostname string) string {
 }
 
 // filterGeneration ends the names of route configurations. It changes when the filter list gets a
-// filter that acts on requests unless routes switch it off. Routes of an earlier release do not
-// switch it off. After a rollback, a filter chain of this release then keeps its last routes until
-// it has drained, because the earlier release has none of that name. Names before generation 2 have
-// no suffix.
+// filter that acts unless routes switch it off, because routes of an earlier release do not switch
+// it off. After a rollback, a filter chain of this release keeps its last routes until it has
+// drained: the earlier release has no routes of that name. Names before generation 2 have no
+// suffix.
 const filterGeneration = "~2"
 
 // RoutesName names the route configuration of a filter chain: "http/80~2".

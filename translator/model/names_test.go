@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Names are Envoy's handles: two objects with one name would be one, and a changed name drains a
-// cluster.
+// Envoy identifies objects by names. Two objects with one name would be one object, and a renamed
+// cluster drains.
 func TestNames_DifferForDifferentThings(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]fmt.Stringer{
@@ -46,13 +46,11 @@ func TestNames_DifferForDifferentThings(t *testing.T) {
 	}
 }
 
-// subsetOf is the cluster of the hops of a pool's subset.
 func subsetOf(id model.ClusterID, member string) model.ClusterID {
 	id.Member = member
 	return id.As(model.HopsVariant)
 }
 
-// configured is a picker's cluster in one of its configurations.
 func configured(id model.ClusterID, config uint16) model.ClusterID {
 	id.Config = config
 	return id
@@ -62,7 +60,8 @@ type text string
 
 func (s text) String() string { return string(s) }
 
-// The names are in the configuration of running Envoys, in metrics and in dashboards.
+// The names are in the configuration of running Envoys, in metrics and in dashboards, so they must
+// not change.
 func TestClusterID_NamesStayWhatTheyAre(t *testing.T) {
 	for id, want := range map[model.ClusterID]string{
 		model.OurPicker:                     "penstock-picker",
@@ -89,7 +88,7 @@ func TestClusterID_NamesStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// pick makes IDs of words that look like parts of names.
+// pick draws IDs from words that look like parts of names.
 type pick struct{ *rand.Rand }
 
 func (p pick) word() string {
@@ -168,7 +167,7 @@ func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 	}
 }
 
-// Only the exact name parses to a cluster: otherwise two texts would mean the same cluster.
+// Only the exact name may parse to a cluster. Otherwise two texts would name one cluster.
 func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	p := pick{rand.New(rand.NewPCG(7, 8))}
 	for range 50 {
@@ -212,8 +211,8 @@ func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	if got := p.OwnHop().Address(); got != "envoy://hops/hop.ns.import.llm@cluster-a" {
 		t.Errorf(`a picker names it %s, want "envoy://hops/hop.ns.import.llm@cluster-a"`, got)
 	}
-	// An exporting cluster may have any name: Envoy ignores case, and a picker's list is separated
-	// by commas.
+	// An exporting cluster may have any name, but Envoy ignores case, and a picker's list is
+	// separated by commas.
 	p.Name.Member = "East, *_"
 	if got := p.OwnHop().String(); got != "hop.ns.import.llm@_45ast_2c_20_2a_5f" {
 		t.Errorf(`a strange name makes it %s, want "hop.ns.import.llm@_45ast_2c_20_2a_5f"`, got)

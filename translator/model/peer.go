@@ -17,7 +17,7 @@ type PeerListener struct {
 
 // PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
-	Host    string // PeerAuthority
+	Host    string // result of PeerAuthority
 	Members []string
 	// Gated is set if AccessPolicies decided about Members, too.
 	Gated bool

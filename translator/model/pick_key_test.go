@@ -5,10 +5,11 @@ import "testing"
 func TestPickerKey_BelongsToOneGateway(t *testing.T) {
 	roots := []string{"new", "old"}
 	for key, want := range map[string]string{
-		PickKey("new", "a/gw"):                "a/gw",
-		PickKey("old", "a/gw"):                "a/gw",
-		PickKey("other", "a/gw"):              "",
-		"b/gw" + PickKey("new", "a/gw")[4:]:   "", // another Gateway's name before the code
+		PickKey("new", "a/gw"):   "a/gw",
+		PickKey("old", "a/gw"):   "a/gw",
+		PickKey("other", "a/gw"): "",
+		// The code of one Gateway after the name of another.
+		"b/gw" + PickKey("new", "a/gw")[4:]:   "",
 		PickKey("new", "a/gw") + "00":         "",
 		PickKey("new", ""):                    "",
 		"new":                                 "",

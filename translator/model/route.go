@@ -25,7 +25,7 @@ const PathBeginning PathKind = "RegularExpression, its beginning alone"
 type Match struct {
 	PathKind PathKind
 	Path     string
-	Method   string // of HTTP; "" any
+	Method   string // HTTP method; "" for any
 	// Names are in lower case. Of equal names, the first counts (specification).
 	Headers []ValueMatch
 	Query   []ValueMatch
@@ -39,7 +39,7 @@ type GRPCMethod struct{ Service, Method string }
 type ValueMatch struct {
 	Name    string
 	Regex   bool
-	Present bool // for an Overrun: any value matches
+	Present bool // any value matches, for an Overrun
 	Value   string
 	Written string // the user's text, if Value is its form on the wire
 }
@@ -94,7 +94,7 @@ type Forward struct {
 	RewriteHost    string
 	RewritePath    PathChange
 	Timeout        *time.Duration // 0: no timeout
-	BackendTimeout *time.Duration // one attempt
+	BackendTimeout *time.Duration // limit of one attempt
 	Retry          *Retry
 	Mirrors        []Mirror
 	Session        *Session
@@ -118,9 +118,9 @@ type HopOrder struct {
 // RetryOn lists failures after which a request is sent to another exporting cluster although a
 // model server may have begun it.
 type RetryOn struct {
-	Full        bool // a server's answer 429
+	Full        bool // a server answers 429
 	Unavailable bool // 503, or a connection to a server ends before the answer
-	LostGateway bool // a connection to a member's gateway ends before the answer
+	LostGateway bool // the connection to a member's gateway ended before the answer
 }
 
 // WeightedBackend is a share of a rule's requests.
@@ -134,7 +134,7 @@ type WeightedBackend struct {
 	// set, Picker is nil or selects hops. Spills is how many of the hops lead to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
-	Order   HopOrder // of Members
+	Order   HopOrder // order of Members
 	RetryOn RetryOn
 	// External is set if Envoy asks an external picker, here or behind the first hop.
 	External bool
@@ -172,8 +172,8 @@ func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Se
 
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
 type PickerNames struct {
-	Destination string // key of the metadata, and header
-	Namespace   string // of the metadata, also for the endpoint that served
+	Destination string // metadata key of a pick, and its header
+	Namespace   string // metadata namespace of picks, and of the endpoint that served
 	Subset      string // namespace of the list of endpoints to choose from
 }
 

@@ -47,7 +47,7 @@ func find(r store.Reader, address string, host func(name string) (*store.Host, b
 		return out
 	}
 	if out.Outside = addresses.Neither(address); out.Outside != "" {
-		return out // a lookup would store a Host without a name
+		return out // looking up this text would store a Host without a name
 	}
 	known, ok := host(strings.ToLower(address))
 	if !ok || len(known.Addresses) == 0 {

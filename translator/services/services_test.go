@@ -34,7 +34,6 @@ func service(name string, ports ...corev1.ServicePort) *corev1.Service {
 		Spec: corev1.ServiceSpec{Ports: ports}}
 }
 
-// slice is an EndpointSlice of Service web with a port named http.
 func slice(name string, port int32, endpoints ...discoveryv1.Endpoint) store.Op {
 	return store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
@@ -93,7 +92,7 @@ func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
 	v := view(t, store.Pods.Put(pod), store.ModelServers.Put(servers))
 	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
 	expect(t, addressesOf(v, web, 81, false))
-	expect(t, addressesOf(v, web, 80, true)) // a cluster makes EndpointSlices
+	expect(t, addressesOf(v, web, 80, true)) // with EndpointSlices, the selector is not used
 	web.Spec.Selector = nil
 	expect(t, addressesOf(v, web, 80, false))
 }
@@ -176,7 +175,7 @@ func TestEndpointSlice_PortsOfUDPAreNoEndpoints(t *testing.T) {
 	expect(t, services.Endpoints(v, "ns/web", "http"))
 }
 
-// A DNS server has one number for TCP and UDP.
+// A DNS server has the same port number for TCP and UDP.
 func TestService_PortOfTCPAndUDPWithOneNumberAreTwo(t *testing.T) {
 	udp, tcp := corev1.ProtocolUDP, corev1.ProtocolTCP
 	dns := service("web",
@@ -220,7 +219,8 @@ func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	expect(t, addressesOf(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
 }
 
-// An empty address of a member once crashed this process: a Host without a name cannot be stored.
+// An empty address of a member once crashed this process, because a Host without a name cannot be
+// stored.
 func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 	for _, text := range []string{"", ".", "a..b", "a b", "a\nb", "ä", "127.0.0.1:80", strings.Repeat("a", 64),
 		strings.Repeat("a.", 127) + "a"} {
@@ -243,7 +243,6 @@ func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 	}
 }
 
-// reads records which Hosts are read.
 type reads struct {
 	store.Reader
 	hosts []string
@@ -260,7 +259,7 @@ func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
 	for _, c := range []struct {
 		app, kind string
 		secured   bool
-		want      model.Protocol // "": the route cannot use the port
+		want      model.Protocol // "" if the route cannot use the port
 	}{
 		{"", "HTTPRoute", false, model.HTTP1}, {"", "GRPCRoute", false, model.H2C}, {"", "TCPRoute", false, model.TCP},
 		{"http", "GRPCRoute", false, ""}, {"kubernetes.io/h2c", "HTTPRoute", false, model.H2C},

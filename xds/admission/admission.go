@@ -174,7 +174,7 @@ type conn struct {
 	since    time.Time
 	counted  sync.Once
 	left     sync.Once
-	place    *list.Element // in Listener.oldest; guarded by Listener.mu
+	place    *list.Element // the element in Listener.oldest; guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
 }
@@ -227,7 +227,7 @@ func (c *conn) admit() {
 
 func (c *conn) settle() {
 	c.counted.Do(func() {
-		if c.late == nil { // Config.Trusting
+		if c.late == nil { // Config.Trusting is set
 			return
 		}
 		c.late.Stop()

@@ -70,7 +70,7 @@ func TestAdmission_ConnectionsOfAnAddressAreLimited(t *testing.T) {
 	first := dial(t, at)
 	dial(t, at)
 	closed(t, dial(t, at))
-	_ = first.Close() // makes room for another one
+	_ = first.Close() // makes room for another connection
 	poll.NoError(t, "a connection stays open", poll.Limit, func() error {
 		conn := dial(t, at)
 		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -106,7 +106,7 @@ func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	var clients []healthv1.HealthClient
-	for range 3 { // more than may be without authentication
+	for range 3 { // more connections than PerAddress
 		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +120,7 @@ func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
 		clients = append(clients, c)
 	}
 	for _, c := range clients {
-		for range 50 { // more bytes than before
+		for range 50 { // more bytes than Bytes
 			if _, err := c.Check(t.Context(), &healthv1.HealthCheckRequest{Service: ""}); err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
 // A client that only checks health never authenticates.
 func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	conn := dial(t, serve(t, admission.Config{Bytes: 1000, Timeout: time.Millisecond, Every: 50 * time.Millisecond}))
-	for range 5 { // 2,500 bytes in all
+	for range 5 { // 2,500 bytes, above Bytes
 		if _, err := conn.Write(make([]byte, 500)); err != nil {
 			t.Fatal(err)
 		}
@@ -146,8 +146,6 @@ func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	closed(t, conn)
 }
 
-// When many connections send at once, messages of small senders arrive, and large senders are
-// closed.
 func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	budget := admission.NewBudget(4 << 20)
 	at := serve(t, admission.Config{Trusting: true, Budget: budget})
@@ -159,7 +157,7 @@ func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	for range 8 {
 		conn := dial(t, at)
 		large = append(large, conn)
-		go func() { _, _ = conn.Write(make([]byte, 2<<20)) }() // fails for some
+		go func() { _, _ = conn.Write(make([]byte, 2<<20)) }() // fails if the connection is closed
 	}
 	ended := func(conn net.Conn) bool {
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
@@ -190,7 +188,7 @@ func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	})
 }
 
-// stays polls until a new connection is not closed.
+// stays dials until a connection stays open.
 func stays(t *testing.T, from *net.Dialer, at string) net.Conn {
 	t.Helper()
 	var open net.Conn
@@ -217,7 +215,7 @@ func TestAdmission_ConnectionThatWaitedLongestMakesRoom(t *testing.T) {
 	}
 	at := serve(t, admission.Config{PerAddress: 100, Timeout: time.Hour, Most: 4})
 	first, second := stays(t, from(2), at), stays(t, from(2), at)
-	denied, err := from(2).Dial("tcp", at) // an address has half of them
+	denied, err := from(2).Dial("tcp", at) // one address may have half of Most
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// A reconnecting proxy with 5,000 routes sends less.
+	// fairShare is more than a reconnecting proxy with 5,000 routes sends.
 	fairShare = 1 << 20
 	// lastShare replaces fairShare when the bytes in use exceed manyTimes the budget. Each of a
 	// thousand proxies that reconnect at once stays below lastShare.

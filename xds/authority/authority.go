@@ -67,7 +67,7 @@ type Authority struct {
 	damaged time.Time // zero: intact
 }
 
-// Proxies may still have the keys of a replaced signer.
+// formerSigner is a replaced signer. Proxies may still have keys derived from it.
 type formerSigner struct {
 	*signer
 	until time.Time
@@ -158,7 +158,7 @@ func (a *Authority) next(data map[string][]byte, now time.Time) (s state, change
 	case damage == nil:
 		s.current, err = newOwn(now, a.cfg.Life)
 		return s, true, err
-	case s.current != nil: // only the next or previous authority is damaged
+	case s.current != nil: // the signing authority is intact
 	default:
 		if a.damaged.IsZero() {
 			a.damaged = time.Now()
@@ -198,7 +198,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	// A process with a slow clock hands out the current authority's key for longer.
+	// If this process has a slow clock, it hands out the current authority's key for longer.
 	if !first {
 		for _, former := range []*signer{a.given, old.current} {
 			a.retire(former, s, now)

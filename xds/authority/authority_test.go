@@ -34,7 +34,7 @@ func TestAuthority_ReplicasThatStartAtOnceShareOne(t *testing.T) {
 	verify(t, b, a.Bundle())
 }
 
-// For two years, a proxy that gets each bundle 21 hours late verifies every certificate.
+// For two years, a proxy that gets each bundle 21 hours late must verify every certificate.
 func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -42,7 +42,7 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 		if err := a.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		bundles := [][]byte{a.Bundle()} // of the last 21 hours, the newest last
+		bundles := [][]byte{a.Bundle()} // the bundles of the last 21 hours, the newest last
 		given := a.Keys("x")[0]
 		for range 2 * 365 * 8 {
 			time.Sleep(3 * time.Hour)
@@ -66,7 +66,8 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 	})
 }
 
-// The Secret is replaced by one with another authority while proxies have the previous key.
+// A Secret with another authority replaces the Secret while proxies have a key of the previous
+// authority.
 func TestPickerKey_ReplacedAtOnceCountsForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -126,7 +127,7 @@ type secret struct {
 	mu               sync.Mutex
 	data             map[string][]byte
 	version, written int
-	away             error // of the API server
+	away             error // error of the unreachable API server
 }
 
 func (s *secret) writes() int {

@@ -28,9 +28,9 @@ func presents(t *testing.T, a *authority.Authority) *tls.Certificate {
 	return cert
 }
 
-// Others have learned a key. Replicas, and proxies that get each bundle and key 25 minutes late,
-// keep trusting each other. After the rotation, nothing that the old key signed or derived is
-// accepted.
+// A key has leaked. Replicas, and proxies that get each bundle and key 25 minutes late, must keep
+// trusting each other. After the rotation, everything that the old key signed or derived is
+// rejected.
 func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	const overlap, late = time.Hour, 25
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	})
 }
 
-// The Secret with the learned key also has the next authority's key.
+// The Secret with the leaked key also holds the next authority's key.
 func TestRotate_AuthorityThatWasToComeNeverSigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -108,7 +108,8 @@ func TestRotate_AuthorityThatWasToComeNeverSigns(t *testing.T) {
 	})
 }
 
-// Processes that were absent for the whole rotation have certificates of the previous authority.
+// If no process ran during the rotation, the starting processes have certificates of the previous
+// authority.
 func TestRotate_WithoutProcessesTheOverlapBeginsWithThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -117,7 +118,7 @@ func TestRotate_WithoutProcessesTheOverlapBeginsWithThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := presents(t, a)
-		away := &secret{} // a does not read it
+		away := &secret{} // a does not read this Secret
 		away.set(func(map[string][]byte) map[string][]byte { return secrets.get() })
 		if _, err := authority.Rotate(t.Context(), away, time.Now(), time.Hour); err != nil {
 			t.Fatal(err)

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// FuzzState_ReadOnlyWhole: a Secret that can be read has authorities with matching keys and a
-// bundle of valid certificates, and is written back unchanged. Every other Secret is an error: no
-// other authority replaces it.
+// A readable Secret has authorities with matching keys and a bundle of valid certificates, and is
+// written back unchanged. Any other Secret is an error, and no other authority replaces it.
 func FuzzState_ReadOnlyWhole(f *testing.F) {
 	one, err := newSigner(time.Unix(0, 0), time.Minute, time.Hour)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// set changes the Secret, as a user does; no data deletes it.
+// set changes the Secret as a user would. If there is no data, it deletes the Secret.
 func (s *secret) set(change func(data map[string][]byte) map[string][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func TestAuthority_ExpiredAtStartIsReplacedWithinAMinute(t *testing.T) {
 		ready(t, a)
 		old := a.Bundle()
 		stop()
-		time.Sleep(5 * 365 * 24 * time.Hour) // nothing runs
+		time.Sleep(5 * 365 * 24 * time.Hour) // no process runs
 		b := start(t, secrets, time.Minute)
 		ready(t, b)
 		verify(t, b, b.Bundle())
@@ -127,7 +127,7 @@ func TestAuthority_APIServerThatIsAwayForDaysEndsNoCertificate(t *testing.T) {
 		a := start(t, secrets, 10*time.Minute)
 		ready(t, a)
 		bundle := a.Bundle()
-		time.Sleep(15 * time.Hour) // the certificate is not new
+		time.Sleep(15 * time.Hour) // the certificate is nearly due for renewal
 		secrets.mu.Lock()
 		secrets.away = errors.New("no answer")
 		secrets.mu.Unlock()
@@ -138,8 +138,8 @@ func TestAuthority_APIServerThatIsAwayForDaysEndsNoCertificate(t *testing.T) {
 	})
 }
 
-// The clock of one process is a year ahead for a while. Proxies have the right time and get each
-// bundle late.
+// One process's clock is a year ahead for a while. Proxies have the right time, but get each bundle
+// late.
 func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for name, age := range map[string]time.Duration{
@@ -157,7 +157,7 @@ func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 				bundle, key := a.Bundle(), a.Keys("x")[0]
 				for _, offset := range []time.Duration{year, 0, -year, 0} {
 					ahead.Store(int64(offset))
-					for range 3 * 24 { // hours
+					for range 3 * 24 { // for 72 hours
 						synctest.Wait()
 						for _, x := range []*authority.Authority{a, b} {
 							verify(t, x, bundle)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	currentCert, currentKey = "tls.crt", "tls.key" // the signing authority
+	currentCert, currentKey = "tls.crt", "tls.key" // certificate and key of the signing authority
 	nextCert, nextKey       = "next.crt", "next.key"
 	previousCert            = "previous.crt"
 )

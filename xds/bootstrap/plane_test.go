@@ -31,7 +31,7 @@ type plane struct {
 	mu    sync.Mutex
 	cert  *tls.Certificate
 	conns map[net.Conn]struct{}
-	last  string // the credentials of the newest stream; none: "-"
+	last  string // credentials of the newest stream; "-" if there are none
 }
 
 func startPlane(t *testing.T, secure bool) *plane {
@@ -49,7 +49,7 @@ func startPlane(t *testing.T, secure bool) *plane {
 	if secure {
 		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{
 			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert,
-			SessionTicketsDisabled: true, // a resumed session is not verified again
+			SessionTicketsDisabled: true, // resuming would skip the verification
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *plane) note(ctx context.Context) (server.Proxy, error) {
 	return server.TrustNode(ctx)
 }
 
-// certify sets the certificate of new connections, and closes the others.
+// certify sets the certificate for new connections, and closes all connections.
 func (p *plane) certify(c issued) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *plane) expect(t *testing.T, proof string) {
 			return true
 		}
 		if p.last != "-" {
-			p.drop() // Envoy presents a file that it has read again on a new connection
+			p.drop() // Envoy presents a file that it read again only on a new connection
 		}
 		return false
 	})
@@ -131,8 +131,8 @@ func (l tracked) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// volume is a folder that changes like a volume of a ConfigMap or a projected token: each file is a
-// link through ..data, which is replaced in one step.
+// volume is a folder that changes like the volume of a ConfigMap or a projected token: each file is
+// a link through ..data, and ..data is replaced in one step.
 type volume struct {
 	t   *testing.T
 	dir string

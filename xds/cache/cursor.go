@@ -23,8 +23,8 @@ type Delta struct {
 	// Changes are shared and must not be modified.
 	Changes []Change
 	// Reset means that the log has dropped unread records. Changes then has every existing resource
-	// that has changed since the last Pull. A resource of the reader whose Slot.Current is nil was
-	// removed.
+	// that has changed since the last Pull. If a slot of the reader has no Slot.Current, its
+	// resource was removed.
 	Reset bool
 }
 

@@ -150,8 +150,9 @@ func Resent(e *Entry, body []byte) *Entry {
 
 // shared finds equal parts while they are in use. It is safe for concurrent use.
 type shared struct {
-	mu    sync.Mutex
-	parts map[string]weak.Pointer[resource.Part] // by the version of the resource that has only this part
+	mu sync.Mutex
+	// The key is the version of a resource with only this part.
+	parts map[string]weak.Pointer[resource.Part]
 }
 
 func (s *shared) share(version string, p *resource.Part) *resource.Part {

@@ -41,7 +41,7 @@ type log struct {
 
 	tail    []record
 	floor   uint64
-	bytes   int // of the replaced bodies in tail
+	bytes   int // size of the replaced bodies in tail
 	cursors map[*Cursor]struct{}
 	numbers uint64
 	memo    *memo // the last coalesced delta; guarded by memoMu

@@ -88,8 +88,8 @@ type key struct{ namespace, fleet string }
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
-	// After an invalid change of the Gateway, its proxies must not be denied, so last is the latest
-	// Spec that was not nil.
+	// last is the latest Spec that was not nil: an invalid change of the Gateway must not deny its
+	// proxies.
 	last *v1alpha1.EnvoyFleetSpec
 }
 
@@ -124,7 +124,8 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Objects of the store and rows of translation are replaced exactly when they change.
+		// Comparing pointers suffices: objects of the store and rows of translation are replaced
+		// exactly when they change.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}

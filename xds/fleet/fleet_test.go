@@ -73,8 +73,8 @@ func TestServerSideApply_UnchangedObjectsAreNotWritten(t *testing.T) {
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		want := r.cluster.written()
-		// compares runs a step until every goroutine is idle. A worker must have compared the
-		// fleet, or not have been started at all.
+		// compares runs a step until every goroutine is idle. worker is whether the step must make
+		// a worker compare the fleet; otherwise no worker may start.
 		compares := func(step string, worker bool, run func()) {
 			t.Helper()
 			before := r.cluster.looked()
@@ -107,7 +107,7 @@ func TestService_ListenerChangeWritesNothingElse(t *testing.T) {
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		before := r.cluster.written()
-		r.bound = []render.Port{{Number: 8443, Name: "https"}} // a ListenerSet's
+		r.bound = []render.Port{{Number: 8443, Name: "https"}} // port of a ListenerSet
 		r.set()
 		r.until("a write", func() bool { return r.cluster.written() > before })
 		synctest.Wait()
@@ -124,13 +124,13 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 		r.gateway("edge", "penstock")
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.condition("Programmed", "AddressNotAssigned")
-		r.spec = nil // not accepted, because its EnvoyFleet is missing for example
+		r.spec = nil // not accepted, for example because its EnvoyFleet is missing
 		r.set()
 		synctest.Wait()
-		r.condition("", "") // translation reports the reason
+		r.condition("", "") // translation, not Fleets, reports the reason
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.apply(store.GatewayClasses.Delete("penstock"))
-		r.names = nil // so the Gateway is not ours now
+		r.names = nil // without its class, the Gateway is not Penstock's
 		r.set()
 		synctest.Wait()
 		conditions := r.board.get("edge").Conditions
@@ -332,7 +332,8 @@ func TestNodePort_AddressesAreThoseOfNodesWithProxies(t *testing.T) {
 		r.gateway("edge", "penstock")
 		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.cluster.edit("Service", func(o *apply.Object) { o.ClusterIPs = []string{"10.96.0.9"} })
-		r.condition("Programmed", "Pending") // not AddressNotAssigned: without a proxy there is no node
+		// Pending, because without a proxy there is no node with an address.
+		r.condition("Programmed", "Pending")
 		r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.9"}}
 		r.gateway("edge", "penstock")
 		r.condition("Programmed", "AddressNotUsable")
@@ -342,7 +343,8 @@ func TestNodePort_AddressesAreThoseOfNodesWithProxies(t *testing.T) {
 			o.Nodes = []string{"198.51.100.1", "198.51.100.2", "2001:db8::1"}
 		})
 		r.condition("", "")
-		// The cluster IP is not reachable from outside, and the Service has no IPv6 address.
+		// Addresses exclude the cluster IP, which is unreachable from outside, and IPv6, which the
+		// Service lacks.
 		if got, want := r.board.get("edge").Addresses,
 			[]string{"192.0.2.9", "198.51.100.1", "198.51.100.2"}; !slices.Equal(got, want) {
 			t.Errorf("addresses %v, want %v", got, want)
@@ -365,7 +367,7 @@ func TestServerSideApply_ObjectOfOthersIsLeftAlone(t *testing.T) {
 		r.condition("Programmed", "Invalid")
 		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount")
 		synctest.Wait()
-		r.cluster.leave() // without an event
+		r.cluster.leave() // no event is sent
 		r.until("the Service is created once its name is free", func() bool {
 			return slices.ContainsFunc(r.cluster.Objects("default", "edge-penstock"),
 				func(o apply.Object) bool { return o.Kind == "Service" })
@@ -386,7 +388,6 @@ func TestEnvoyFleet_InvalidBootstrapIsReported(t *testing.T) {
 	})
 }
 
-// rig is Fleets on a cluster in memory, in a bubble of testing/synctest.
 type rig struct {
 	t       *testing.T
 	store   *store.Store
@@ -426,7 +427,7 @@ func (r *rig) config() fleet.Config {
 		}}
 }
 
-// follow lists everything at once; memory reports changes itself.
+// follow reports all objects as listed. memory itself reports changes.
 func (r *rig) follow(ctx context.Context, synced func()) error {
 	synced()
 	<-ctx.Done()
@@ -476,14 +477,13 @@ func (r *rig) set() {
 	r.fleets.Set(list)
 }
 
-// expect waits until these kinds are in the cluster and no others.
 func (r *rig) expect(kinds ...string) {
 	r.t.Helper()
 	slices.Sort(kinds)
 	r.until(fmt.Sprintf("objects %v", kinds), func() bool { return slices.Equal(r.cluster.kinds(), kinds) })
 }
 
-// condition waits until it is the only condition; "" for none.
+// condition waits until the report has only this condition; "" for no condition.
 func (r *rig) condition(typ, reason string) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("condition %s %s", typ, reason), func() bool {
@@ -495,7 +495,7 @@ func (r *rig) condition(typ, reason string) {
 	})
 }
 
-// until polls until holds returns true; a failure prints the objects and the report.
+// until polls until holds returns true. A failure prints the objects and the report.
 func (r *rig) until(what string, holds func() bool) {
 	r.t.Helper()
 	poll.NoError(r.t, what, poll.Limit, func() error {

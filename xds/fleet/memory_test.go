@@ -18,11 +18,11 @@ import (
 )
 
 type memory struct {
-	conflicting string // the kind whose name an object without our label has
+	conflicting string // of this kind, an object without Penstock's label has the name
 
 	mu      sync.Mutex
 	objects map[apply.Ref]apply.Object
-	writes  []string // kinds, in order
+	writes  []string // kinds of the written objects, in order
 	looks   int
 	notify  func(apply.Ref)
 	n       int

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// from is a call from an address, with a token or a verified certificate.
 func from(ctx context.Context, ip string, chain ...*x509.Certificate) context.Context {
 	p := &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
 	if len(chain) > 0 {
@@ -82,7 +81,7 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := c.Permitted("a/b"); err == nil {
 			t.Errorf("%s: permitted after its expiry", name)
 		}
-		away = true // the kubelet renews no token now
+		away = true // the kubelet cannot renew a token meanwhile
 		if next, err := c.Permitted("a/b"); err != nil || !next.After(now) {
 			t.Errorf("%s while the API server cannot be reached: got %v %v, want permitted until later",
 				name, next, err)
@@ -91,14 +90,14 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := c.Permitted("a/b"); err == nil {
 			t.Errorf("%s: permitted a day after its expiry", name)
 		}
-		// the API server judges a token of another stream
+		// Another stream with a token is judged by the API server.
 		if _, err := g.Authenticate(ctx); err == nil && name == "certificate" {
 			t.Error("another stream of a connection is accepted a day after the expiry of its certificate")
 		}
 	}
 }
 
-// An editor, or a mount, takes the file away for a moment.
+// An editor, or a mount, may remove the file for a moment.
 func TestToken_FileThatCannotBeReadWithdrawsNone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	write := func(text string) {

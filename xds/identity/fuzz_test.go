@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// spiffe is the ID of a service account, by SPIFFE-ID section 2 and Kubernetes' rules for names.
+// spiffe matches the ID of a service account, by SPIFFE-ID section 2 and Kubernetes' rules for
+// names.
 var spiffe = regexp.MustCompile(`^spiffe://([a-z0-9._-]+)/ns/([A-Za-z0-9._-]+)/sa/([A-Za-z0-9._-]+)$`)
 
-// FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain: a certificate names a service account only if its
-// single URI is the account's ID in the configured trust domain, letter by letter.
+// A certificate names a service account only if it has a single URI, which is the account's exact
+// ID in the configured trust domain.
 func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 	for _, s := range []string{
 		"spiffe://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b/", "spiffe://cluster.local/ns/a/sa/..",
@@ -36,7 +37,7 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, domain string, twice bool) {
 		u, err := url.Parse(id)
 		if err != nil {
-			return // x509 parses no such certificate
+			return // crypto/x509 rejects such a certificate
 		}
 		cert := &x509.Certificate{URIs: []*url.URL{u}, DNSNames: []string{"a.example.com"}}
 		if twice {
@@ -60,8 +61,8 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 // dots reports whether a part of a path is relative.
 func dots(part string) bool { return part == "." || part == ".." }
 
-// FuzzToken_ReviewedOnlyForOurAudience: the API server reviews a token only if it is a JWT with our
-// audience, and an accepted token is valid no longer than it states, regardless of the wall clock.
+// The API server reviews a token only if it is a JWT with our audience. An accepted token is not
+// valid longer than it states, whatever the wall clock shows.
 func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	const wall = 1_900_000_000
 	for _, s := range []string{
@@ -100,7 +101,8 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 			}
 			want := time.Time{}
 			if expires > 0 {
-				const longest = math.MaxInt64 / int64(time.Second) // of a time.Duration
+				// longest time.Duration, in seconds
+				const longest = math.MaxInt64 / int64(time.Second)
 				switch {
 				case left > longest:
 					want = now.Add(math.MaxInt64)
@@ -117,7 +119,7 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	})
 }
 
-// reference reads a JWT by RFC 7519. Times are numbers of seconds, 0 if missing or out of range.
+// reference reads a JWT by RFC 7519. Times are in seconds, 0 if missing or out of range.
 func reference(token string) (audiences []string, expires, issued int64) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// While the API server is away, the kubelet cannot renew the token of a reconnecting proxy.
+// While the API server is unreachable, the kubelet cannot renew the token of a reconnecting proxy.
 func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	end := now.Add(time.Hour)
@@ -48,12 +48,12 @@ func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway
 	}
 	now = end.Add(24*time.Hour + time.Second)
 	expect(known, false)
-	// Afterwards it is reviewed again, and denied if it has expired.
+	// Once the API server is reachable again, it reviews the token, and an expired token is denied.
 	now, away, r.broken = end.Add(2*time.Hour), false, nil
 	delete(r.users, known)
 	expect(known, false)
 	away = true
-	expect(known, false) // a denied token is not one that was accepted before
+	expect(known, false) // a denied token no longer counts as accepted
 }
 
 // dial makes a TLS connection with a client certificate, and returns the call that a server sees;
@@ -66,7 +66,7 @@ func dial(t *testing.T, server *tls.Config, client tls.Certificate) context.Cont
 	go func() {
 		c := tls.Client(b, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{client}})
 		_ = c.Handshake()
-		_, _ = c.Read(make([]byte, 1)) // an alert
+		_, _ = c.Read(make([]byte, 1)) // reads the alert
 	}()
 	conn := tls.Server(a, server)
 	if conn.Handshake() != nil {
@@ -141,7 +141,7 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 	expect("known", known, false)
 }
 
-// The wall clock of this process is wrong; the API server, with a right clock, has accepted the
+// This process's wall clock is wrong. The API server's clock is right, and it has accepted the
 // token.
 func TestServiceAccountToken_AcceptedOneOutlivesAClockThatIsSet(t *testing.T) {
 	now := time.Unix(1_000_000, 0)

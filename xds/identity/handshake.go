@@ -27,7 +27,7 @@ type loggedHandshakes struct {
 func (c loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !abandoned(err) {
-		// With the client's port, each retry would add a line to the log.
+		// The line has no port, because with it each retry would add a line to the log.
 		host, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 		c.log.Warn("connection denied", "peer", host, "reason", handshakeReason(err))
 	}

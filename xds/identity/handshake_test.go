@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Each attempt of a client logs the same line, so that the log repeats it once a minute. A port
-// probe logs nothing.
+// Each attempt of a client must log the same line, so that the log repeats the line only once a
+// minute. A port probe logs nothing.
 func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -27,8 +27,8 @@ func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{issued(t, ours, now, true)},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, MinVersion: tls.VersionTLS13}
 	for name, c := range map[string]struct {
-		client func() *tls.Certificate // nil: it closes the connection at once
-		want   string                  // "": no line
+		client func() *tls.Certificate // nil if the client closes the connection at once
+		want   string                  // "" if no line is logged
 	}{
 		"no certificate": {func() *tls.Certificate { return &tls.Certificate{} },
 			`reason="the client has no certificate: see penstock bootstrap --help"`},
@@ -83,7 +83,7 @@ func issued(t *testing.T, ca authority.Pair, from time.Time, server bool) tls.Ce
 	return cert
 }
 
-// handshake runs both sides of a handshake over TCP, until the server's ends.
+// handshake runs both sides of a handshake over TCP, until the server's side ends.
 func handshake(t *testing.T, server credentials.TransportCredentials, roots *x509.CertPool,
 	client func() *tls.Certificate) {
 	t.Helper()
@@ -101,13 +101,13 @@ func handshake(t *testing.T, server credentials.TransportCredentials, roots *x50
 			_ = conn.Close()
 			return
 		}
-		// Like Envoy, and unlike crypto/tls by itself, it presents a certificate of a CA that the
-		// server does not name.
+		// Envoy, unlike crypto/tls by default, presents its certificate even if the server does not
+		// name its CA.
 		certificate := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return client(), nil }
 		c := tls.Client(conn,
 			&tls.Config{RootCAs: roots, ServerName: "penstock", GetClientCertificate: certificate,
 				NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13})
-		_, _ = c.Read(make([]byte, 1)) // until the server has closed the connection
+		_, _ = c.Read(make([]byte, 1)) // waits until the server has closed the connection
 		_ = c.Close()
 	}()
 	raw, err := l.Accept()

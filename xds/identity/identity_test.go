@@ -39,7 +39,7 @@ func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 	}
 	expect(short, "a/b", 1)
 	expect(short, "a/b", 1)
-	now = now.Add(2 * time.Minute) // it has expired: the review denies it now
+	now = now.Add(2 * time.Minute) // the token has expired, so the review denies it
 	delete(r.users, short)
 	expect(short, "", 2)
 	expect(short, "", 2)
@@ -47,10 +47,10 @@ func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 	r.users[long] = "system:serviceaccount:a:b"
 	expect(long, "a/b", 3)
 	now = now.Add(6 * time.Minute)
-	delete(r.users, long) // its pod is deleted
+	delete(r.users, long) // the token's pod is deleted
 	expect(long, "", 4)
 	now = now.Add(time.Minute)
-	r.users[long] = "system:serviceaccount:a:b" // a denial is cached for seconds only
+	r.users[long] = "system:serviceaccount:a:b" // denials are cached only for seconds
 	expect(long, "a/b", 5)
 	person := jwt(now.Add(2 * time.Hour))
 	r.users[person] = "jane"
@@ -128,7 +128,6 @@ func (r *reviewer) ReviewToken(_ context.Context, token, audience string) (strin
 	return r.users[token], r.broken
 }
 
-// echo maps each service account to the Gateway of its name.
 type echo struct{}
 
 func (echo) Recheck(identity.Proof, string) error { return nil }

@@ -40,7 +40,7 @@ func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
 	if _, err := authorize(g, from(bearing(other), "10.0.0.9")); err != nil {
 		t.Errorf("the token of a known proxy, from the attacker's address: got %v, want it permitted", err)
 	}
-	now = now.Add(time.Minute) // a proxy gets the attacker's address
+	now = now.Add(time.Minute) // now a valid proxy has the attacker's address
 	last := jwt(now.Add(3 * time.Hour))
 	r.users[last] = "system:serviceaccount:a:d"
 	if _, err := authorize(g, from(bearing(last), "10.0.0.9")); err != nil {
@@ -48,7 +48,7 @@ func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
 	}
 }
 
-// Many proxies may share the address of a NAT.
+// Many proxies may share one address behind a NAT.
 func TestServiceAccountToken_ValidTokensOfOneAddressAreNotLimited(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	r := &reviewer{users: map[string]string{}}

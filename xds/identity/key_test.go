@@ -100,7 +100,7 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 	}
 }
 
-// Health is open, so messages of clients without a key must be small.
+// Health checks need no key, so messages of clients without a key must be small.
 func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -121,7 +121,7 @@ func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 		size int
 		want codes.Code
 	}{
-		{"", 1 << 10, codes.NotFound}, // an unknown service
+		{"", 1 << 10, codes.NotFound}, // there is no such service
 		{"", 1 << 20, codes.Unavailable},
 		{"k", 1 << 20, codes.NotFound},
 	} {

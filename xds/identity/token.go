@@ -164,8 +164,7 @@ type claims struct {
 // latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// ok is false if the token is not a JWT (RFC 7519). With a struct, encoding/json would accept
-// "AUD", too.
+// ok is false if the token is not a JWT (RFC 7519). Decoding into a struct would accept "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -17,9 +17,11 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 // Changes collapse, because clusterReady sends one response at a time. After Config.Watchdog it
 // sends the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	// At a proxy's start, clusters do not wait for hops: they would never become warm.
+	// At a proxy's start, clusters do not wait for hops, because the clusters would never become
+	// warm.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
-		// A resource may name the cluster already, so the hops of its endpoints come first.
+		// A resource may already name the cluster, so the hops that the cluster's endpoints name
+		// come first.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
 			if e.Type == resource.Endpoints && !it.have.NamesSlot(e) && w.hopBehind(e) && w.before(it.since) {
@@ -134,7 +136,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	if it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
 		if it.have == nil && !it.stale {
 			w.until = time.Time{}
-			return true // without the new cluster these routes answer 503
+			return true // while the cluster is missing, these routes answer 503
 		}
 		if w.before(it.since) {
 			return true
@@ -240,8 +242,9 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// A proxy may have resumed with unknown versions of resources. mayNameStale reports whether one of
-// these resources may name the slot, and until when to assume this. It ignores the item `but`.
+// mayNameStale reports whether a resource whose version at the proxy is unknown may name the slot,
+// and until when to assume this. A resumed proxy may have such resources. The item `but` is
+// ignored.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {

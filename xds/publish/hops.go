@@ -54,7 +54,7 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 			}
 		case it == nil || !it.want.NamesSlot(host):
 		case it.quarantine != nil:
-			return it.since, true // it is not known yet which hops are in force
+			return it.since, true // unknown yet which hops are in force
 		case it.want.Version == it.rejected:
 		case !it.have.NamesSlot(host), !it.lastSent().NamesSlot(host):
 			return it.since, true
@@ -168,7 +168,7 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	if len(used)+len(named) == 0 {
 		return nil
 	}
-	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading: virtual hosts in use
+	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading has the virtual hosts in use
 	for _, p := range last.Parts {
 		_, all := fields(p.Body, fieldInner[0])
 		for _, h := range all {

@@ -18,7 +18,7 @@ const maxMessage = 1024
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
-		delete(s.carried, e.Slot) // the proxy may have this or the previous version
+		delete(s.carried, e.Slot) // unknown whether the proxy has this version or the previous one
 		if e.Type == resource.Secret {
 			s.suspects.set(e.Slot.ID)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestNACK_ErrorDetailNamesRejectedResources(t *testing.T) {
-	// The real Envoy sends these texts.
+	// These error details are from the real Envoy.
 	for _, c := range []struct {
 		text  string
 		names []string

@@ -159,8 +159,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// A modified cluster waits for endpoints without requesting them. So does a new cluster whose
-// service_name another cluster has. A resumed proxy first reports the endpoints that it has.
+// endpointsAgain sends unrequested endpoints to a modified cluster, and to a new cluster whose
+// service_name another cluster has: both wait for endpoints without requesting them. A resumed
+// proxy first reports the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

@@ -39,7 +39,7 @@ type quarantine struct {
 // Fault is a part of a resource that a proxy rejects.
 type Fault struct {
 	Host, Route string // Route is "" if the virtual host itself is rejected
-	Member      string // of the cluster set, for a secret
+	Member      string // member of the cluster set, if the resource is a secret
 	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
@@ -49,8 +49,8 @@ type piece struct {
 	host  string // the virtual host that the piece is, or that contains the piece
 	name  string
 	raw   []byte
-	old   []byte // at the proxy; nil: absent
-	sends []byte // in the next variant; nil: left out
+	old   []byte // bytes at the proxy; nil: absent
+	sends []byte // bytes in the next variant; nil: left out
 	open  bool
 	head  []byte
 	inner []*piece

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// strict reports whether a proxy accepts a configuration: it rejects routes to the cluster "bad",
-// routes whose path is "/bad", and virtual hosts without a domain.
+// strict reports whether a proxy accepts a configuration. It rejects routes to cluster "bad",
+// routes with path "/bad", and virtual hosts without a domain.
 func strict(rc *routev3.RouteConfiguration) bool {
 	for _, vh := range rc.GetVirtualHosts() {
 		if len(vh.GetDomains()) == 0 {
@@ -105,7 +105,7 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 	}
 }
 
-// rejectedIn are the parts of a configuration that strict rejects, in order.
+// rejectedIn returns the parts of a configuration that strict rejects, in order.
 func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		one := &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{Domains: vh.GetDomains()}}}
@@ -123,8 +123,8 @@ func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	return out
 }
 
-// lost lists the routes in force neither as wanted nor, if they existed before, as before. Rejected
-// routes do not count.
+// lost lists the routes that are in force neither as wanted nor as before. Rejected routes do not
+// count.
 func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
 	now := index(has)
 	earlier := index(before)
@@ -154,8 +154,8 @@ func index(rc *routev3.RouteConfiguration) map[string]*routev3.Route {
 	return out
 }
 
-// A thousand proxies that reject the same resources must not cost a thousand route configurations
-// of some megabytes.
+// A thousand proxies that reject the same resources must share variants: each variant may have
+// megabytes.
 func TestQuarantine_ProxiesShareVariants(t *testing.T) {
 	rc := func(to string) *routev3.RouteConfiguration {
 		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{

@@ -120,7 +120,7 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 		q.whole.inner = append(q.whole.inner, p)
 	}
 	q.try(func(ok bool, _ string) {
-		if !ok { // the proxy rejects the parts that it accepted before
+		if !ok { // the proxy now rejects parts that it has accepted before
 			suspects = q.whole.inner
 			for _, p := range suspects {
 				p.old, p.sends = nil, nil

@@ -29,7 +29,6 @@ func secretOf(t *testing.T, name, chain string) *resource.Resource {
 	}})
 }
 
-// userOf is a listener that names a secret, and optionally more.
 func userOf(t *testing.T, name, secret string, port uint32, more ...string) *resource.Resource {
 	l := xdstest.Listener(t, name, port, "routes")
 	refs := l.Refs
@@ -54,7 +53,7 @@ func (s *script) sentChain() string {
 	return string(secret.GetTlsCertificate().GetCertificateChain().GetInlineBytes())
 }
 
-// Envoy ACKs repeated bytes without checking them, even if it rejected them before.
+// Envoy ACKs bytes that it already has without checking them, even if it rejected them.
 func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two")})
@@ -67,12 +66,12 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	}
 	version := s.pending[1].Upserts[0].Version
 	s.nack(resource.Secret, rejected)
-	s.expect("secret +x", "secret +y") // placeholders
+	s.expect("secret +x", "secret +y") // both are placeholders
 	s.nack(resource.Secret, rejected)
 	if got := s.stream.Rejections(); len(got) != 2 {
 		t.Errorf("%d rejections, want 2", len(got))
 	}
-	// Removed, and as before again.
+	// Secret y is removed, and then added again as before.
 	s.commit(nil, resource.Ref{Type: resource.Secret, Name: "y"})
 	s.expect()
 	s.commit([]*resource.Resource{secretOf(t, "y", "two")})
@@ -82,8 +81,8 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	}
 }
 
-// A proxy that has just started has no last good version: it gets a secret that it accepts but that
-// no peer trusts.
+// A proxy that has just started has no last good version. It gets a placeholder that it accepts,
+// but that no peer trusts.
 func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 	bad := &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("bad")}}
 	sans := []*tlsv3.SubjectAltNameMatcher{{SanType: tlsv3.SubjectAltNameMatcher_DNS}}
@@ -136,8 +135,8 @@ func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 	}
 }
 
-// The second secret of a listener is rejected for the fault of the first. It is sent once more
-// beside the placeholder, not repeatedly.
+// Envoy rejects the second secret of a listener because the first one is faulty. The second is sent
+// only once more, beside the placeholder.
 func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two"), userOf(t, "l", "x", 1, "y")})
@@ -170,7 +169,7 @@ func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	}
 }
 
-// A listener uses the last received bytes, even if Envoy rejected them.
+// A listener uses the bytes that arrived last, even if Envoy rejected them.
 func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "good"), userOf(t, "l", "x", 1)})
@@ -178,7 +177,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s.subscribe("x")
 	s.ackAll()
 	s.commit([]*resource.Resource{secretOf(t, "x", "bad"), userOf(t, "l", "x", 2)})
-	s.expect("secret +x") // the listener waits
+	s.expect("secret +x") // the listener waits for the secret
 	s.nack(resource.Secret, rejected)
 	s.expect("secret +x")
 	if s.sentChain() != "good" {
@@ -189,7 +188,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	if got := s.stream.Rejections(); len(got) != 1 || got[0].Ref.Name != "x" {
 		t.Errorf("rejections: got %+v, want one of x", got)
 	}
-	// The user takes the change back.
+	// The user reverts the change.
 	s.ackAll()
 	s.commit([]*resource.Resource{secretOf(t, "x", "good")})
 	s.expect()
@@ -198,7 +197,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	}
 }
 
-// A proxy may store rejected bytes of an earlier process.
+// A proxy may have stored bytes that it rejected from an earlier process.
 func TestNACK_ListenerOfAResumedProxyIsSentAgainAfterItsSecret(t *testing.T) {
 	s := begin(t, publish.Config{})
 	secret := secretOf(t, "x", "good")
@@ -234,5 +233,5 @@ func TestNACK_ListenerOfAResumedProxyIsSentAgainAfterItsSecret(t *testing.T) {
 	s.expect("listener +l")
 	s.nack(resource.Listener, "Error adding/updating listener(s) l: something else")
 	s.advance(time.Hour)
-	s.expect() // once
+	s.expect() // the listener is sent again only once
 }

@@ -61,8 +61,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 			}
 			if first && r.Version != "" && slot.Current() == nil {
 				s.subscribed.set(slot.ID)
-				// A resumed proxy most likely still has the removed resource, which a placeholder
-				// would replace.
+				// The resource was removed, but a resumed proxy most likely still has it. A
+				// placeholder would replace it there.
 				continue
 			}
 			s.subscribe(slot, false, now)

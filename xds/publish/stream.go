@@ -208,8 +208,8 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 			want = cache.Placeholder(slot)
 		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) &&
 			len(s.missingHops(it.have)) > 0:
-			// At a proxy's start, endpoints are sent before hops. These hops no longer exist, but
-			// the cluster may stay.
+			// At its start, a proxy gets endpoints before the hops that they name. The missing hops
+			// no longer exist, but the cluster may stay.
 			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
 			s.drop(it) // nothing to remove, or a secret, which stays until Envoy unsubscribes
@@ -462,8 +462,9 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 			s.chainGone(p.it.have, nil, now)
 			delete(s.accepted, p.it.slot)
 			delete(s.carried, p.it.slot)
-			p.it.have, p.it.stale = nil, false // no other resource may rely on it from now on
-			s.clearRejection(p.it)             // a new resource of this name is not rejected
+			// From now on no other resource may rely on the proxy's version.
+			p.it.have, p.it.stale = nil, false
+			s.clearRejection(p.it) // a new resource of this name must not count as rejected
 			continue
 		}
 		s.hold(p.it.slot)

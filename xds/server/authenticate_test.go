@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// proxy implements server.Proxy. By default it may read xdstest.Gateway forever.
 type proxy struct {
 	gateway   func(*corev3.Node) (string, error)
 	permitted func() (time.Time, error)
@@ -48,8 +47,8 @@ func as(p proxy) server.Authenticate {
 	return func(context.Context) (server.Proxy, error) { return p, nil }
 }
 
-// send opens a stream, sends a first message with names of size bytes, and returns the stream's
-// end.
+// send opens a stream and sends a first message with names of size bytes. It returns the stream's
+// error.
 func send(t *testing.T, c *xdstest.Control, size int, options ...grpc.CallOption) error {
 	t.Helper()
 	options = append(options, grpc.MaxCallSendMsgSize(64<<20))
@@ -71,7 +70,7 @@ func TestAuthenticate_NoMessageIsReadWithoutCredential(t *testing.T) {
 		server.Config{Authenticate: func(context.Context) (server.Proxy, error) {
 			return nil, errors.New("no credential")
 		}})
-	// Once read, a message of this size would end the stream with another status.
+	// If the server read a message of this size, the stream would end with another status.
 	if err := send(t, c, 32<<20); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("got %v, want PermissionDenied before the message is read", err)
 	}
@@ -176,7 +175,7 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 	}
 }
 
-// A stream of a missing Gateway ends no later than others.
+// The stream of a missing Gateway ends when its proxy's permission ends.
 func TestADS_StreamOfUnknownGatewayEndsWithItsPermission(t *testing.T) {
 	var ended atomic.Bool
 	c := xdstest.Serve(t, server.Config{Authenticate: as(proxy{

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// BenchmarkFanout is the time from the change of one assignment, of a gateway with 5,000, until
-// 1,000 streams of one process have received and ACKed it over gRPC. It includes the clients.
+// BenchmarkFanout measures the time from the change of one of a gateway's 5,000 assignments until
+// 1,000 streams have received and ACKed it over gRPC. Server and clients are in one process.
 func BenchmarkFanout(b *testing.B) {
 	c := xdstest.Serve(b, server.Config{})
 	var all []*resource.Resource
@@ -38,8 +38,8 @@ func BenchmarkFanout(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleStream is the memory of one more stream, its client included, and its ratio to a
-// stream of a gRPC server that only answers once.
+// BenchmarkIdleStream measures the memory of one more stream with its client, and its ratio to a
+// stream of a gRPC server that answers once.
 func BenchmarkIdleStream(b *testing.B) {
 	ours := xdstest.Serve(b, server.Config{})
 	ours.Commit([]*resource.Resource{xdstest.Endpoints(b, "cluster-0", 1)})
@@ -60,7 +60,7 @@ func BenchmarkIdleStream(b *testing.B) {
 	b.ReportMetric(1.5, "limit-ratio")
 }
 
-// once answers a stream's first request, and reads on.
+// once answers a stream's first request, and ignores further requests.
 type once struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 }
@@ -79,8 +79,8 @@ func (once) DeltaAggregatedResources(
 	}
 }
 
-// perStream is the memory of one of b.N + 100 streams: allocations made once count little among
-// them.
+// perStream returns the memory of one of b.N + 100 streams. With so many, allocations that are made
+// once count little.
 func perStream(b *testing.B, conn *grpc.ClientConn) float64 {
 	connect(b, conn, "first")
 	var before, after runtime.MemStats
@@ -95,8 +95,8 @@ func perStream(b *testing.B, conn *grpc.ClientConn) float64 {
 	return float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse) / float64(n)
 }
 
-// BenchmarkCommit is one change of a gateway of the given size, without connected proxies. It must
-// not depend on the size.
+// BenchmarkCommit measures one change of a gateway of this size, without connected proxies. The
+// time must not depend on the size.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -102,7 +102,7 @@ func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 		reason)
 }
 
-// With the client's port, each retry would add a line to the log.
+// The address has no port, because with it each retry would add a line to the log.
 func peerAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -72,7 +72,7 @@ type ProxyStatus struct {
 	Node      string    `json:"node"`
 	Gateway   string    `json:"gateway"`
 	Profile   string    `json:"profile,omitempty"`
-	Version   string    `json:"version,omitempty"` // Envoy's
+	Version   string    `json:"version,omitempty"` // Envoy's version
 	Connected time.Time `json:"connected"`
 	InSync    bool      `json:"inSync"` // the proxy has all desired resources
 	// Waiting is set while there is no configuration for the gateway.

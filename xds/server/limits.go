@@ -58,7 +58,7 @@ func checkNames(r request) error {
 	return nil
 }
 
-// Envoy also sends a list of all its extensions.
+// trim drops the list of all extensions, which Envoy also sends.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }

@@ -53,8 +53,7 @@ func (l *lines) warnings(t *testing.T) (out []map[string]any) {
 	return out
 }
 
-// logged serves cluster-0 with a log, and returns the one warning that follows from what the test
-// does.
+// logged serves cluster-0 and runs do. It returns the only warning in the log.
 func logged(t *testing.T, authenticate server.Authenticate, do func(*xdstest.Control)) map[string]any {
 	t.Helper()
 	log := &lines{}

@@ -15,8 +15,6 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// FuzzDeltaRequest_EqualsGenerated compares the reader of delta requests with the generated
-// message.
 func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	for _, m := range []*discoveryv3.DeltaDiscoveryRequest{
 		{},
@@ -29,7 +27,7 @@ func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 		{ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "a"}}},
 	} {
 		b, err := proto.MarshalOptions{AllowPartial: true}.Marshal(m)
-		if err != nil { // a name is not UTF-8
+		if err != nil { // a name is invalid UTF-8
 			b = append(protowire.AppendTag(nil, requestSubscribe, protowire.BytesType), 1, 0xff)
 		}
 		f.Add(b, 3)
@@ -38,7 +36,7 @@ func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, requestInitial, protowire.VarintType), 1<<63), 1)
 	f.Add(protowire.AppendFixed32(protowire.AppendTag(nil, requestTypeURL, protowire.Fixed32Type), 5), 1)
 	f.Add(protowire.AppendFixed64(protowire.AppendTag(nil, 100, protowire.Fixed64Type), 5), 1)
-	f.Add([]byte{0xb0, 0xb0, 0xb0, 0xb0, 0x30, 0x30}, 1) // a number that no field can have
+	f.Add([]byte{0xb0, 0xb0, 0xb0, 0xb0, 0x30, 0x30}, 1) // this field number is too large
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		cut = max(0, min(cut, len(b)))
 		want, got := &discoveryv3.DeltaDiscoveryRequest{}, &deltaRequest{}

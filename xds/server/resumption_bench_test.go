@@ -17,9 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// BenchmarkResumption is the cost of one proxy that reconnects with 1,000 unchanged assignments:
-// from the message that gRPC has received to the decision to send nothing. "generated" is the same
-// with the generated message.
+// BenchmarkResumption measures one proxy that reconnects with 1,000 unchanged assignments, from the
+// received message to the decision to send nothing. "generated" uses the generated message instead.
 func BenchmarkResumption(b *testing.B) {
 	const gateway = "default/gw"
 	c := cache.New(cache.Config{})
@@ -76,8 +75,8 @@ func BenchmarkResumption(b *testing.B) {
 	})
 }
 
-// BenchmarkSend is the cost of a change for each stream that it is sent to, without gRPC: the
-// change of one assignment is pulled, encoded and counted, and its ACK handled.
+// BenchmarkSend measures what one stream adds to a change, without gRPC: pulling, encoding and
+// counting the change of one assignment, and handling its ACK.
 func BenchmarkSend(b *testing.B) {
 	const gateway, name = "default/gw", "service/default/backend-1/80"
 	c := cache.New(cache.Config{})

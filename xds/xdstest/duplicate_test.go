@@ -46,9 +46,9 @@ func (r *raw) DeltaAggregatedResources(
 	}
 }
 
-// The cache cannot hold a name twice, so a raw server shows Envoy's behavior: it rejects the whole
-// response, and its error detail names the resource in a form that publish does not parse. publish
-// then sends each resource in a separate response.
+// The cache cannot hold a name twice, so raw sends it twice. Envoy then rejects the whole response,
+// and publish cannot parse the names in the error detail. So publish sends each resource in a
+// separate response.
 func TestNACK_DuplicateNameRejectsWholeResponse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

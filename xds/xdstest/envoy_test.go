@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// Tests that only the real Envoy can run.
+// These tests need the real Envoy.
 
 func TestResumption_EnvoyGetsOnlyChanges(t *testing.T) {
 	w := &world{T: t, a: backend(t), port: envoytest.FreePort(t)}

@@ -2,7 +2,7 @@ package xdstest
 
 import "github.com/penstock-project/penstock/xds/resource"
 
-// HasUnacked reports whether resources are in force that no control plane can know. They arrived in
+// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
 // a partly rejected response, and the stream ended before they were sent again.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
@@ -10,7 +10,6 @@ func (f *Fake) HasUnacked() bool {
 	return len(f.state.unacked) > 0
 }
 
-// Secret returns the encoded secret in force, or nil.
 func (f *Fake) Secret(name string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// rejections are errors that tests make on purpose, and the real Envoy's error details. The owner
+// rejections are errors that tests make on purpose, with the real Envoy's error details. The owner
 // of all resources is named "bad".
 var rejections = []struct {
 	name string
@@ -118,7 +118,6 @@ func assignment(name, address string) *endpointv3.ClusterLoadAssignment {
 	}}}
 }
 
-// badListenerOf is a valid listener with routes named "bad".
 func badListenerOf(w *world, rc *routev3.RouteConfiguration) []*resource.Resource {
 	rc.Name = "bad"
 	return list(xdstest.Listener(w, "other", envoytest.FreePort(w), "bad"),
@@ -149,8 +148,8 @@ func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
 			}
 			w.wait("a report with the error detail", reported)
 
-			// Another control plane lacks the good cluster, which came with the rejected resource
-			// and must be removed.
+			// Another control plane lacks the good cluster that came with the rejected resource, so
+			// the proxy must remove it.
 			w.control.Stop()
 			next := cache.New(cache.Config{})
 			next.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: append(w.base(), bad...)})
@@ -158,7 +157,8 @@ func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
 			w.reports.Rejected("", "", nil)
 			w.control.Start(server.Config{Cache: next, Reports: w.reports})
 			w.waitServes(w.port, w.a)
-			if bad[len(bad)-1].Type != resource.Secret { // Envoy ignores a secret whose bytes are the same
+			// Envoy does not check a secret again whose bytes are the same.
+			if bad[len(bad)-1].Type != resource.Secret {
 				w.wait("the report again", reported)
 			}
 			w.wait("the good cluster removed", func() bool {

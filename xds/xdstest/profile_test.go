@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A new version may generate other listeners. Proxies of the previous version keep theirs, and
-// their connections.
+// A new version of the control plane may have other listeners. Proxies of the previous version must
+// keep their listeners and connections.
 func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	w := &world{T: t, a: backend(t), b: backend(t), port: envoytest.FreePort(t)}
 	w.control = xdstest.Serve(t, server.Config{})
@@ -39,7 +39,7 @@ func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	next.SetReady()
 	w.control.Stop()
 	w.control.Start(server.Config{Cache: next})
-	w.waitServes(w.port, w.b) // it has the new resources
+	w.waitServes(w.port, w.b) // the proxy has received the new resources
 	stats := w.proxy.(envoySubject).Stats("listener_manager.listener_(modified|in_place_updated|removed)")
 	for name, n := range stats {
 		if n != 0 {

@@ -20,8 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// hosts returns a route configuration with one virtual host per name, each in a separate part. Its
-// routes belong to HTTPRoutes of the same names.
 func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resource.Resource {
 	part := func(rc *routev3.RouteConfiguration, refs []resource.Ref, owners []report.Ref) *resource.Part {
 		body, err := resource.Marshal(rc)
@@ -64,7 +62,7 @@ func weightless(owner, prefix string) *routev3.Route {
 	return r
 }
 
-// impossible is a route whose match Envoy rejects, so that it cannot answer 500 either.
+// impossible returns a route whose match Envoy rejects, so that it cannot answer 500, either.
 func impossible(owner string) *routev3.Route {
 	r := to(owner, "")
 	r.Match = &routev3.RouteMatch{
@@ -111,8 +109,8 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			}
 			expect("h0.com", "/", 200)
 
-			// Three rejected routes among many new ones: two in hosts with other routes, one in a
-			// new host.
+			// Three routes among many new ones are rejected: two in hosts with other routes, and
+			// one in a new host.
 			list["h3.com"] = []*routev3.Route{to("new", "/new"), weightless("bad", "/bad"), to("r3", "/")}
 			list["h7.com"] = []*routev3.Route{impossible("worse"), to("r7", "/")}
 			list["n1.com"] = []*routev3.Route{weightless("bad2", "/")}
@@ -137,7 +135,7 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 				}
 			}
 
-			// Other routes change while they are rejected; then they are fixed.
+			// Other routes change while these are rejected. Then the rejected routes are fixed.
 			list["n3.com"] = []*routev3.Route{to("late", "/")}
 			w.control.Commit([]*resource.Resource{hosts(t, "routes", list)})
 			expect("n3.com", "/", 200)

@@ -15,12 +15,12 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// secretDial has all parameters of a random world of secrets: 0 means that it is absent, and Envoy
-// rejects odd generations.
+// secretDial has all parameters of a random world of secrets. Generation 0 means that a secret is
+// absent. Envoy rejects odd generations.
 type secretDial struct {
-	certificates [3]int // of three listeners, each a tenant's
-	members      [5]int // of the one secret that all three verify members by
-	limit        int    // of the listeners: each change is one of the whole listener
+	certificates [3]int // generation of the certificate of each tenant's listener
+	members      [5]int // generation of each member's CA, all in the one secret "trust"
+	limit        int    // parameter of all listeners: a change rebuilds each listener
 }
 
 func (d *secretDial) turn(r *rand.Rand) {
@@ -79,7 +79,7 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	trusted := s.Secret("trust")
 	for i, generation := range d.members {
 		if d.certificates == [3]int{} {
-			break // no listener verifies members
+			break // no listener uses the secret "trust"
 		}
 		name := fmt.Sprint("m", i)
 		if generation > 0 && bytes.Contains(trusted, text(name, generation)) != (generation%2 == 0) {
@@ -91,7 +91,8 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	}
 	got := slices.DeleteFunc(strings.Split(rejectedBy(s, world), ", "), func(r string) bool {
 		i := slices.Index([]string{"listener l0", "listener l1", "listener l2"}, r)
-		return r == "" || i >= 0 && d.certificates[i]%2 == 1 // its own certificate keeps it as it was
+		// The listener is rejected because of its own certificate.
+		return r == "" || i >= 0 && d.certificates[i]%2 == 1
 	})
 	if slices.Sort(want); !slices.Equal(got, want) {
 		wrong = append(wrong, fmt.Sprintf("reported: %s; want %s", got, want))
@@ -99,12 +100,14 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	return strings.Join(append(wrong, s.Violations()...), ", ")
 }
 
-// Faulty secrets of some tenants and members leave the others' secrets in force, and the reports
-// name the authors: also for proxies that have just started or reconnect.
+// Faulty secrets of some tenants and members must not affect the others' secrets, and reports must
+// name the authors. This also holds for proxies that have just started or reconnected.
 func TestSecrets_RandomChangesHarmTheirAuthorsAlone(t *testing.T) {
 	const steps = 40
 	for seed := range uint64(40) {
-		state := seed%2 == 1 // its responses carry all listeners, so a rejected one is carried again: none changes here
+		// State of the world: each response repeats all listeners, so no rejected listener may
+		// change.
+		state := seed%2 == 1
 		r := rand.New(rand.NewPCG(seed, 0))
 		var d secretDial
 		world := d.resources(t)

@@ -15,18 +15,19 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// dial has all parameters of a random world. Resources follow from it, so that every name in it
+// dial has all parameters of a random world. The resources are derived from it, so every name in it
 // exists.
 type dial struct {
-	route    [4]int // the cluster of each listener's routes; -1: the listener does not exist
-	listener [4]int // a generation
-	cluster  [6]int // a generation
-	service  [6]int // 0: the cluster's own endpoints; else shared ones
-	port     [6]int // of the own endpoints
-	hop      [6]int // 0: none
-	leaf     [3]int // the cluster behind a hop: a leaf, or one that routes name too and that has no hop itself
-	badC     int    // a cluster that Envoy rejects; -1: none
-	badR     int    // routes that Envoy rejects; -1: none
+	route    [4]int // the cluster in each listener's routes; -1: there is no listener
+	listener [4]int // generation of each listener
+	cluster  [6]int // generation of each cluster
+	service  [6]int // 0: endpoints of its own; otherwise shared endpoints
+	port     [6]int // port of its own endpoints
+	hop      [6]int // 0: no hop
+	// The cluster behind each hop: a leaf, or a cluster that routes name and that has no hop.
+	leaf [3]int
+	badC int // a cluster that Envoy rejects; -1: none
+	badR int // routes that Envoy rejects; -1: none
 }
 
 func newDial() dial { return dial{badC: -1, badR: -1} }
@@ -129,7 +130,7 @@ func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resour
 	return upserts, removes
 }
 
-// outOfSync lists what a proxy lacks, and what it has too much; empty if it is in sync.
+// outOfSync lists resources that a proxy lacks, and resources that it should not have.
 func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource, d *dial) string {
 	if f.HasUnacked() {
 		return ""
@@ -137,7 +138,7 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 	var wrong []string
 	for _, t := range resource.Types() {
 		if d.badC >= 0 || d.badR >= 0 {
-			break // the last good version of the rejected one is still needed
+			break // the last good version may need removed resources
 		}
 		for _, n := range f.Names(t) {
 			if world[resource.Ref{Type: t, Name: n}] == nil {
@@ -153,7 +154,7 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 			continue
 		}
 		if (d.badC >= 0 || d.badR >= 0) && ref.Type == resource.RouteConfiguration && ref.Name == xdstest.HopListener {
-			continue // the last good version may lead to a hop that is gone: it stays
+			continue // the last good version may lead to a removed hop
 		}
 		if v, _ := f.Has(ref); v != r.Version {
 			wrong = append(wrong, ref.String()+" missing at its version")
@@ -163,12 +164,11 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 	return strings.Join(wrong, ", ")
 }
 
-// onceFailed are sequences in which a proxy lacked a resource that it needed (the resources of
-// endpoints without their hops, removed endpoints that were sent again, routes that were
-// unsubscribed and subscribed again), in which the fake was wrong (the next two: a cluster from a
-// partly rejected response of an ended stream, whose first version is rejected), or in which a
-// proxy kept a resource forever (the last four: clusters behind hops that lead to hops, and a
-// cluster that returned to a rejected version).
+// onceFailed are sequences that once failed. In the first ones a proxy lacked a resource: endpoints
+// without their hops, removed endpoints that were sent again, routes with a second subscription. In
+// the next two, the fake was wrong about a cluster from a partly rejected response of an ended
+// stream. In the last four, a proxy kept a resource forever: clusters behind hops that lead to
+// hops, and a cluster that returned to a rejected version.
 var onceFailed = []uint64{2492, 1591, 4878, 2181, 4095, 2611, 2771, 2980, 988}
 
 var (
@@ -192,14 +192,14 @@ func TestADS_RandomChangesStayConsistent(t *testing.T) {
 	}
 }
 
-// runSequence changes a random world step by step while messages travel at random. Once all have
-// arrived, each proxy must have exactly the world.
+// runSequence changes a random world step by step, while messages arrive in random order. Once all
+// messages have arrived, each proxy must have exactly the world.
 func runSequence(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := newDial()
 	world := d.resources(t)
 	store := storeOf(world)
-	// With a shorter watchdog the result would depend on slow proxies; here none is slow.
+	// With a shorter watchdog the result would depend on slow proxies, and no proxy here is slow.
 	config := publish.Config{Watchdog: time.Hour}
 	sims := []*xdstest.Simulation{
 		xdstest.Simulate(t, xdstest.FakeConfig{Node: "delta"}, store, config),
@@ -222,7 +222,7 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 		settle := r.IntN(4) == 0
 		for _, s := range sims {
 			for range r.IntN(24) {
-				s.Step(r) // the next change comes while this one is in flight
+				s.Step(r) // further changes come while this one is in flight
 			}
 			if !settle {
 				continue
@@ -244,8 +244,8 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-// freshOutOfSync lists resources that a newly started proxy lacks, and rejections that the other
-// proxy does not have: it has no last good version, and no rejected resource may delay the others.
+// freshOutOfSync lists resources that a newly started proxy lacks, and rejections that only it has.
+// The new proxy has no last good version, but a rejected resource must not delay other resources.
 func freshOutOfSync(
 	t *testing.T, s *xdstest.Simulation, store *cache.Cache, c publish.Config, seed uint64,
 	world map[resource.Ref]*resource.Resource, d *dial,
@@ -266,7 +266,7 @@ func rejectedBy(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource
 	var out []string
 	for _, r := range s.Stream().Rejections() {
 		if world[r.Ref] == nil {
-			continue // it is leaving, and has no owner
+			continue // the resource is being removed, and has no owner
 		}
 		fields := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
 		out = append(out, strings.Join(strings.Fields(fields), " "))

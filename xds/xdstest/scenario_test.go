@@ -31,8 +31,8 @@ type world struct {
 	control *xdstest.Control
 	proxy   subject
 	reports *reports
-	a, b    uint32 // backends
-	port    uint32 // of the listener
+	a, b    uint32 // ports of backends
+	port    uint32 // port of the listener
 }
 
 // base is the cluster a, the routes to it, and the listener web.
@@ -89,8 +89,8 @@ func (r *reports) message(name string) string {
 	return ""
 }
 
-// scenarios are changes of a gateway that serves base. Each runs against the fake and the real
-// Envoy, in both variants of the protocol.
+// scenarios are changes of a gateway that serves base. Each runs with the fake and the real Envoy,
+// in both variants of the protocol.
 var scenarios = []struct {
 	name string
 	run  func(*world)
@@ -157,7 +157,8 @@ var scenarios = []struct {
 			cluster("b"), endpoints("b"))
 		w.waitServes(w.port, w.a)
 		w.waitNames(resource.Cluster, "a", "c")
-		w.control.WaitAcked(routes(xdstest.HopListener)) // without the one that was kept meanwhile
+		// The version without the hop that was kept meanwhile.
+		w.control.WaitAcked(routes(xdstest.HopListener))
 		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.a)},
 			listener(xdstest.HopListener), routes(xdstest.HopListener), cluster("c"), endpoints("c"))
 		w.waitServes(w.port, w.a)
@@ -257,7 +258,6 @@ var scenarios = []struct {
 	}},
 }
 
-// withBadHop is routes of hops with one more, which Envoy rejects.
 func withBadHop(t testing.TB, hops *resource.Resource) *routev3.RouteConfiguration {
 	rc := &routev3.RouteConfiguration{}
 	bad := &routev3.RouteConfiguration{}
@@ -330,5 +330,4 @@ func badEndpoints(t testing.TB, service string) *resource.Resource {
 	})
 }
 
-// badListener has no address.
 var badListener = &listenerv3.Listener{Name: "bad"}

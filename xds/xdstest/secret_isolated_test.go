@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// tenants is a listener with a chain and a certificate for each tenant, by SNI. A change of limit
-// rebuilds all chains.
+// tenants returns a listener with a filter chain and a certificate for each tenant, by SNI. Another
+// limit rebuilds all chains.
 func tenants(t *testing.T, port, limit uint32, names ...string) *resource.Resource {
 	t.Helper()
 	whole := &listenerv3.Listener{}
@@ -49,10 +49,12 @@ func tenants(t *testing.T, port, limit uint32, names ...string) *resource.Resour
 	return xdstest.Resource(t, resource.Listener, "shared", whole, refs...)
 }
 
-// presented is the serial number of the certificate for a server name; 0: the handshake fails.
+// presented returns the serial number of the certificate for a server name; 0 if the handshake
+// fails.
 func presented(port uint32, name string) int64 {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	config := &tls.Config{ServerName: name + ".test", InsecureSkipVerify: true} // the serial number identifies it
+	// The test identifies the certificate by serial number.
+	config := &tls.Config{ServerName: name + ".test", InsecureSkipVerify: true}
 	c, err := tls.DialWithDialer(dialer, "tcp", fmt.Sprintf("127.0.0.1:%d", port), config)
 	if err != nil {
 		return 0
@@ -62,7 +64,7 @@ func presented(port uint32, name string) int64 {
 }
 
 // An Envoy that has just started has no last good version of a rejected certificate. Its listener
-// still serves the other tenants and their later changes.
+// must still serve other tenants and their later changes.
 func TestNACK_CertificateOfOneTenantHoldsUpNoOtherOnAnEnvoyThatHasJustStarted(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {

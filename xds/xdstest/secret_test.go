@@ -65,7 +65,7 @@ func issue(t *testing.T, serial int64) (chain, private []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// without any name Envoy rejects it
+	// Envoy rejects a certificate without a name.
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"example.com"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -80,10 +80,10 @@ func issue(t *testing.T, serial int64) (chain, private []byte) {
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER)
 }
 
-// served is the serial number of the certificate at a port, if a request succeeds; 0: none.
+// served returns the serial number of a port's certificate if a request succeeds, otherwise 0.
 func served(port uint32) int64 {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		// the serial number identifies it
+		// The test identifies the certificate by serial number.
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/", port))

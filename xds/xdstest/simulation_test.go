@@ -19,7 +19,8 @@ import (
 // is not safe for concurrent use.
 type Simulation struct {
 	*Fake
-	// Now is the time of both. It advances only when nothing else can happen.
+	// Now is the time for the fake and the state machine. It advances only when nothing else can
+	// happen.
 	Now time.Time
 
 	config  publish.Config
@@ -39,7 +40,8 @@ func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) 
 	return s
 }
 
-// Connect connects it again, to the same control plane or another. Messages in flight are lost.
+// Connect connects the fake again, to the same control plane or another one. Messages in flight are
+// lost.
 func (s *Simulation) Connect(store *cache.Cache) {
 	if s.machine != nil {
 		s.machine.Close()
@@ -71,7 +73,7 @@ func (s *Simulation) Step(r *rand.Rand) bool {
 	return true
 }
 
-// Settle runs until no event is left. A response that is still owed then is a violation.
+// Settle runs until no event is left. Then a missing response is a violation.
 func (s *Simulation) Settle(r *rand.Rand) {
 	for range 100_000 {
 		if s.Step(r) || len(s.up)+len(s.down) > 0 {
@@ -89,13 +91,10 @@ func (s *Simulation) Settle(r *rand.Rand) {
 	s.violate("events without end")
 }
 
-// StateOfTheWorld reports the variant of the protocol.
 func (s *Simulation) StateOfTheWorld() bool { return s.config.StateOfTheWorld }
 
-// Node returns FakeConfig.Node.
 func (s *Simulation) Node() string { return s.Fake.config.Node }
 
-// Stream returns the state machine of the current connection.
 func (s *Simulation) Stream() *publish.Stream { return s.machine }
 
 func (s *Simulation) handle(q request) {
@@ -128,5 +127,5 @@ func (w *simulatedWire) send(q request) error {
 	return nil
 }
 
-// receive is not called: Step passes the responses.
+// Step passes the responses, so nothing calls receive.
 func (w *simulatedWire) receive() (response, error) { select {} }

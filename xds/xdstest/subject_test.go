@@ -20,11 +20,11 @@ import (
 )
 
 type subject interface {
-	// names returns the names of its resources of a type, sorted.
+	// names returns the names of the proxy's resources of a type, sorted.
 	names(resource.Type) []string
-	// serves returns the port of the backend that answers a request; 0: none.
+	// serves returns the port of the backend that answers a request; 0 for none.
 	serves(port uint32) uint32
-	// reconnect makes it connect to another control plane.
+	// reconnect connects the proxy to another control plane.
 	reconnect(address string)
 }
 
@@ -64,8 +64,8 @@ type envoySubject struct {
 func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	t.Helper()
 	config := bootstrap.Config{Gateway: xdstest.Gateway, ADS: []string{c.Address}, Concurrency: 1,
-		// Until a removed chain has drained, Envoy keeps its routes, and the control plane their
-		// clusters.
+		// Until a removed chain has drained, Envoy keeps the chain's routes, and the control plane
+		// keeps their clusters.
 		DrainTime: time.Second}
 	file, err := bootstrap.YAML(config)
 	if err != nil {

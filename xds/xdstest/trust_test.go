@@ -30,14 +30,12 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// member is a cluster whose authority the secret "trust" has.
 type member struct {
 	name   string
 	ca     []byte // PEM
 	client tls.Certificate
 }
 
-// newMember makes a member; Envoy cannot read the certificate of a bad one.
 func newMember(t *testing.T, name string, bad bool) *member {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -108,7 +106,8 @@ func trust(t *testing.T, members ...*member) *resource.Resource {
 	return xdstest.Resource(t, resource.Secret, "trust", secret)
 }
 
-// membersListener is a tlsListener for members alone. Another limit changes it as a whole.
+// membersListener is a tlsListener that only members may use. Another limit rebuilds the whole
+// listener.
 func membersListener(t *testing.T, name string, port uint32, certificate string, limit uint32) *resource.Resource {
 	t.Helper()
 	base := tlsListener(t, name, port, "routes", certificate)
@@ -181,14 +180,14 @@ func TestNACK_MemberWhoseCertificatesAreRejectedIsLeftOutAndOthersAreServed(t *t
 							m.name, bad[m.name], w.reports.message("trust"))
 					}
 				}
-				// Another process finds the same.
+				// Another process must get the same result.
 				w.control.Stop()
 				w.control.Start(server.Config{Cache: w.control.Cache, Reports: w.reports})
 				w.reports.Rejected("", "", nil)
 				w.wait("the report again", settled)
 				w.wait("a good member is served", func() bool { return good.isServed(port) })
 
-				// The listener changes as a whole: it takes the secret that Envoy stored last.
+				// The whole listener changes, so it uses the secret that Envoy stored last.
 				w.control.Commit([]*resource.Resource{membersListener(t, "members", port, "cert", 1<<16)})
 				w.control.WaitAcked(listener("members"))
 				w.wait("a good member is served", func() bool { return good.isServed(port) })

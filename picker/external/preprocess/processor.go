@@ -48,7 +48,7 @@ type Processor struct {
 	failures *prometheus.CounterVec
 
 	mu      sync.Mutex
-	failing map[string]bool // so that only changes are logged
+	failing map[string]bool // by program; only changes are logged
 }
 
 // New checks cfg, and registers metrics.
@@ -147,7 +147,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
 }
 
-// If process returns an error that is not *invalid, the caller is gone.
+// process returns *invalid for a bad request. Any other error means that the caller is gone.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`

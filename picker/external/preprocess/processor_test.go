@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/picker/external/tokenstore"
 )
 
-// letters has a token for each byte.
 func letters(text string) ([]uint32, error) {
 	out := make([]uint32, len(text))
 	for i := range len(text) {
@@ -61,8 +60,8 @@ func ask(t *testing.T, p *Processor, body string) (status int, a answer) {
 	return w.Code, a
 }
 
-// The branches of the proposal's diagram: with and without route, with and without a token store,
-// and with either of the two programs away.
+// Each branch of the proposal's diagram: with and without route, with and without a token store,
+// and while the router or the store fails.
 func TestProcess_EachBranchAnswers(t *testing.T) {
 	store := tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry())
 	storeURL := program(t, tokenstore.ServerConfig(), "", store.Paths)
@@ -231,8 +230,8 @@ func TestProcess_TraceContextReachesPeers(t *testing.T) {
 	}
 }
 
-// FuzzProcess_AnswersOrNamesTheError holds that any body gets token IDs or an error of the caller,
-// and never a panic.
+// FuzzProcess_AnswersOrNamesTheError checks that every body gets token IDs or an error for the
+// caller, and never a panic.
 func FuzzProcess_AnswersOrNamesTheError(f *testing.F) {
 	for _, seed := range []string{
 		`{"request_body":{"model":"m","messages":[{"role":"user","content":"a"}],"route":true},"headers":{"x-request-id":"1"}}`,

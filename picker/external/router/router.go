@@ -41,7 +41,7 @@ const (
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT in DNS; "" for none
-	CacheTokens int      // of a worker; default prefix.DefaultCapacity
+	CacheTokens int      // size of a worker's cache; default prefix.DefaultCapacity
 	// Lookup resolves the name of Service; default: the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Log    *slog.Logger // default slog.Default()

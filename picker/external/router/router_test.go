@@ -64,7 +64,7 @@ func TestRouter_BusyWorkerGivesWay(t *testing.T) {
 	now := time.Now()
 	home := r.Route(tokens(0, 128), now)
 	count := map[string]int{}
-	for range 40 { // more and more to read behind a short common beginning
+	for range 40 { // longer and longer prompts with a short common beginning
 		count[r.Route(append(tokens(0, 128), tokens(5000*(1+len(count)+count["a:1"]+count["b:1"]), 2000)...), now)]++
 	}
 	if count["a:1"] < 15 || count["b:1"] < 15 {
@@ -105,7 +105,7 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 
 func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // of found and failure, which lookups read
+		var mu sync.Mutex // guards found and failure, which lookups read
 		found, failure := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("::ffff:10.0.0.1")},
 			error(nil)
 		answer := func(addrs []netip.Addr, err error) {

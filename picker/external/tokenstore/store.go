@@ -27,7 +27,7 @@ const (
 
 // Config configures a Store. Zero values select the defaults.
 type Config struct {
-	Bytes int64         // of all lists; default 256 MiB
+	Bytes int64         // maximum size of all lists together; default 256 MiB
 	TTL   time.Duration // default 10 minutes
 }
 
@@ -39,8 +39,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element
-	used   *list.List // of *entry, the last used in front
-	stores *list.List // of *entry, the last stored in front
+	used   *list.List // elements are *entry, the last used in front
+	stores *list.List // elements are *entry, the last stored in front
 	bytes  int64
 }
 

@@ -20,7 +20,7 @@ import (
 
 const top = "../../.."
 
-// others are packages outside the product that open sockets, and why.
+// others lists packages outside the product that open sockets, with the reason.
 var others = map[string]string{
 	"xds/admission/ports":                 "it opens them for all",
 	"picker/modelserver":                  "a simulated model server",
@@ -55,7 +55,7 @@ func TestPorts_NoOtherPackageOpensASocket(t *testing.T) {
 	}
 }
 
-// A call that opens a socket for clients is found, whatever name its package is imported by.
+// A call that opens a socket for clients must be found under any name of the imported package.
 func TestPorts_EveryWayToOpenASocketIsFound(t *testing.T) {
 	for _, c := range []struct {
 		imports, code string
@@ -105,17 +105,16 @@ func TestPorts_EveryWayToOpenASocketIsFound(t *testing.T) {
 	}
 }
 
-// module is the path of this module, whose packages are checked themselves.
 const module = "github.com/penstock-project/penstock/"
 
-// opened lists where a file opens a socket for clients. source is nil for a file on disk.
+// opened lists where a file opens a socket for clients. If source is nil, the file is on disk.
 func opened(path string, source any) (found []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, source, 0)
 	if err != nil {
 		return nil, err
 	}
-	imported := map[string]string{} // paths by the names in the file
+	imported := map[string]string{} // import paths by their names in the file
 	for _, spec := range file.Imports {
 		from := strings.Trim(spec.Path.Value, `"`)
 		name := filepath.Base(from)
@@ -128,7 +127,7 @@ func opened(path string, source any) (found []string, err error) {
 		}
 		imported[name] = from
 		if spec.Name == nil {
-			imported[strings.TrimSuffix(name, "-go")] = from // quic-go
+			imported[strings.TrimSuffix(name, "-go")] = from // a package like quic-go is named quic
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -152,14 +151,14 @@ func opened(path string, source any) (found []string, err error) {
 
 var methods = []string{"ListenAndServe", "ListenAndServeTLS", "ListenAndServeQUIC"}
 
-// opens reports whether a function or type of a package opens a socket, by the names that the
-// standard library and others use.
+// opens reports whether a package's function or type opens a socket, by the names in the standard
+// library and in other modules.
 func opens(from, name string) bool {
 	switch from {
 	case "net/http/httptest":
 		return strings.HasPrefix(name, "New") && strings.HasSuffix(name, "Server")
 	case "net/http/fcgi":
-		return name == "Serve" // on the standard input's socket
+		return name == "Serve" // serves the socket that is the standard input
 	}
 	return strings.HasPrefix(name, "Listen") && !strings.HasPrefix(name, "Listener") ||
 		slices.Contains([]string{"FileListener", "FilePacketConn", "NewListener", "Bind"}, name) && from != "crypto/tls"
@@ -206,7 +205,7 @@ func TestPorts_OpenConnectionsAreBounded(t *testing.T) {
 	l = p.Open(l)
 	t.Cleanup(func() { _ = l.Close() })
 	accepted := make(chan net.Conn, 100)
-	go func() { // ends with the listener
+	go func() { // until the listener closes
 		for {
 			c, err := l.Accept()
 			if err != nil {

@@ -62,7 +62,7 @@ func TestPod_NodesAreThoseOfReadyPods(t *testing.T) {
 			"status": {"hostIPs": [%s], "conditions": [{"type": "Ready", "status": %q}]}}`, name, version, render.LabelFleet, nodes, ready)
 	}
 	one, two := `{"ip": "198.51.100.1"}, {"ip": "2001:db8::1"}`, `{"ip": "198.51.100.2"}`
-	// A pod with the name of the fleet is not an object of the fleet.
+	// A pod is not an object of the fleet, even if it has the fleet's name.
 	api.pods = []string{pod("a", "1", "True", one), pod("b", "2", "True", one), pod("edge", "3", "True", two),
 		pod("c", "4", "False", `{"ip": "198.51.100.3"}`)}
 	c := api.follow(t)
@@ -119,17 +119,16 @@ func service() *corev1.Service {
 	}}
 }
 
-// api is an API server with one Service at most.
 type api struct {
 	server *httptest.Server
 
 	mu          sync.Mutex
 	object      *corev1.Service
-	query, body string // of the last apply
+	query, body string // of the last Apply
 
-	pods    []string       // of the first list, in JSON
-	events  chan string    // of pods, in JSON
-	changed chan apply.Ref // the calls of Changed
+	pods    []string       // in the first list, as JSON
+	events  chan string    // pod events, as JSON
+	changed chan apply.Ref // arguments of Changed
 }
 
 func newAPI(t *testing.T) *api {
@@ -159,7 +158,8 @@ func (a *api) follow(t *testing.T) *apply.Cluster {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case r.URL.Query().Get("sendInitialEvents") != "": // as an older API server, so that the client lists
+	// Rejected, as by an older API server, so that the client lists.
+	case r.URL.Query().Get("sendInitialEvents") != "":
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_ = json.NewEncoder(w).Encode(metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
@@ -177,7 +177,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			case <-r.Context().Done():
 				return
 			case event := <-events:
-				_, _ = io.WriteString(w, event+"\n") // the client may be gone
+				_, _ = io.WriteString(w, event+"\n") // fails if the client has left
 				w.(http.Flusher).Flush()
 			}
 		}
@@ -206,7 +206,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		list := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "6"},
 			"items": []any{}}
-		// The API server applies the label selector.
+		// A list has only objects with the label that the client selects.
 		if strings.HasSuffix(r.URL.Path, "/services") && a.object != nil && a.object.Labels != nil {
 			list["items"] = []any{a.object}
 		}

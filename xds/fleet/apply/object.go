@@ -34,7 +34,7 @@ type Object struct {
 	Owner, OwnerName string
 	Deleting         bool
 
-	// set for a Deployment
+	// Only a Deployment sets these fields.
 	Replicas, Available int32
 	// Stuck is the reason why the Deployment's rollout makes no progress.
 	Stuck string

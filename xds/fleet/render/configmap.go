@@ -30,7 +30,7 @@ const (
 // ReadyPort is the port of a pod on which Envoy answers the kubelet. Listeners cannot use it.
 const ReadyPort = 19003
 
-// An empty heap takes 10 MiB, and near the limit Envoy answers 503.
+// leastMemory exceeds an empty heap (10 MiB), because near the limit Envoy answers 503.
 var leastMemory = resource.MustParse("64Mi")
 
 func (b *builder) memory() error {

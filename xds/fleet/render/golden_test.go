@@ -29,7 +29,7 @@ var settings = render.Settings{
 	ExternalIPs:   []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
-// The comment of each file in testdata explains the harm to users if it fails. Then come the
+// The comment of each file in testdata explains the harm to users if the test fails. Then come the
 // Gateway, the EnvoyFleet, optionally the port for members of the cluster set, and the applied
 // objects.
 func TestEnvoyFleet_GoldenObjects(t *testing.T) {
@@ -186,7 +186,6 @@ func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	return f
 }
 
-// peerPort returns the index of the section with the peer listener's port, or -1.
 func peerPort(archive *txtar.Archive) int {
 	return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "peer port" })
 }
@@ -211,7 +210,6 @@ func marshal(t *testing.T, o any) []byte {
 	return out
 }
 
-// hashes are of the bootstrap.
 var hashes = regexp.MustCompile(`penstock.dev/bootstrap: \S+`)
 
 func describe(t *testing.T, err error) string {

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// An EnvoyFleet's status names its invalid field, before a Gateway uses it.
 func TestEnvoyFleet_InvalidFieldIsKnownWithoutAGateway(t *testing.T) {
 	memory := func(text string) *corev1.ResourceRequirements {
 		return &corev1.ResourceRequirements{Limits: corev1.ResourceList{

@@ -144,7 +144,7 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 	}
 	out := []Object{b.serviceAccount(), config}
 	if or(f.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).Mode != v1alpha1.NetworkPolicyNone {
-		out = append(out, b.networkPolicy()) // before the pods that it selects
+		out = append(out, b.networkPolicy()) // before the pods that it applies to
 	}
 	out = append(out, b.deployment(hash), b.budget())
 	if len(f.Ports) > 0 {

@@ -14,8 +14,8 @@ const (
 	longest = 50 * time.Millisecond
 )
 
-// Until returns once holds() is true. After Limit it ends the test with the message `what`. The
-// func may call t.Fatal.
+// Until returns once holds() is true. After Limit it ends the test with the message `what`. holds
+// may call t.Fatal.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, Limit, holds)
